@@ -191,6 +191,8 @@ type Result struct {
 	// the file.
 	Attachments []chat.Attachment
 	Usage       chat.Usage
+	// TooLong: the model refused the conversation as too long, also when it has answered a smaller part of it.
+	TooLong bool
 	// StopReason is [StopNormal], or [StopLength] when the model ran into its limit.
 	StopReason string
 }
@@ -210,6 +212,8 @@ type Info struct {
 	Runner string
 	// Servers are the MCP servers whose tools it may call.
 	Servers []string
+	// Lacks is what its model has refused in this process, for now.
+	Lacks []Lack
 }
 
 // Lack is a part of requests that a model has refused and that is left out until then, for a runner whose model is behind an endpoint.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"time"
 
 	"laneway/internal/config"
 	"laneway/internal/wire"
@@ -98,6 +99,13 @@ func (c *agentsListCmd) Run(ctx context.Context, env *environment) error {
 	if err := table(env.stdout, env.agentRows(list)); err != nil {
 		return err
 	}
+	for _, a := range list.Agents {
+		for _, lack := range a.Lacks {
+			if _, err := fmt.Fprintln(env.stdout, "\n"+oneLine(lackOf(a.ID, lack))); err != nil {
+				return err
+			}
+		}
+	}
 	if len(list.Servers) == 0 {
 		return nil
 	}
@@ -105,6 +113,15 @@ func (c *agentsListCmd) Run(ctx context.Context, env *environment) error {
 		return err
 	}
 	return table(env.stdout, env.serverRows(list.Servers))
+}
+
+// lackOf returns a sentence about a part of requests that the model of an agent has refused.
+func lackOf(id string, lack wire.AgentLack) string {
+	text := fmt.Sprintf("%s: the model %s refuses %s; its requests go without until %s", id, lack.Model, lack.Part, time.UnixMilli(lack.UntilMs).Format("15:04:05"))
+	if lack.Said != "" {
+		text += ": " + lack.Said
+	}
+	return text
 }
 
 func (env *environment) agentRows(list wire.AgentsListResult) [][]string {

@@ -46,21 +46,24 @@ func checkAgents(ctx context.Context, p *patient) []finding {
 	if p.loaded == nil {
 		return notChecked()
 	}
-	runs, servers := p.agentsThere(ctx)
-	return findings(slices.Concat(
-		app.ExamineAgents(ctx, p.loaded.Config, runs, p.env.lookupEnv), app.ExamineServers(p.loaded.Config, servers, p.env.lookupEnv)))
+	runs, servers, lacks := p.agentsThere(ctx)
+	return append(findings(slices.Concat(
+		app.ExamineAgents(ctx, p.loaded.Config, runs, p.env.lookupEnv), app.ExamineServers(p.loaded.Config, servers, p.env.lookupEnv))), lacks...)
 }
 
-// agentsThere returns the runners by agent and the tool servers of the running gateway; nil when no gateway answers, which another check
-// reports.
-func (p *patient) agentsThere(ctx context.Context) (runners map[string]string, servers []chat.ToolServer) {
+// agentsThere returns the runners by agent, the tool servers of the running gateway and what models have refused; nil when no gateway answers, which
+// another check reports.
+func (p *patient) agentsThere(ctx context.Context) (runners map[string]string, servers []chat.ToolServer, lacks []finding) {
 	var reply wire.AgentsListResult
 	if err := p.flags.client().call(ctx, p.env, "agents.list", map[string]any{}, &reply); err != nil {
-		return nil, nil
+		return nil, nil, nil
 	}
 	runners = make(map[string]string, len(reply.Agents))
 	for _, a := range reply.Agents {
 		runners[a.ID] = a.Runner
+		for _, lack := range a.Lacks {
+			lacks = append(lacks, warning(lackOf(a.ID, lack), "choose a model that takes it, or wait: it is tried again")...)
+		}
 	}
 	servers = make([]chat.ToolServer, 0, len(reply.Servers))
 	for _, s := range reply.Servers {
@@ -70,7 +73,7 @@ func (p *patient) agentsThere(ctx context.Context) (runners map[string]string, s
 		}
 		servers = append(servers, one)
 	}
-	return runners, servers
+	return runners, servers, lacks
 }
 
 // checkSpace checks the disk of the data directory.

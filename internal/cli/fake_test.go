@@ -159,7 +159,7 @@ func (c *fakeConn) answer(method string, params json.RawMessage) (any, error) {
 	case "scheduler.status":
 		return json.RawMessage(`{"jobs":[{"job_name":"digest","cron_expr":"0 9 * * 1-5","timezone":"Europe/Berlin","is_paused":true,"run_count":3,"error_count":1}]}`), nil
 	case "agents.list":
-		return json.RawMessage(`{"defaultId":"main","agents":[{"id":"main","kind":"agent","name":"main","runner":"openai","servers":["files"]}],` +
+		return json.RawMessage(`{"defaultId":"main","agents":[{"id":"main","kind":"agent","name":"main","runner":"openai","servers":["files"],"lacks":[{"model":"m","part":"tools","said":"m does not support tools","untilMs":1}]}],` +
 			`"servers":[{"name":"files","state":"failed","tools":["files_read"],"lastError":"no \u001b[31mroute"}]}`), nil
 	case "health":
 		return json.RawMessage(fakeHealth), nil

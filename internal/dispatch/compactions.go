@@ -28,18 +28,19 @@ type past struct {
 	// answer estimates what the turn adds. real is what the provider counted in its last request and answer, 0 = unknown. window is in the
 	// tokens of the provider.
 	answer, real, window int
+	tooLong              bool // the model has refused the conversation
 }
 
-// full reports whether the conversation fills three quarters of the window, by estimate or by the provider's count. The count applies only
+// full reports whether the conversation fills three quarters of the window, by refusal, by estimate or by the provider's count. The count applies only
 // when enough of it is conversation.
 func (p *past) full() bool {
 	filled := p.tokens + p.answer
-	return filled > p.room || p.real > p.window-p.window/4 && filled > p.room/2
+	return p.tooLong || filled > p.room || p.real > p.window-p.window/4 && filled > p.room/2
 }
 
 // measure adds the result of a turn.
 func (p *past) measure(t *turn, res agent.Result) {
-	p.answer = agent.EstimateTokens(res.Text)
+	p.answer, p.tooLong = agent.EstimateTokens(res.Text), res.TooLong
 	for _, e := range t.journal.entries() {
 		p.answer += agent.EstimateEntry(e)
 	}

@@ -86,6 +86,9 @@ func (p *parts) checkAgent(ctx context.Context, id string) error {
 func (d *Dispatcher) Agents() []agent.Info {
 	infos := make([]agent.Info, 0, len(d.cfg.Agents))
 	for _, a := range d.cfg.Agents {
+		if runner, ok := a.Runner.(interface{ Lacks() []agent.Lack }); ok {
+			a.Info.Lacks = runner.Lacks()
+		}
 		infos = append(infos, a.Info)
 	}
 	return infos

@@ -209,6 +209,7 @@ func TestCompletionRefusesWhatItCannotDo(t *testing.T) {
 		"role":           {body: ask("x", params{"messages": []any{says("robot", "x"), says("user", "x")}}), status: 400, kind: "invalid_request_error"},
 		"image":          {body: ask("x", params{"messages": []any{image}}), status: 400, kind: "invalid_request_error"},
 		"tools":          {body: ask("x", params{"tools": []any{params{"type": "function"}}}), status: 400, kind: "invalid_request_error"},
+		"stop":           {body: ask("x", params{"stop": strings.Split(strings.Repeat("x ", 16), " ")}), status: 400, kind: "invalid_request_error"},
 		"two answers":    {body: ask("x", params{"n": 2}), status: 400, kind: "invalid_request_error"},
 		"user":           {body: ask("x", params{"user": "a:b"}), status: 400, kind: "invalid_request_error"},
 		"key":            {body: ask("x"), change: header("Idempotency-Key", "two words"), status: 400, kind: "invalid_request_error"},
@@ -313,6 +314,43 @@ func TestAFormatThatAnAgentCannotKeepIsRefused(t *testing.T) {
 		e := got.json(t)["error"].(map[string]any)
 		if got.status != http.StatusBadRequest || e["type"] != "invalid_request_error" || e["param"] != param {
 			t.Errorf("%s: got %d %s", param, got.status, got.body)
+		}
+	}
+}
+
+// TestParametersOutOfRangeAreRefusedByName checks that a parameter which cannot be used is an error that names it, for every agent and before there is
+// a turn, and that a bound of -1 is none.
+func TestParametersOutOfRangeAreRefusedByName(t *testing.T) {
+	t.Parallel()
+	b := start(t)
+	for path, all := range map[string]map[string][]any{
+		completionsPath: {
+			"temperature": {99, -0.1, "hot"}, "top_p": {1.5, -1}, "max_tokens": {0, -2, 1.5, 10_000_001}, "max_completion_tokens": {0, -7}, "n": {2}, "stop": {5},
+		},
+		responsesPath: {"temperature": {2.5, -1, "hot"}, "top_p": {2}, "max_output_tokens": {0, -2}},
+	} {
+		for name, values := range all {
+			for _, value := range values {
+				body := params{"model": "laneway", name: value}
+				if path == completionsPath {
+					body["messages"] = []any{says("user", "x")}
+				} else {
+					body["input"] = "x"
+				}
+				got := b.post(path, body)
+				param := got.json(t)["error"].(map[string]any)["param"]
+				if kind, _ := got.fault(t); got.status != http.StatusBadRequest || kind != "invalid_request_error" || param != name {
+					t.Errorf("%s %s = %v: got %d %s, want 400 with the param", path, name, value, got.status, got.body)
+				}
+			}
+		}
+	}
+	if len(b.fakeBackend.messages) != 0 {
+		t.Errorf("%d messages were accepted", len(b.fakeBackend.messages))
+	}
+	for _, member := range []string{"max_tokens", "max_completion_tokens"} {
+		if got := b.post(completionsPath, ask("x", params{member: -1})); got.status != http.StatusOK {
+			t.Errorf("%s = -1: got %d %s", member, got.status, got.body)
 		}
 	}
 }

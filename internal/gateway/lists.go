@@ -30,6 +30,13 @@ func (o overview) agentsList(_ context.Context, c *rpc.Call, _ wire.NoParams) (w
 		}
 		if c.Extended {
 			e.Runner, e.Servers = a.Runner, a.Servers
+			for _, lack := range a.Lacks {
+				one := wire.AgentLack{Model: lack.Model, Part: lack.Part, UntilMs: lack.Until.UnixMilli()}
+				if !c.Cred.Own() {
+					one.Said = lack.Said
+				}
+				e.Lacks = append(e.Lacks, one)
+			}
 		}
 		out.Agents = append(out.Agents, e)
 	}

@@ -96,7 +96,16 @@ type AgentEntry struct {
 	Model  *AgentModel `json:"model,omitempty"`        // its model; absent when it has no model
 	Runner string      `json:"runner,omitempty"`       // Extended: what runs it: echo, command, acp, http, openai, anthropic
 
-	Servers []string `json:"servers,omitempty"` // Extended: the MCP servers whose tools it may call
+	Servers []string    `json:"servers,omitempty"` // Extended: the MCP servers whose tools it may call
+	Lacks   []AgentLack `json:"lacks,omitempty"`   // Extended: what its model has refused, as seen by the process that answers
+}
+
+// AgentLack is a part of requests that a model has refused and that is left out for a while.
+type AgentLack struct {
+	Model   string `json:"model"`          // the model
+	Part    string `json:"part"`           // the part, such as tools or temperature
+	Said    string `json:"said,omitempty"` // the sentence of the endpoint; absent when the caller sees only its own data
+	UntilMs int64  `json:"untilMs"`        // when it is tried again, in Unix milliseconds
 }
 
 // AgentModel is the model of an agent.

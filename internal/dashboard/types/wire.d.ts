@@ -26,6 +26,7 @@ declare namespace wire {
     model?: AgentModel;
     runner?: string;
     servers?: Array<string>;
+    lacks?: Array<AgentLack>;
   }
   interface AgentEvent {
     runId: string;
@@ -36,6 +37,12 @@ declare namespace wire {
     sessionKey?: string;
     agentId?: string;
     lane?: string;
+  }
+  interface AgentLack {
+    model: string;
+    part: string;
+    said?: string;
+    untilMs: number;
   }
   interface AgentMeta {
     durationMs: number;

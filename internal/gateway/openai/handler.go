@@ -226,10 +226,11 @@ func (h *Handler) readBody(c *call, w http.ResponseWriter, r *http.Request) (err
 func (h *Handler) prepare(ctx context.Context, c *call, share *inflight.Share) (m chat.Message, err error) {
 	err = share.Parsing(ctx, len(c.body), func() (err error) {
 		c.prompt, err = c.form.read(c.body)
-		if err != nil {
-			return fault.Invalid(err.Error())
+		var named *chat.Error
+		if err == nil || errors.As(err, &named) {
+			return err
 		}
-		return nil
+		return fault.Invalid(err.Error())
 	})
 	if err != nil {
 		return m, err //nolint:wrapcheck // an error of the protocol

@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"net/http"
 
 	"github.com/google/uuid"
@@ -59,7 +60,7 @@ func (h *Handler) placeOf(ctx context.Context, c *call) (place, error) {
 	if id == "" {
 		return place{}, chat.Errorf(chat.CodeUnknownAgent, "the model %s does not exist; GET /v1/models lists what there is", quoted(c.prompt.model))
 	}
-	if err := h.checkFormat(c, id); err != nil {
+	if err := errors.Join(h.checkFormat(c, id), h.checkRange(c, id)); err != nil {
 		return place{}, err
 	}
 	if name := c.header.Get(headerSession); name != "" {

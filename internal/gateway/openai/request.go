@@ -4,9 +4,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
+	"laneway/internal/agent"
 	"laneway/internal/chat"
 	"laneway/internal/gateway/strictjson"
 )
@@ -80,7 +82,7 @@ func (req *request) check() error {
 	case len(req.Tools) > 0:
 		return errors.New("tools are not supported: agents bring their own")
 	case req.N != nil && *req.N != 1:
-		return errors.New("n must be 1")
+		return invalid("n", "n is %d; it must be 1", *req.N)
 	case req.User != nil:
 		return checkName("user", *req.User)
 	default:
@@ -96,28 +98,74 @@ func checkName(member, name string) error {
 	return nil
 }
 
+// invalid returns the error for a member that cannot be used, which it names in param.
+func invalid(member, format string, args ...any) error {
+	return chat.Errorf(chat.CodeInvalid, format, args...).With("param", member)
+}
+
 // params returns the settings for the runner.
 func (req *request) params() (map[string]any, error) {
-	out := map[string]any{}
-	if req.Temperature != nil {
-		out["temperature"] = *req.Temperature
-	}
-	if req.TopP != nil {
-		out["top_p"] = *req.TopP
-	}
-	for _, n := range []*int{req.MaxTokens, req.MaxCompletionTokens} {
-		if n != nil {
-			out["max_tokens"] = *n
-		}
-	}
 	stop, err := stopTexts(req.Stop)
 	if err != nil {
 		return nil, err
 	}
-	if len(stop) > 0 {
+	out, err := params(req.Temperature, req.TopP, bound{"max_tokens", req.MaxTokens}, bound{"max_completion_tokens", req.MaxCompletionTokens})
+	if err == nil && len(stop) > 0 {
 		out["stop"] = stop
 	}
+	return out, err
+}
+
+// bound is a member with the largest number of tokens of an answer.
+type bound struct {
+	member string
+	tokens *int
+}
+
+const (
+	mostTokens = 10_000_000 // of an answer
+	mostStops  = 16
+	// mostTemperature is that of the API; agents with the runner anthropic take mostTemperatureAnthropic.
+	mostTemperature          = 2
+	mostTemperatureAnthropic = 1
+)
+
+// params returns settings for the runner, or the error that names the first one out of its range. A bound of -1 means no bound, as local programs send it.
+func params(temperature, topP *float64, bounds ...bound) (map[string]any, error) {
+	out := map[string]any{}
+	for _, n := range []struct {
+		member string
+		value  *float64
+		most   float64
+	}{{"temperature", temperature, mostTemperature}, {"top_p", topP, 1}} {
+		switch {
+		case n.value == nil:
+		case *n.value < 0 || *n.value > n.most:
+			return nil, invalid(n.member, "%s is %v; it must be a number from 0 to %v", n.member, *n.value, n.most)
+		default:
+			out[n.member] = *n.value
+		}
+	}
+	for _, b := range bounds {
+		switch {
+		case b.tokens == nil || *b.tokens == -1:
+		case *b.tokens < 1 || *b.tokens > mostTokens:
+			return nil, invalid(b.member, "%s is %d; it must be from 1 to %d, or -1 for no bound", b.member, *b.tokens, mostTokens)
+		default:
+			out["max_tokens"] = *b.tokens
+		}
+	}
 	return out, nil
+}
+
+// checkRange refuses a temperature that is within the range of the API and not within that of the agent's provider.
+func (h *Handler) checkRange(c *call, id string) error {
+	temperature, _ := c.prompt.params["temperature"].(float64) //nolint:errcheck // absent is 0
+	if temperature <= mostTemperatureAnthropic ||
+		!slices.ContainsFunc(h.agents.Agents(), func(a agent.Info) bool { return a.ID == id && a.Runner == "anthropic" }) {
+		return nil
+	}
+	return invalid("temperature", "temperature is %v; for the agent %s it must be a number from 0 to %d", temperature, quoted(id), mostTemperatureAnthropic)
 }
 
 func stopTexts(raw json.RawMessage) ([]string, error) {
@@ -130,7 +178,10 @@ func stopTexts(raw json.RawMessage) ([]string, error) {
 	}
 	var many []string
 	if err := json.Unmarshal(raw, &many); err != nil {
-		return nil, errors.New("stop must be a string or a list of strings")
+		return nil, invalid("stop", "stop must be a string or a list of strings")
+	}
+	if len(many) > mostStops {
+		return nil, invalid("stop", "stop has %d strings; the limit is %d", len(many), mostStops)
 	}
 	return many, nil
 }
@@ -146,7 +197,7 @@ func decode(body []byte, into any) error {
 	if err := json.Unmarshal(body, into); err != nil {
 		var kind *json.UnmarshalTypeError
 		if errors.As(err, &kind) && kind.Field != "" {
-			return errors.New(kind.Field + " must not be a " + kind.Value)
+			return invalid(kind.Field, "%s must not be a %s", kind.Field, kind.Value)
 		}
 		return errors.New("the body is not a JSON object")
 	}

@@ -67,7 +67,11 @@ func (responses) read(body []byte) (prompt, error) {
 	if err != nil {
 		return prompt{}, err
 	}
-	p := prompt{model: req.Model, stream: req.Stream, keep: true, params: req.params(), raw: req}
+	settings, err := req.params()
+	if err != nil {
+		return prompt{}, err
+	}
+	p := prompt{model: req.Model, stream: req.Stream, keep: true, params: settings, raw: req}
 	format, err := req.Text.Format.format()
 	if err != nil {
 		return prompt{}, err
@@ -166,16 +170,6 @@ func (req *responseRequest) conversation() (*string, error) {
 	return &name, checkName("conversation", name)
 }
 
-func (req *responseRequest) params() map[string]any {
-	out := map[string]any{}
-	if req.Temperature != nil {
-		out["temperature"] = *req.Temperature
-	}
-	if req.TopP != nil {
-		out["top_p"] = *req.TopP
-	}
-	if req.MaxOutputTokens != nil {
-		out["max_tokens"] = *req.MaxOutputTokens
-	}
-	return out
+func (req *responseRequest) params() (map[string]any, error) {
+	return params(req.Temperature, req.TopP, bound{"max_output_tokens", req.MaxOutputTokens})
 }

@@ -130,7 +130,7 @@ func Run(ctx context.Context, req agent.Request, model Model, text *Text, option
 	if l.usage.InputTokens > 0 || l.usage.OutputTokens > 0 {
 		text.emit(agent.Event{Kind: agent.EventUsage, Usage: l.usage})
 	}
-	return agent.Result{Text: text.Whole(), Usage: l.usage, StopReason: stop}, err
+	return agent.Result{Text: text.Whole(), Usage: l.usage, StopReason: stop, TooLong: l.tooLong}, err
 }
 
 type loop struct {
@@ -143,6 +143,7 @@ type loop struct {
 	window  window
 	kept    int // bytes of calls and results so far
 	usage   chat.Usage
+	tooLong bool // the model refused the conversation
 	calls   sync.WaitGroup // that run
 }
 
@@ -274,6 +275,7 @@ func (l *loop) ask(ctx context.Context) (Reply, error) {
 		}
 		l.text.nextRound()
 		reply, err := l.model.Ask(ctx, conversation)
+		l.tooLong = l.tooLong || agent.ReasonOf(err) == chat.FailContextLength
 		if again || agent.ReasonOf(err) != chat.FailContextLength || l.text.Begun() || l.options.Shrink == nil || !l.options.Shrink() {
 			return reply, err
 		}
