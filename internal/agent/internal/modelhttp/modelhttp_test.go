@@ -170,3 +170,50 @@ func FuzzRefusal(f *testing.F) {
 		}
 	})
 }
+
+// TestTooLongIsRecognisedByKind has sentences in the shape of each service, with numbers of our own, and sentences that mean something else.
+func TestTooLongIsRecognisedByKind(t *testing.T) {
+	t.Parallel()
+	for said, want := range map[string]chat.FailReason{
+		// OpenAI, vLLM, LM Studio, OpenRouter
+		"This model's maximum context length is 8192 tokens. However, your messages resulted in 9000 tokens.":                                   chat.FailContextLength,
+		"Your input exceeds the context window of this model. Please adjust your input and try again.":                                          chat.FailContextLength,
+		"This endpoint's maximum context length is 32768 tokens. However, you requested about 40000 tokens.":                                    chat.FailContextLength,
+		"Please reduce the length of the messages or completion.":                                                                               chat.FailContextLength,
+		"Trying to keep the first 6000 tokens when context the overflows. However, the model is loaded with context length of only 4096 tokens": chat.FailContextLength,
+		"The decoder prompt (length 9000) is longer than the maximum model length of 8192.":                                                     chat.FailContextLength,
+		// Anthropic
+		"prompt is too long: 208310 tokens > 200000 maximum":                                chat.FailContextLength,
+		"input length and `max_tokens` exceed context limit: 190000 + 20000 > 200000":       chat.FailContextLength,
+		"Request exceeds the maximum size; the request is too large for the context window": chat.FailContextLength,
+		// Gemini, xAI, Mistral, Moonshot, Zhipu, Qwen, Cohere, GitHub
+		"The input token count (40000) exceeds the maximum number of tokens allowed (32768).":                    chat.FailContextLength,
+		"This model's maximum prompt length is 131072 but the request contains 200000 tokens.":                   chat.FailContextLength,
+		"Prompt contains 40000 tokens and 0 draft tokens, too large for model with 32768 maximum context length": chat.FailContextLength,
+		"Your request exceeded model token limit: 8192":                                                          chat.FailContextLength,
+		"Prompt exceeds max length":                  chat.FailContextLength,
+		"Range of input length should be [1, 30720]": chat.FailContextLength,
+		"too many tokens: total number of tokens in the prompt cannot exceed 4081 - received 5000": chat.FailContextLength,
+		"prompt token count of 70000 exceeds the limit of 64000":                                   chat.FailContextLength,
+		// llama.cpp, Ollama, TGI, Bedrock
+		"the request exceeds the available context size. try increasing the context size or enable context shift": chat.FailContextLength,
+		"the input length exceeds the context length":                                                             chat.FailContextLength,
+		"`inputs` tokens + `max_new_tokens` must be <= 8193. Given: 9000":                                         chat.FailContextLength,
+		"Input is too long for requested model.":                                                                  chat.FailContextLength,
+		"Too many input tokens. Max input tokens: 8000, request input token count: 9000":                          chat.FailContextLength,
+		// other things
+		"max_tokens: 9000 > 8192, which is the maximum allowed number of output tokens for m": chat.FailBadRequest,
+		"max_tokens is too large: 9000. This model supports at most 4096 completion tokens":   chat.FailBadRequest,
+		"Invalid input: messages must not be empty":                                           chat.FailBadRequest,
+		"messages with role tool must follow a message with tool_calls":                       chat.FailBadRequest,
+		"temperature must be at most 2":                                                       chat.FailBadRequest,
+	} {
+		if got := reasonFor(StatusError{Status: http.StatusBadRequest, Message: said}); got != want {
+			t.Errorf("%s: got %s, want %s", said, got, want)
+		}
+	}
+	limited := StatusError{Status: http.StatusTooManyRequests, Message: "Request too large for m on tokens per minute (TPM): Limit 30000, Requested 40000. The input must be reduced."}
+	if got := reasonFor(limited); got != chat.FailRateLimit {
+		t.Errorf("a limit by the minute: got %s", got)
+	}
+}

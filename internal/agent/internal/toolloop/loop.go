@@ -143,7 +143,7 @@ type loop struct {
 	window  window
 	kept    int // bytes of calls and results so far
 	usage   chat.Usage
-	tooLong bool // the model refused the conversation
+	tooLong bool           // the model refused the conversation
 	calls   sync.WaitGroup // that run
 }
 

@@ -1,0 +1,272 @@
+package model_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"laneway/internal/agent"
+	"laneway/internal/agent/agenttest"
+	"laneway/internal/agent/anthropic"
+	"laneway/internal/agent/internal/model"
+	"laneway/internal/agent/openai"
+	"laneway/internal/chat"
+	"laneway/internal/testmodel"
+)
+
+// endpoint is how a service answers a turn that calls a tool once, in the shape of its documents.
+type endpoint struct {
+	anthropic bool
+	// stream are the events of the answer with the call; a document if it begins with a brace.
+	stream string
+	// text is what the person sees of it; args those of the call, {"n":1} if empty.
+	text, args string
+	// back are parts of the message that has to return with the result; never those that must not.
+	back, never []string
+	usage       chat.Usage
+}
+
+func event(data string) string { return "data: " + data + "\n\n" }
+
+func delta(members string) string {
+	return event(`{"id":"c","object":"chat.completion.chunk","model":"m","choices":[{"index":0,"delta":` + members + `,"finish_reason":null}]}`)
+}
+
+func finish(reason string) string {
+	return event(`{"id":"c","model":"m","choices":[{"index":0,"delta":{},"finish_reason":"`+reason+`"}]}`) + "data: [DONE]\n\n"
+}
+
+const callOf = `"type":"function","function":{"name":"set","arguments":"{\"n\":1}"}`
+
+func endpoints() map[string]endpoint {
+	return map[string]endpoint{
+		"Gemini": {
+			stream: delta(`{"role":"assistant","tool_calls":[{"id":"function-call-7","index":0,`+callOf+`,"extra_content":{"google":{"thought_signature":"c2ln"}}}]}`) +
+				event(`{"choices":[{"index":0,"delta":{"role":"assistant"},"finish_reason":"stop"}],"model":"m","usage":{"prompt_tokens":20,"completion_tokens":5,"total_tokens":40}}`) +
+				"data: [DONE]\n\n",
+			back:  []string{`"extra_content":{"google":{"thought_signature":"c2ln"}}`},
+			usage: chat.Usage{InputTokens: 20, OutputTokens: 20},
+		},
+		"Mistral": {
+			stream: delta(`{"role":"assistant","content":[{"type":"thinking","thinking":[{"type":"text","text":"A number."}]}]}`) +
+				delta(`{"content":[{"type":"text","text":"Setting"},{"type":"reference","reference_ids":[1]}]}`) + delta(`{"content":" it."}`) +
+				event(`{"model":"m","choices":[{"index":0,"delta":{"content":"","tool_calls":[{"id":"D6","index":0,"function":{"name":"set","arguments":"{\"n\":1}"}}]},"finish_reason":"tool_calls"}],"usage":{"prompt_tokens":9,"total_tokens":13,"completion_tokens":4}}`) +
+				"data: [DONE]\n\n",
+			text:  "Setting it.",
+			back:  []string{`"thinking":[{"text":"A number.","type":"text"}]`, `"reference_ids":[1]`, `{"text":" it.","type":"text"}`},
+			usage: chat.Usage{InputTokens: 9, OutputTokens: 4},
+		},
+		"XAI": {
+			stream: delta(`{"role":"assistant","reasoning_content":"A "}`) + delta(`{"reasoning_content":"number."}`) +
+				delta(`{"content":null,"refusal":null,"tool_calls":[{"id":"call_9","index":0,`+callOf+`}]}`) +
+				event(`{"model":"m","choices":[],"usage":{"prompt_tokens":279,"completion_tokens":6,"total_tokens":374,"completion_tokens_details":{"reasoning_tokens":89}}}`) + finish("tool_calls"),
+			back: []string{`"reasoning_content":"A number."`}, never: []string{`"refusal"`},
+			usage: chat.Usage{InputTokens: 279, OutputTokens: 95},
+		},
+		"DeepSeek": {
+			stream: ": keep-alive\n\n" + delta(`{"role":"assistant","content":null,"reasoning_content":""}`) +
+				delta(`{"tool_calls":[{"index":0,"id":"call_0","type":"function","function":{"name":"set","arguments":""}}]}`) +
+				delta(`{"tool_calls":[{"index":0,"function":{"arguments":"{\"n\""}}]}`) + delta(`{"tool_calls":[{"index":0,"function":{"arguments":":1}"}}]}`) +
+				event(`{"model":"m","choices":[{"index":0,"delta":{"content":"","reasoning_content":null},"logprobs":null,"finish_reason":"tool_calls"}],"usage":{"prompt_tokens":30,"completion_tokens":8,"total_tokens":38,"prompt_cache_hit_tokens":16,"prompt_cache_miss_tokens":14}}`) +
+				"data: [DONE]\n\n",
+			back:  []string{`"reasoning_content":""`},
+			usage: chat.Usage{InputTokens: 30, OutputTokens: 8, CachedTokens: 16},
+		},
+		"Moonshot": {
+			stream: delta(`{"role":"assistant","reasoning_content":"hm"}`) + delta(`{"tool_calls":[{"index":0,"id":"functions.set:0",`+callOf+`}]}`) +
+				event(`{"model":"m","choices":[{"index":0,"delta":{},"finish_reason":"tool_calls","usage":{"prompt_tokens":12,"completion_tokens":3,"total_tokens":15,"cached_tokens":4}}]}`) +
+				"data: [DONE]\n\n",
+			back:  []string{`"reasoning_content":"hm"`, `"id":"functions.set:0"`},
+			usage: chat.Usage{InputTokens: 12, OutputTokens: 3, CachedTokens: 4},
+		},
+		"VLLM": {
+			stream: strings.ReplaceAll(delta(`{"role":"assistant","content":""}`)+delta(`{"reasoning":"so"}`)+
+				delta(`{"tool_calls":[{"id":"chatcmpl-tool-1","type":"function","index":0,"function":{"name":"set"}}]}`)+
+				delta(`{"tool_calls":[{"index":0,"function":{"arguments":"{\"n\": "}}]}`)+delta(`{"tool_calls":[{"index":0,"function":{"arguments":"1}"}}]}`)+finish("tool_calls"), "data: ", "data:"),
+			args: `{"n": 1}`, back: []string{`"reasoning":"so"`},
+		},
+		"LlamaCpp": {
+			stream: strings.ReplaceAll(delta(`{"role":"assistant","content":null}`)+delta(`{"tool_calls":[{"index":0,"id":"","type":"function","function":{"name":"set","arguments":"{"}}]}`)+
+				delta(`{"tool_calls":[{"index":0,"function":{"arguments":"\"n\":1"}}]}`)+delta(`{"tool_calls":[{"index":0,"function":{"arguments":"}"}}]}`)+
+				event(`{"model":"m","choices":[{"index":0,"delta":{},"finish_reason":"tool_calls"}],"timings":{"prompt_n":4}}`)+"data: [DONE]\n\n", "\n", "\r\n"),
+			back: []string{`"id":"call_1_1"`},
+		},
+		"Ollama": {
+			stream: `{"id":"c","object":"chat.completion","model":"m","choices":[{"index":0,"message":{"role":"assistant","content":"","reasoning":"I set it.","tool_calls":[{"id":"call_u","index":0,"type":"function","function":{"name":"set","arguments":{"n":1}}}]},"finish_reason":"tool_calls"}],"usage":{"prompt_tokens":7,"completion_tokens":2,"total_tokens":9}}`,
+			back:   []string{`"reasoning":"I set it."`},
+			usage:  chat.Usage{InputTokens: 7, OutputTokens: 2},
+		},
+		"OpenRouter": {
+			stream: ": OPENROUTER PROCESSING\n\n" + delta(`{"role":"assistant","content":"","reasoning":"on","reasoning_details":[{"type":"reasoning.summary","summary":"on","index":0}]}`) +
+				delta(`{"reasoning":"e","reasoning_details":[{"type":"reasoning.summary","summary":"e","index":0},{"type":"reasoning.encrypted","data":"ab","index":1}]}`) +
+				delta(`{"annotations":[{"type":"x"}],"tool_calls":[{"index":0,"id":"t",`+callOf+`}]}`) + finish("tool_calls"),
+			back:  []string{`"reasoning":"one"`, `"summary":"one"`, `"data":"ab"`},
+			never: []string{"annotations"},
+		},
+		"Anthropic": {
+			anthropic: true,
+			stream: "event: message_start\n" + event(`{"type":"message_start","message":{"model":"m","usage":{"input_tokens":5,"cache_read_input_tokens":3,"output_tokens":1}}}`) + "event: ping\n" + event(`{"type":"ping"}`) +
+				event(`{"type":"content_block_start","index":0,"content_block":{"type":"thinking","thinking":"","signature":""}}`) +
+				event(`{"type":"content_block_delta","index":0,"delta":{"type":"thinking_delta","thinking":"A "}}`) + event(`{"type":"content_block_delta","index":0,"delta":{"type":"thinking_delta","thinking":"number."}}`) +
+				event(`{"type":"content_block_delta","index":0,"delta":{"type":"signature_delta","signature":"EqQB"}}`) +
+				event(`{"type":"content_block_start","index":1,"content_block":{"type":"redacted_thinking","data":"xyz"}}`) +
+				event(`{"type":"content_block_start","index":2,"content_block":{"type":"text","text":""}}`) + event(`{"type":"content_block_delta","index":2,"delta":{"type":"text_delta","text":"Set."}}`) +
+				event(`{"type":"content_block_delta","index":2,"delta":{"type":"citations_delta","citation":{"type":"char_location","cited_text":"c"}}}`) +
+				event(`{"type":"content_block_start","index":3,"content_block":{"type":"tool_use","id":"toolu_1","name":"set","input":{},"caller":{"type":"direct"}}}`) +
+				event(`{"type":"content_block_delta","index":3,"delta":{"type":"input_json_delta","partial_json":"{\"n\""}}`) + event(`{"type":"content_block_delta","index":3,"delta":{"type":"input_json_delta","partial_json":":1}"}}`) +
+				event(`{"type":"message_delta","delta":{"stop_reason":"tool_use"},"usage":{"output_tokens":9}}`) + event(`{"type":"message_stop"}`),
+			text: "Set.",
+			back: []string{
+				`{"signature":"EqQB","thinking":"A number.","type":"thinking"},{"data":"xyz","type":"redacted_thinking"},`, `"cited_text":"c"`, `"caller":{"type":"direct"}`,
+			},
+			usage: chat.Usage{InputTokens: 8, OutputTokens: 9, CachedTokens: 3},
+		},
+	}
+}
+
+// journal is a toolbox of one tool and the journal of a turn that may be killed in its call.
+type journal struct {
+	rounds []chat.Round
+	called []string
+	kill   context.CancelCauseFunc // nil = the turn goes on
+}
+
+func (*journal) Specs() []agent.ToolSpec {
+	return []agent.ToolSpec{{Name: "set", Schema: []byte(`{"type":"object"}`), Idempotent: true}}
+}
+
+var errKilled = errors.New("killed")
+
+func (j *journal) Call(_ context.Context, _ string, call chat.ToolCall) chat.ToolResult {
+	j.called = append(j.called, call.Name+" "+call.Args)
+	if j.kill != nil {
+		j.kill(errKilled)
+	}
+	return chat.ToolResult{Text: "set to 1"}
+}
+
+func (j *journal) Record(_ context.Context, round chat.Round) error {
+	round.Extra = append(json.RawMessage(nil), round.Extra...)
+	round.Results = make([]*chat.ToolResult, len(round.Calls))
+	j.rounds = append(j.rounds, round)
+	return nil
+}
+
+func (j *journal) RecordResult(_ context.Context, number, n int, result chat.ToolResult) error {
+	j.rounds[number-1].Results[n] = &result
+	return nil
+}
+
+func (j *journal) Rounds() (out []agent.Round) {
+	for _, round := range j.rounds {
+		out = append(out, agent.Round{Round: round})
+	}
+	return out
+}
+
+func open(t *testing.T, server *testmodel.Server, isAnthropic bool, name string) *model.Runner {
+	t.Helper()
+	newRunner, path := openai.New, "/v1"
+	if isAnthropic {
+		newRunner, path = anthropic.New, ""
+	}
+	runner, err := newRunner(model.Config{BaseURL: server.URL() + path, Model: name, Retries: -1}, server.Transport(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(runner.Close)
+	return runner
+}
+
+// messagesOf returns the conversation of a request.
+func messagesOf(t *testing.T, call testmodel.Call) string {
+	t.Helper()
+	var body struct {
+		Messages json.RawMessage `json:"messages"`
+	}
+	if err := json.Unmarshal(call.Body, &body); err != nil {
+		t.Fatal(err)
+	}
+	return string(body.Messages)
+}
+
+// TestEndpointsGetBackWhatTheySent plays a round of each endpoint: straight through, and killed in the call with a replay of the journal by another
+// process. Both must make the same request with the result.
+func TestEndpointsGetBackWhatTheySent(t *testing.T) {
+	t.Parallel()
+	for name, e := range endpoints() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := testmodel.Start(t)
+			server.Answer(func(call testmodel.Call) testmodel.Reply {
+				switch {
+				case strings.Contains(string(call.Body), "set to 1"):
+					return testmodel.Reply{Pieces: []string{"done"}}
+				case e.stream[0] == '{':
+					return testmodel.Reply{Type: "application/json", Body: e.stream}
+				default:
+					return testmodel.Reply{Type: "text/event-stream", Body: e.stream}
+				}
+			})
+			straight, killed := &journal{}, &journal{}
+			req := agenttest.Request("please")
+			req.Tools, req.Journal = straight, straight
+			result, err := open(t, server, e.anthropic, "m").Run(t.Context(), req, func(agent.Event) {})
+			if want := strings.TrimPrefix(e.text+"\n\ndone", "\n\n"); err != nil || result.Text != want {
+				t.Fatalf("got %q and %v, want %q", result.Text, err, want)
+			}
+			got := straight.rounds[0].Usage
+			got.Model, got.Provider = "", ""
+			if got != e.usage {
+				t.Errorf("usage: got %+v, want %+v", got, e.usage)
+			}
+			ctx, kill := context.WithCancelCause(t.Context())
+			killed.kill = kill
+			req.Tools, req.Journal = killed, killed
+			if _, err := open(t, server, e.anthropic, "m").Run(ctx, req, func(agent.Event) {}); !errors.Is(err, errKilled) {
+				t.Fatalf("got %v, want the kill", err)
+			}
+			killed.kill = nil
+			if again, err := open(t, server, e.anthropic, "m").Run(t.Context(), req, func(agent.Event) {}); err != nil || again.Text != result.Text {
+				t.Fatalf("after the kill: got %q and %v, want %q", again.Text, err, result.Text)
+			}
+			args := e.args
+			if args == "" {
+				args = `{"n":1}`
+			}
+			if want := "set " + args; strings.Join(append(straight.called, killed.called...), "; ") != want+"; "+want+"; "+want {
+				t.Errorf("calls: got %q and %q, want %q", straight.called, killed.called, want)
+			}
+			calls := server.Calls()
+			first, second := messagesOf(t, calls[1]), messagesOf(t, calls[len(calls)-1])
+			if diff := cmp.Diff(first, second); diff != "" {
+				t.Errorf("the replay differs (-straight +replayed):\n%s", diff)
+			}
+			for _, part := range e.back {
+				if !strings.Contains(first, part) {
+					t.Errorf("%s did not return:\n%s", part, first)
+				}
+			}
+			for _, part := range e.never {
+				if strings.Contains(first, part) {
+					t.Errorf("%s returned:\n%s", part, first)
+				}
+			}
+			other := &journal{rounds: straight.rounds}
+			req.Tools, req.Journal = other, other
+			if _, err := open(t, server, e.anthropic, "other").Run(t.Context(), req, func(agent.Event) {}); err != nil {
+				t.Fatal(err)
+			}
+			calls = server.Calls()
+			for _, part := range e.back {
+				if elsewhere := messagesOf(t, calls[len(calls)-1]); !strings.Contains(part, `"id"`) && strings.Contains(elsewhere, part) {
+					t.Errorf("%s went to another model:\n%s", part, elsewhere)
+				}
+			}
+		})
+	}
+}
