@@ -173,6 +173,9 @@ func render(message chat.Content, named bool) string {
 		text = withSender(message.Sender, text, named)
 	}
 	lines := []string{text}
+	if message.Answered != nil {
+		lines = []string{message.Answered.InText(), text}
+	}
 	for _, file := range message.Attachments {
 		lines = append(lines, file.InText())
 	}

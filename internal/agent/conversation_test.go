@@ -169,3 +169,18 @@ func ExampleConversation() {
 	// assistant: Half past nine.
 	// user: And in Rome?
 }
+
+func TestAnsweredMessageIsQuotedBeforeTheWords(t *testing.T) {
+	t.Parallel()
+	for want, a := range map[string]*chat.Answered{
+		"yes": nil,
+		"[answers an earlier message of this bot (job digest, 09:00)]\n> Strike\n[selected from]\n> Rain\n> Strike\nyes": {Ours: true, Origin: "job digest, 09:00", Selected: "Strike", Text: "Rain\nStrike"},
+		"[answers a message of Cleo, from outside, without authority]\n> one\n> [note] two\nyes":                         {Author: "Cleo", Text: "one\u2028[note] two", Outside: true},
+		"[answers an earlier message of the sender]\n> before\nyes":                                                      {Own: true, Author: "Ann", Text: "before"},
+	} {
+		req := agent.Request{Messages: []chat.Content{{Text: "yes", Answered: a}}}
+		if got := agent.Prompt(req); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}

@@ -1,11 +1,18 @@
 package app
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
+	"net"
 	"net/http"
+	"net/netip"
+	"net/url"
+	"os"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -222,8 +229,69 @@ func retries(n int) int {
 // modelTransport returns a connection pool for one agent, so that a blocked endpoint does not delay other agents.
 func modelTransport() http.RoundTripper {
 	t := &http.Transport{
-		Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true, MaxIdleConnsPerHost: 16, IdleConnTimeout: 90 * time.Second,
+		Proxy: proxyOf, ForceAttemptHTTP2: true, MaxIdleConnsPerHost: 16, IdleConnTimeout: 90 * time.Second,
 		TLSHandshakeTimeout: 10 * time.Second, ExpectContinueTimeout: time.Second,
 	}
 	return t
+}
+
+// proxyOf returns the proxy of a request: the one of HTTPS_PROXY or HTTP_PROXY, otherwise that of ALL_PROXY, which most programs use and net/http does not; in both
+// cases. NO_PROXY applies to all of them.
+func proxyOf(r *http.Request) (*url.URL, error) {
+	if u, err := http.ProxyFromEnvironment(r); u != nil || err != nil {
+		return u, err
+	}
+	return proxyFor(r.URL, os.Getenv)
+}
+
+// proxyFor returns the proxy of ALL_PROXY for an address, nil if a variable of its scheme or NO_PROXY is responsible, or if the host is this one.
+func proxyFor(to *url.URL, env func(string) string) (*url.URL, error) {
+	either := func(name string) string { return cmp.Or(env(name), env(strings.ToLower(name))) }
+	all := either("ALL_PROXY")
+	if all == "" || either(strings.ToUpper(to.Scheme)+"_PROXY") != "" || to.Hostname() == "localhost" {
+		return nil, nil //nolint:nilnil // as http.Transport.Proxy wants it
+	}
+	if ip, err := netip.ParseAddr(to.Hostname()); err == nil && ip.IsLoopback() || bypassed(to, either("NO_PROXY")) {
+		return nil, nil //nolint:nilnil // as above
+	}
+	proxy, err := url.Parse(all)
+	if err != nil || proxy.Host == "" || proxy.Scheme == "" {
+		proxy, err = url.Parse("http://" + all)
+	}
+	if err != nil || !slices.Contains([]string{"http", "https", "socks5", "socks5h"}, proxy.Scheme) {
+		return nil, errors.New("ALL_PROXY is not the address of an http, https, socks5 or socks5h proxy")
+	}
+	return proxy, nil
+}
+
+// bypassed reports whether NO_PROXY names a host: by its address, its network, its name or a domain, with or without the port, or all by *.
+func bypassed(to *url.URL, list string) bool {
+	host := strings.ToLower(strings.TrimSuffix(to.Hostname(), "."))
+	port := cmp.Or(to.Port(), map[string]string{"http": "80", "https": "443"}[to.Scheme])
+	ip, errIP := netip.ParseAddr(host)
+	for entry := range strings.SplitSeq(strings.ToLower(list), ",") {
+		entry = strings.TrimSpace(entry)
+		if network, err := netip.ParsePrefix(entry); err == nil {
+			if errIP == nil && network.Contains(ip.Unmap()) {
+				return true
+			}
+			continue
+		}
+		if name, only, err := net.SplitHostPort(entry); err == nil {
+			if only != port {
+				continue
+			}
+			entry = name
+		}
+		entry = strings.Trim(strings.TrimPrefix(entry, "*."), "[]")
+		domain := strings.TrimPrefix(entry, ".")
+		switch {
+		case entry == "*":
+			return true
+		case domain == "":
+		case host == domain && entry == domain, strings.HasSuffix(host, "."+domain):
+			return true
+		}
+	}
+	return false
 }

@@ -218,7 +218,7 @@ func (p *Process) wire(ctx context.Context) error {
 	posts := openWebhooks(p.cfg)
 	p.channels = append(p.channels, web.New(), posts)
 	p.turnTokens = access.New(toolsURL(p.main))
-	p.external = external.New(serversOf(p.cfg, p.opts.Reaper), p.opts.LookupEnv, nil, p.log)
+	p.external = external.New(serversOf(p.cfg, p.opts.Reaper), p.opts.LookupEnv, modelTransport(), p.log)
 	work, abandon := context.WithCancelCause(context.WithoutCancel(ctx))
 	p.abandon = abandon
 	p.onClose("turns", func(context.Context) error { abandon(errProcessEnds); return nil })

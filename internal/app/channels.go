@@ -39,7 +39,7 @@ func (p *Process) openChannels(commands []chat.CommandInfo) error {
 	if !ok {
 		return fmt.Errorf("the store %s keeps nothing for channels", p.store.Kind())
 	}
-	deps := telegram.Deps{Records: records, Files: p.files.Root(), Commands: commands, Observer: p.metrics.Telegram(), Logger: p.log}
+	deps := telegram.Deps{Records: records, Files: p.files.Root(), Commands: commands, Observer: p.metrics.Telegram(), Logger: p.log, Proxy: proxyOf}
 	for _, bot := range bots {
 		c, err := telegram.New(p.botConfig(bot), deps)
 		if err != nil {
@@ -69,7 +69,7 @@ func (p *Process) botConfig(bot config.Telegram) telegram.Config {
 		agent = p.cfg.DefaultAgent
 	}
 	return telegram.Config{
-		Token: bot.Token.Reveal(), Account: bot.Account, Mode: bot.Mode, APIURL: bot.APIURL, WebhookURL: bot.WebhookURL, WebhookSecret: bot.WebhookSecret.Reveal(),
+		Token: bot.Token.Reveal(), Account: bot.Account, Mode: bot.Mode, APIURL: bot.APIURL, FilesDir: bot.FilesDir, WebhookURL: bot.WebhookURL, WebhookSecret: bot.WebhookSecret.Reveal(),
 		Access: bot.Access, Allow: numbers(bot.Allow), Groups: numbers(bot.Groups), Members: bot.Members, Activation: bot.Activation,
 		GroupStop: bot.GroupStop, Agent: agent, PollTimeout: time.Duration(bot.PollTimeout), MaxAttachment: int64(bot.MaxAttachment),
 		UserRate: offIsNegative(p.cfg.Limits.ChatUser), UserFileBytes: offIsNegative(p.cfg.Limits.ChatUserBytes),

@@ -14,7 +14,7 @@ import (
 func ExamineChannels(ctx context.Context, cfg config.Config) []Finding {
 	var found []Finding
 	for _, bot := range cfg.Channels.Telegram.Bots() {
-		s, err := telegram.Examine(ctx, telegram.Config{Token: bot.Token.Reveal(), APIURL: bot.APIURL}, nil)
+		s, err := telegram.Examine(ctx, telegram.Config{Token: bot.Token.Reveal(), APIURL: bot.APIURL}, telegram.Deps{Proxy: proxyOf})
 		f := examineBot(bot, s)
 		switch {
 		case errors.Is(err, telegram.ErrToken):

@@ -144,3 +144,19 @@ func TestATargetHasTheAccountOfItsPerson(t *testing.T) {
 		}
 	}
 }
+
+func TestAnsweredTextIsCutAtWords(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("wörter ", 400)
+	a := (&chat.Answered{Selected: long, Text: "more"}).Bound()
+	if n := utf8.RuneCountInString(a.Selected); n > 2000 || n < 1990 || !strings.HasSuffix(a.Selected, "wörter…") || n+len(a.Text) > 2000 {
+		t.Errorf("%d characters, and %q", n, a.Text)
+	}
+	a = (&chat.Answered{Selected: "this", Text: long}).Bound()
+	if n := utf8.RuneCountInString(a.Selected + a.Text); n > 2000 || n < 1990 {
+		t.Errorf("%d characters", n)
+	}
+	if a = (&chat.Answered{Selected: "same", Text: " same\n"}).Bound(); a.Text != "" {
+		t.Errorf("the text is repeated: %+v", a)
+	}
+}

@@ -79,6 +79,8 @@ type Content struct {
 	Sender      Sender       `json:"sender"`
 	Thread      string       `json:"thread,omitempty"`
 	Attachments []Attachment `json:"attachments,omitempty"`
+	// Answered is the message that it answers or quotes; nil if none.
+	Answered *Answered `json:"answered,omitempty"`
 	// System marks text of a program (a system event) instead of a person.
 	System bool `json:"system,omitempty"`
 	// External marks text from outside that has no authority (webhooks, forwarded text).
@@ -88,6 +90,73 @@ type Content struct {
 	Context []TranscriptEntry `json:"context,omitempty"`
 	// Options define how it runs.
 	Options Options `json:"options"`
+}
+
+// maxAnswered is how many characters of an answered message reach the agent.
+const maxAnswered = 2000
+
+// Answered is a message that a person answers or quotes.
+type Answered struct {
+	// Author is the display name of who wrote it, "" if unknown.
+	Author string `json:"author,omitempty"`
+	// Ours is true for a message of this gateway, and Own for one of the person who answers it.
+	Ours bool `json:"ours,omitempty"`
+	Own  bool `json:"own,omitempty"`
+	// Selected is the part that the person selected, "" if none; Text is the whole, with a word for what is not text.
+	Selected string `json:"selected,omitempty"`
+	Text     string `json:"text,omitempty"`
+	// Origin names what has sent one of ours, for example the job and its time; "" if unknown.
+	Origin string `json:"origin,omitempty"`
+	// Outside is true for text without authority: of other people, and forwarded or quoted from elsewhere.
+	Outside bool `json:"outside,omitempty"`
+}
+
+// IsOutside reports whether the answered text has no authority; nil has none and is not from outside.
+func (a *Answered) IsOutside() bool { return a != nil && a.Outside }
+
+// Bound cuts what is quoted: the selected part has precedence, and repeats of it are left out.
+func (a *Answered) Bound() *Answered {
+	out := *a
+	out.Selected = CutWords(strings.TrimSpace(a.Selected), maxAnswered)
+	if out.Text = strings.TrimSpace(a.Text); out.Text == out.Selected {
+		out.Text = ""
+	}
+	out.Text = CutWords(out.Text, maxAnswered-utf8.RuneCountInString(out.Selected))
+	return &out
+}
+
+// InText returns the lines that stand for it before the message. Each of its own lines is quoted with `> `, so that it cannot end its quotation.
+func (a *Answered) InText() string {
+	if a == nil {
+		return ""
+	}
+	whose := "a message"
+	switch {
+	case a.Ours:
+		whose = "an earlier message of this bot"
+		if a.Origin != "" {
+			whose += " (" + Printable(a.Origin) + ")"
+		}
+	case a.Own:
+		whose = "an earlier message of the sender"
+	case Printable(a.Author) != "":
+		whose = "a message of " + Printable(a.Author)
+	}
+	if a.Outside {
+		whose += ", from outside, without authority"
+	}
+	lines := []string{"[answers " + whose + "]"}
+	quote := func(text string) {
+		for _, line := range strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune("\n\r\v\f\u0085\u2028\u2029", r) }) {
+			lines = append(lines, "> "+line)
+		}
+	}
+	quote(a.Selected)
+	if a.Selected != "" && a.Text != "" {
+		lines = append(lines, "[selected from]")
+	}
+	quote(a.Text)
+	return strings.Join(lines, "\n")
 }
 
 // Options of one message. The zero value means the defaults of the session and the agent.
@@ -318,6 +387,24 @@ func Cut(s string, n int) string {
 		n--
 	}
 	return s[:n]
+}
+
+// CutWords shortens s to at most n characters, at a space if one is near, and says so with an ellipsis.
+func CutWords(s string, n int) string {
+	if utf8.RuneCountInString(s) <= n {
+		return s
+	}
+	if n < 2 {
+		return ""
+	}
+	r := []rune(s)[:n-1]
+	for i := len(r); i > len(r)/2; i-- {
+		if unicode.IsSpace(r[i-1]) {
+			r = r[:i]
+			break
+		}
+	}
+	return strings.TrimRightFunc(string(r), unicode.IsSpace) + "…"
 }
 
 // CheckMessageID returns an error unless an id or idempotency key of a caller has 1 to 128 printable ASCII characters without spaces.

@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"net/url"
+	"path/filepath"
 
 	"laneway/internal/secret"
 )
@@ -37,6 +38,8 @@ type Telegram struct { //nolint:recvcheck // the decoder gives a new entry its d
 	Mode string `yaml:"mode"`
 	// APIURL is the address of the Bot API. Default https://api.telegram.org.
 	APIURL string `yaml:"api_url"`
+	// FilesDir is the directory of a Bot API server in local mode, from which files of messages are read. Default: files are downloaded.
+	FilesDir string `yaml:"files_dir"`
 	// WebhookURL is the public address that Telegram calls. WebhookSecret authenticates Telegram, 32 characters or more.
 	WebhookURL        string        `yaml:"webhook_url"`
 	WebhookSecret     secret.Secret `yaml:"webhook_secret"`
@@ -150,6 +153,9 @@ func (t Telegram) validate(a at) {
 	a.between("max_attachment", t.MaxAttachment, 0, telegramMaxFile)
 	a.durationBetween("poll_timeout", t.PollTimeout, Duration(second), 50*Duration(second))
 	checkHTTPURL(a.key("api_url"), t.APIURL)
+	if t.FilesDir != "" && !filepath.IsAbs(t.FilesDir) {
+		a.key("files_dir").addf("must be an absolute path, is %q", t.FilesDir)
+	}
 	if !validName(t.Account) {
 		a.key("account").addf("must be lower-case letters, digits and dashes, is %q", t.Account)
 	}

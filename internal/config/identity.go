@@ -74,6 +74,28 @@ func (as identity) provided(path string, owner int) bool {
 	return known && (uid == 0 || uid == as.uid) && modeOf(info)&0o027 == 0
 }
 
+// mounted reports whether a file is a secret that a container engine mounts: one of root's below the directories for them, which only root fills. Engines give them to
+// everybody in the container. Kubernetes mounts links within such a directory.
+func (as identity) mounted(path string, owner int) bool {
+	if owner != 0 {
+		return false
+	}
+	at, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return false
+	}
+	for _, root := range []string{"/run/secrets", "/var/run/secrets", as.credentials} {
+		target, err := filepath.EvalSymlinks(root)
+		if root != "" && err == nil && below(filepath.Clean(root), filepath.Clean(path)) && below(target, at) {
+			return true
+		}
+	}
+	return false
+}
+
+// below reports whether a clean path is inside of a directory.
+func below(dir, path string) bool { return strings.HasPrefix(path, dir+string(filepath.Separator)) }
+
 // credentialsRoot has the directories of systemd's credentials, one for each unit.
 const credentialsRoot = "/run/credentials/"
 
@@ -81,7 +103,7 @@ const credentialsRoot = "/run/credentials/"
 func (as identity) mayRead(path string, info fs.FileInfo) bool {
 	owner, group, known := ownerOf(info)
 	perm := modeOf(info)
-	return !known || as.uid == os.Geteuid() || as.provided(path, owner) || as.uid == 0 || owner == as.uid && perm&0o400 != 0 || as.inGroup(group) && perm&0o040 != 0
+	return !known || as.uid == os.Geteuid() || as.provided(path, owner) || as.uid == 0 || perm&0o004 != 0 || owner == as.uid && perm&0o400 != 0 || as.inGroup(group) && perm&0o040 != 0
 }
 
 // groupName returns the name of the user's primary group, or its number; "" when it is unknown.

@@ -126,3 +126,53 @@ func TestATokenVariableBesideATokenFileIsAWarning(t *testing.T) {
 		t.Errorf("warnings %q, want %q", plan.Warnings, want)
 	}
 }
+
+// TestMountedSecretOfRoot: engines mount secrets that everybody in the container may read; elsewhere such a file is refused with what to do.
+func TestMountedSecretOfRoot(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		t.Skip("only root makes files of root")
+	}
+	dir := t.TempDir()
+	mounts, elsewhere := filepath.Join(dir, "mounts"), filepath.Join(dir, "elsewhere")
+	place(t, filepath.Join(mounts, "data", "tg"), 0o644, "1:token\n")
+	place(t, filepath.Join(elsewhere, "tg"), 0o444, "1:token\n")
+	place(t, filepath.Join(mounts, "written"), 0o646, "1:token\n")
+	place(t, filepath.Join(mounts, "own"), 0o444, "1:token\n")
+	for name, to := range map[string]string{"tg": filepath.Join("data", "tg"), "out": filepath.Join(elsewhere, "tg")} {
+		if err := os.Symlink(to, filepath.Join(mounts, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Chown(filepath.Join(mounts, "own"), 4242, 4242); err != nil {
+		t.Fatal(err)
+	}
+	as := identity{uid: 4242, inGroup: func(int) bool { return false }, credentials: mounts}
+	for path, want := range map[string]string{
+		filepath.Join(mounts, "tg"): "", filepath.Join(mounts, "data", "tg"): "", filepath.Join(mounts, "out"): "0440", filepath.Join(elsewhere, "tg"): "0440",
+		filepath.Join(mounts, "written"): "0440", filepath.Join(mounts, "own"): "chmod 600", filepath.Join(mounts, "..", "elsewhere", "tg"): "variable",
+	} {
+		_, err := readSecretFile(path, "bot token file", as)
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", path, err, want)
+		}
+	}
+}
+
+func TestSecretsAsEditorsWriteThem(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for text, want := range map[string]string{
+		"\xef\xbb\xbf" + strong + "\r\n": strong, strong + "\r\n": strong, "\n" + strong + "\n\n": strong, "\xff\xfea\x00b\x00": "", "\xfe\xff\x00a\x00b": "", "a\x00b\x00": "", "\xef\xbb\xbf\n": "",
+	} {
+		path := filepath.Join(dir, "t")
+		place(t, path, 0o600, text)
+		s, err := readToken(path, thisProcess(environ()))
+		if (err == nil) != (want != "") || want != "" && s.Reveal() != want {
+			t.Errorf("%q: %v", text, err)
+		}
+		if strings.Contains(text, "\x00") && !strings.Contains(err.Error(), "UTF-16") {
+			t.Errorf("%q: %v does not name the encoding", text, err)
+		}
+	}
+}

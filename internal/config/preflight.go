@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -229,6 +230,9 @@ func (p *preflight) metrics() {
 	}
 }
 
+// botToken is what @BotFather gives: the id of the bot and a secret.
+var botToken = regexp.MustCompile(`^[0-9]{1,19}:[A-Za-z0-9_-]{8,}$`)
+
 func (p *preflight) channels() {
 	tg := p.cfg.Channels.Telegram
 	p.bot("channels.telegram", tg)
@@ -243,6 +247,16 @@ func (p *preflight) bot(path string, tg Telegram) {
 	}
 	if tg.Mode == "webhook" && utf8.RuneCountInString(tg.WebhookSecret.Reveal()) < minSecret {
 		p.refuse("%s", needsSecret(path+".webhook_secret"))
+	}
+	if tg.Configured() && !botToken.MatchString(tg.Token.Reveal()) {
+		from := path + ".token"
+		switch source := p.loaded.sources[path+".token"]; {
+		case p.loaded.secretFile[path+".token"] != "":
+			from = fromBotFather + " " + source.Place
+		case source.Kind == SourceEnv:
+			from = "variable " + source.Place
+		}
+		p.refuse("%s: the bot token must look like 123456:ABC…; @BotFather shows it", from)
 	}
 	if tg.Configured() && tg.Access == "open" {
 		p.warn("everybody may talk to this bot")

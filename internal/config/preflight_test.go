@@ -96,7 +96,7 @@ func otherRows() []matrixRow {
 		{name: "agent behind HTTP without a secret", yaml: "agents: {main: {runner: http, url: 'http://127.0.0.1:9100/a'}}", refuse: []string{"agents.main.secret needs 32 characters"}},
 		{name: "agent behind HTTP with a short secret", yaml: "agents: {main: {runner: http, url: 'http://127.0.0.1:9100/a', secret: short}}", refuse: []string{"agents.main.secret needs 32 characters"}},
 		{name: "hook without a secret", yaml: "hooks: {ci: {}}", refuse: []string{"hooks.ci.secret needs 32 characters"}},
-		{name: "open bot", env: []string{"TG", strong}, yaml: "channels: {telegram: {access: open, token_env: TG}}", warn: []string{"everybody may talk to this bot"}},
+		{name: "open bot", env: []string{"TG", "1:" + strong}, yaml: "channels: {telegram: {access: open, token_env: TG}}", warn: []string{"everybody may talk to this bot"}},
 		{name: "name for an id", yaml: "channels: {telegram: {allow: ['@anna']}}", refuse: []string{`"@anna" is not an identity; use the numeric id`}},
 		{name: "public Postgres", env: pg("postgres://u@db.example.com/x?sslmode=require"), refuse: []string{"database: sslmode=verify-full is needed for db.example.com"}},
 		{name: "public Postgres by address", env: pg("postgres://u@8.8.8.8:5432/x"), refuse: []string{"database: sslmode=verify-full is needed for 8.8.8.8"}},
@@ -121,6 +121,15 @@ func otherRows() []matrixRow {
 		{name: "password of the database in a file open to others", yaml: "database: 'postgres://u:p@127.0.0.1/x'", mode: 0o604, refuse: []string{"DIR/laneway.yaml has mode 0604; run: chmod 600 DIR/laneway.yaml"}},
 		{name: "variables of an agent in a file open to others", yaml: "agents: {main: {runner: command, command: [cat], env: {KEY: value}}}", mode: 0o644, refuse: []string{"DIR/laneway.yaml has mode 0644; run: chmod 600 DIR/laneway.yaml"}},
 		{name: "an agent without variables in a file open to others", yaml: "agents: {main: {runner: command, command: [cat]}}", mode: 0o644},
+		{
+			name: "malformed bot token in a file", yaml: "channels: {telegram: {token_file: DIR/tg}}", files: map[string]os.FileMode{"tg": 0o600},
+			refuse: []string{"bot token file DIR/tg: the bot token must look like 123456:ABC…; @BotFather shows it"},
+		},
+		{
+			name: "malformed bot token in a variable", yaml: "channels: {telegram: {token_env: BOT}}", env: []string{"BOT", "nothing"},
+			refuse: []string{"variable BOT: the bot token must look like 123456:ABC…; @BotFather shows it"},
+		},
+		{name: "malformed bot token of a bot that is off", yaml: "channels: {telegram: {enabled: false, token_env: BOT}}", env: []string{"BOT", "nothing"}},
 		{name: "decimal address of Postgres", env: pg("postgres://u@134744072/x"), refuse: []string{"database: sslmode=verify-full is needed for 134744072"}},
 		{name: "secrets in a file of a group", yaml: "token: " + strong, mode: 0o640},
 		{name: "no secrets in a file open to others", yaml: "lanes: {main: 3}", mode: 0o644},
@@ -171,7 +180,7 @@ func (r matrixRow) start(t *testing.T, dir string) (*Plan, error) {
 		if mode == 0 {
 			mode = 0o600
 		}
-		place(t, options.File, mode, r.yaml+"\n")
+		place(t, options.File, mode, strings.ReplaceAll(r.yaml, "DIR", dir)+"\n")
 	}
 	loaded, err := Load(options)
 	if err != nil {

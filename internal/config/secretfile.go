@@ -44,7 +44,7 @@ func refuse(format string, args ...any) error {
 
 // checkSecretMode refuses a file that is not regular or that others can open, and, for a gateway, a file of another user, because its owner
 // can change it. The file may belong to root, and a group of the user may read it, as with a secret from a service manager or a mounted
-// volume.
+// volume; others may read one that a container engine mounts.
 func checkSecretMode(path, noun string, info fs.FileInfo, as identity) error {
 	if err := checkRegular(path, noun, info); err != nil {
 		return err
@@ -53,6 +53,13 @@ func checkSecretMode(path, noun string, info fs.FileInfo, as identity) error {
 	owner, group, known := ownerOf(info)
 	if strings.HasPrefix(filepath.Dir(path), credentialsRoot) && !as.reads && !as.provided(path, owner) {
 		return refuse("%s %s is a credential of the unit of another user; start the gateway with systemctl", noun, path)
+	}
+	if known && perm&0o137 == 0o004 && as.mounted(path, owner) {
+		return nil
+	}
+	if perm&0o027 != 0 && known && owner == 0 && as.uid != 0 && !as.reads {
+		return refuse("%s %s has mode %04o and belongs to root; mount it with mode 0440 and a group of user %s (Compose: mode and gid; Kubernetes: defaultMode and fsGroup), "+
+			"or below /run/secrets, or give the secret in a variable", noun, path, perm, userName(as.uid))
 	}
 	if perm&0o027 != 0 || perm&0o050 != 0 && (!known || !as.inGroup(group) && !as.provided(path, owner)) {
 		return refuse("%s %s has mode %04o; run: chmod 600 %s", noun, path, perm, path)

@@ -99,7 +99,7 @@ func (t *turn) budget(req *agent.Request) int {
 	}
 	left := roomOf(t.agent, t.agent.ratio(req.Model, req.Session), req)
 	for _, r := range t.rows {
-		left -= agent.EstimateTokens(r.Content.Text)
+		left -= agent.EstimateTokens(r.Content.Text) + agent.EstimateTokens(r.Content.Answered.InText())
 	}
 	return left
 }

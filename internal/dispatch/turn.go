@@ -171,7 +171,7 @@ func entryOf(r store.Waiting, runID string) chat.TranscriptEntry {
 	if r.Content.System {
 		role = chat.RoleSystem
 	}
-	text := r.Content.Text
+	text := joinNonEmpty("\n", r.Content.Answered.InText(), r.Content.Text)
 	for _, file := range r.Content.Attachments { // later turns do not receive the file itself
 		text = joinNonEmpty("\n", text, file.InText())
 	}
@@ -179,7 +179,9 @@ func entryOf(r store.Waiting, runID string) chat.TranscriptEntry {
 }
 
 // fromOutside reports whether the text of a message comes from outside.
-func fromOutside(r store.Waiting) bool { return r.Content.External || r.Channel == hookRoute }
+func fromOutside(r store.Waiting) bool {
+	return r.Content.External || r.Channel == hookRoute || r.Content.Answered.IsOutside()
+}
 
 // keptContext returns the context of a message that is added to the transcript. It belongs to no run.
 func keptContext(r store.Waiting) []chat.TranscriptEntry {

@@ -93,10 +93,10 @@ func (s Secret) MarshalText() ([]byte, error) { return []byte(Redacted), nil }
 // MarshalYAML returns [Redacted].
 func (s Secret) MarshalYAML() (any, error) { return Redacted, nil }
 
-// UnmarshalText sets the secret. It cuts blanks around the text, because a file or a variable often ends with a newline. It refuses blank text with
+// UnmarshalText sets the secret. It cuts a byte order mark and blanks around the text, because a file or a variable often ends with a newline. It refuses blank text with
 // [ErrBlank], because "set but empty" never means "no secret", and control characters with [ErrNotLine]; an error leaves the secret unchanged.
 func (s *Secret) UnmarshalText(text []byte) error {
-	trimmed := strings.TrimSpace(string(text))
+	trimmed := strings.TrimSpace(strings.TrimPrefix(string(text), "\ufeff"))
 	if trimmed == "" {
 		return ErrBlank
 	}

@@ -17,8 +17,18 @@ func (s *Server) AddFile(id string, content []byte) {
 	s.files[id] = content
 }
 
+// AddLocalFile makes the server name a file by an absolute path, as one in local mode does. It serves no such file.
+func (s *Server) AddLocalFile(id, path string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.local[id] = path
+}
+
 func (s botAPI) getFile(p url.Values) answer {
 	id := p.Get("file_id")
+	if path := s.local[id]; path != "" {
+		return ok(map[string]any{"file_id": id, "file_unique_id": "u" + id, "file_path": path})
+	}
 	content, found := s.files[id]
 	if !found {
 		return badRequest("wrong file_id or the file is temporarily unavailable")

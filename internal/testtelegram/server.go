@@ -40,7 +40,8 @@ type Server struct {
 	changed    chan struct{} // closed and replaced at every change
 	chats      map[int64]*chatState
 	files      map[string][]byte
-	updates    []update // not yet confirmed, in order of arrival
+	local      map[string]string // paths of files, by id
+	updates    []update          // not yet confirmed, in order of arrival
 	nextUpdate int
 	confirmed  []int
 	poll       *poll // the getUpdates that waits
@@ -93,7 +94,7 @@ func New(cfg Config) *Server {
 		panic("testtelegram: a token begins with the bot's id")
 	}
 	return &Server{
-		cfg: cfg, bot: bot, changed: make(chan struct{}), chats: map[int64]*chatState{}, files: map[string][]byte{}, nextUpdate: 1000,
+		cfg: cfg, bot: bot, changed: make(chan struct{}), chats: map[int64]*chatState{}, files: map[string][]byte{}, local: map[string]string{}, nextUpdate: 1000,
 		faults: map[string][]Fault{}, windows: map[int64]window{},
 	}
 }

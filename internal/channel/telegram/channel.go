@@ -101,7 +101,7 @@ func (c *Channel) wire(deps Deps) {
 		rules:    accessRules{policy: c.cfg.Access, members: c.cfg.Members, activation: c.cfg.Activation, allow: c.cfg.Allow, groups: c.cfg.Groups},
 		identity: c.identity, words: words, records: deps.Records, api: c.api,
 	}
-	files := &attachments{dir: "telegram-" + strconv.FormatInt(c.identity.bot, 10), limit: c.cfg.MaxAttachment, api: c.api, conn: c.conn, log: log}
+	files := &attachments{dir: "telegram-" + strconv.FormatInt(c.identity.bot, 10), limit: c.cfg.MaxAttachment, api: c.api, conn: c.conn, log: log, local: c.cfg.FilesDir}
 	if c.cfg.MaxAttachment > 0 {
 		files.root = deps.Files
 	}

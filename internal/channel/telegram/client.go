@@ -35,8 +35,11 @@ type client struct {
 }
 
 // newTransport makes a transport whose connections detect within seconds that the other end is gone. HTTP/2 is off: there a canceled call leaves its
-// dead connection for the next call.
-func newTransport() *http.Transport {
+// dead connection for the next call. A nil proxy means the one that the environment names.
+func newTransport(proxy func(*http.Request) (*url.URL, error)) *http.Transport {
+	if proxy == nil {
+		proxy = http.ProxyFromEnvironment
+	}
 	d := &net.Dialer{
 		Timeout:         dialTime,
 		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: 3 * time.Second, Count: 2},
@@ -44,7 +47,7 @@ func newTransport() *http.Transport {
 	p := &http.Protocols{}
 	p.SetHTTP1(true)
 	return &http.Transport{
-		Proxy: http.ProxyFromEnvironment, DialContext: d.DialContext, TLSHandshakeTimeout: dialTime, Protocols: p,
+		Proxy: proxy, DialContext: d.DialContext, TLSHandshakeTimeout: dialTime, Protocols: p,
 		MaxIdleConnsPerHost: 16, IdleConnTimeout: 60 * time.Second,
 	}
 }

@@ -68,6 +68,8 @@ type Config struct {
 	Mode string
 	// APIURL is the address of the Bot API; "" means DefaultAPIURL.
 	APIURL string
+	// FilesDir is the directory of a Bot API server in local mode, which names the files of messages by absolute paths; "" = files are downloaded.
+	FilesDir string
 	// WebhookURL is the public address that Telegram calls. WebhookSecret proves that Telegram is the caller: 32 to 256 characters of A-Z, a-z, 0-9,
 	// _ and -. Both are required for ModeWebhook.
 	WebhookURL, WebhookSecret string
@@ -127,6 +129,8 @@ type Deps struct {
 	Commands []chat.CommandInfo
 	// Transport of the calls; nil means that the channel makes one (HTTP/1.1, short keep-alive probes).
 	Transport http.RoundTripper
+	// Proxy returns the proxy of a call for the channel's own transport; nil means the one that the environment names.
+	Proxy func(*http.Request) (*url.URL, error)
 	// Observer and Logger; nil if none.
 	Observer Observer
 	Logger   *slog.Logger
@@ -142,7 +146,7 @@ func (d Deps) withDefaults(name string) Deps {
 	}
 	d.Logger = d.Logger.With("channel", name)
 	if d.Transport == nil {
-		d.Transport = newTransport()
+		d.Transport = newTransport(d.Proxy)
 	}
 	return d
 }

@@ -34,6 +34,7 @@ func (in *inbound) gather(ctx context.Context, parts []update, to address) (chat
 		Options: chat.Options{Typed: true, ReplyTo: in.addresses.target(to), StopOwn: to.group() && in.cfg.groupStop == StopOwn},
 	}
 	content.Thread = content.Options.ReplyTo.Thread
+	content.Answered = in.answered(lead)
 	var texts []string
 	for i, p := range parts {
 		if t := strings.TrimSpace(chat.CleanText(in.words.written(p))); t != "" {
@@ -65,6 +66,64 @@ func (in *inbound) gather(ctx context.Context, parts []update, to address) (chat
 		in.notes.sendOnce(ctx, to, "I cannot read this kind of message. Send text, a photo, a document or a voice message.")
 	}
 	return content, nil
+}
+
+// answered returns the message that a message answers or quotes; nil if none. Telegram says that each message of a topic answers the one that made the topic, which is
+// not what its sender means.
+func (in *inbound) answered(u update) *chat.Answered {
+	a, r := &chat.Answered{}, u.message.ReplyToMessage
+	if u.answers.Quote != nil {
+		a.Selected = chat.CleanText(linked(u.answers.Quote.Text, u.answers.Quote.Entities, 0, in.identity.bot))
+	}
+	var author int64
+	switch more := u.answers; {
+	case more.External != nil:
+		o := more.External.Origin
+		if a.Author, a.Text = o.name(), named(&more.External.Message, in.identity.bot); o.User != nil {
+			author = o.User.ID
+		}
+	case r == nil || more.Replied != nil && len(more.Replied.TopicCreated) > 0:
+		if a.Selected == "" {
+			return nil
+		}
+	default:
+		a.Text = named(r, in.identity.bot)
+		switch {
+		case r.SenderChat != nil:
+			a.Author = cleanName(r.SenderChat.Title, 64)
+		case r.From != nil:
+			a.Author = nameOf(r.From)
+			if r.ForwardDate == 0 && (more.Replied == nil || len(more.Replied.ForwardOrigin) == 0) && r.From.ID != anonymousAdmin {
+				author = r.From.ID
+			}
+		}
+	}
+	if a.Text == "" && a.Selected == "" && a.Author == "" {
+		return nil
+	}
+	a.Ours, a.Own = author == in.identity.bot, author != 0 && author == u.message.From.ID
+	a.Outside = !a.Ours && !a.Own
+	return a.Bound()
+}
+
+// named returns an answered message in words: its text, and a word for its file.
+func named(m *tgbotapi.Message, bot int64) string {
+	text := wordsOf(m)
+	if typed := textOf(m); typed != "" {
+		text = linked(typed, entitiesOf(m), 0, bot)
+	}
+	media := ""
+	switch f, has := fileOf(m); {
+	case len(m.Photo) > 0:
+		media = "[photo]"
+	case m.Voice != nil:
+		media = "[voice message]"
+	case m.VideoNote != nil:
+		media = "[video message]"
+	case has:
+		media = "[file: " + chat.FileName(f.name) + "]"
+	}
+	return chat.CleanText(joinLines(media, text, buttonsOf(m)))
 }
 
 // mayFetch takes the bytes of a file from the allowance of its sender, once for each update. A file without a stated size counts as the largest; one that is

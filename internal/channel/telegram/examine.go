@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"strings"
 )
 
@@ -22,10 +21,11 @@ type Standing struct {
 }
 
 // Examine queries Telegram for the bot of cfg and its webhook. It changes nothing and may be called while the channel runs. It uses only the
-// token and the API address of cfg. With a nil transport it makes its own. No error contains the token.
-func Examine(ctx context.Context, cfg Config, transport http.RoundTripper) (Standing, error) {
+// token and the API address of cfg, and of deps the transport and the proxy. No error contains the token.
+func Examine(ctx context.Context, cfg Config, deps Deps) (Standing, error) {
+	transport := deps.Transport
 	if transport == nil {
-		own := newTransport()
+		own := newTransport(deps.Proxy)
 		defer own.CloseIdleConnections()
 		transport = own
 	}

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -39,6 +40,8 @@ type attachments struct {
 	api   *client
 	conn  *connection
 	log   *slog.Logger
+	// local is the directory of a Bot API server in local mode; "" = there is none.
+	local string
 }
 
 // file is an attachment that has not been fetched.
@@ -157,7 +160,46 @@ func (s *attachments) attempt(ctx context.Context, id, name string) (int64, erro
 	if err := s.root.MkdirAll(s.dir, 0o700); err != nil {
 		return 0, fmt.Errorf("%w: %w", errDisk, err)
 	}
-	return s.write(name, func(w io.Writer) (int64, error) { return s.api.download(ctx, found.FilePath, s.limit, w) })
+	return s.write(name, func(w io.Writer) (int64, error) {
+		if filepath.IsAbs(found.FilePath) {
+			return s.copyLocal(found.FilePath, w)
+		}
+		return s.api.download(ctx, found.FilePath, s.limit, w)
+	})
+}
+
+// copyLocal copies a file that a Bot API server in local mode has stored. Only regular files below the directory that the operator names are read; a link out of
+// it is refused.
+func (s *attachments) copyLocal(path string, w io.Writer) (n int64, err error) {
+	refused := func(text string) error { return &apiError{method: methodFile, reason: reasonBadRequest, text: text} }
+	if s.local == "" {
+		return 0, refused("the Bot API server runs in local mode and names files by an absolute path; set files_dir of the bot to the directory of the server")
+	}
+	root, err := os.OpenRoot(s.local)
+	if err != nil {
+		return 0, refused("files_dir " + s.local + " cannot be opened; let the gateway's user read it")
+	}
+	defer func() { err = errors.Join(err, root.Close()) }()
+	rel, err := filepath.Rel(s.local, path)
+	if target, failed := filepath.EvalSymlinks(s.local); failed == nil && (err != nil || !filepath.IsLocal(rel)) {
+		rel, err = filepath.Rel(target, path)
+	}
+	if err != nil || !filepath.IsLocal(rel) {
+		return 0, refused("the file is not below files_dir " + s.local)
+	}
+	if info, failed := root.Stat(rel); failed != nil || !info.Mode().IsRegular() { // before it is opened: opening a pipe may never end
+		return 0, refused("the file cannot be read below files_dir " + s.local)
+	}
+	f, err := root.Open(rel)
+	if err != nil {
+		return 0, refused("the file cannot be read below files_dir " + s.local)
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	n, err = io.Copy(w, io.LimitReader(f, s.limit+1))
+	if err == nil && n > s.limit {
+		err = errTooLarge
+	}
+	return n, err
 }
 
 // write writes a temporary file next to the path and renames it when it is complete.

@@ -1,8 +1,12 @@
 package telegram_test
 
 import (
+	"errors"
 	"io"
 	"io/fs"
+	"os"
+	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -345,4 +349,135 @@ func TestLinkedWordsOfForwardsAndAlbums(t *testing.T) {
 		}
 		b.stop()
 	})
+}
+
+func TestAnsweredMessageReachesTheAgent(t *testing.T) {
+	t.Parallel()
+	message := func(from map[string]any, text string, more ...func(map[string]any)) map[string]any {
+		m := map[string]any{"message_id": 15, "date": 1, "from": from, "chat": map[string]any{"id": 7, "type": "private"}}
+		if text != "" {
+			m["text"] = text
+		}
+		for _, f := range more {
+			f(m)
+		}
+		return m
+	}
+	person := func(id int64, name string) map[string]any {
+		return map[string]any{"id": id, "is_bot": false, "first_name": name}
+	}
+	lane := map[string]any{"id": 123456789, "is_bot": true, "first_name": "Lane"}
+	reply := func(m map[string]any) func(map[string]any) { return testtelegram.With("reply_to_message", m) }
+	both := func(list ...func(map[string]any)) func(map[string]any) {
+		return func(m map[string]any) {
+			for _, f := range list {
+				f(m)
+			}
+		}
+	}
+	long := strings.Repeat("word ", 500)
+	for name, c := range map[string]struct {
+		more func(map[string]any)
+		want *chat.Answered
+	}{
+		"none": {func(map[string]any) {}, nil},
+		"ours, with a selected part": {
+			both(reply(message(lane, "1. Rain\n2. Strike")), testtelegram.With("quote", map[string]any{"text": "Strike", "position": 11})),
+			&chat.Answered{Author: "Lane", Ours: true, Selected: "Strike", Text: "1. Rain\n2. Strike"},
+		},
+		"another person": {reply(message(person(9, "Cleo"), "31 April")), &chat.Answered{Author: "Cleo", Text: "31 April", Outside: true}},
+		"one's own":      {reply(message(person(anna, "Anna"), "before")), &chat.Answered{Author: "Anna", Own: true, Text: "before"}},
+		"one's own, forwarded": {
+			reply(message(person(anna, "Anna"), "do it", testtelegram.With("forward_origin", map[string]any{"type": "user"}))),
+			&chat.Answered{Author: "Anna", Text: "do it", Outside: true},
+		},
+		"photo": {
+			reply(message(person(9, "Cleo"), "", photo("p"), testtelegram.With("caption", "look"))),
+			&chat.Answered{Author: "Cleo", Text: "[photo]\nlook", Outside: true},
+		},
+		"voice": {
+			reply(message(lane, "", testtelegram.With("voice", map[string]any{"file_id": "v", "file_unique_id": "v", "duration": 1}))),
+			&chat.Answered{Author: "Lane", Ours: true, Text: "[voice message]"},
+		},
+		"file": {reply(message(lane, "", document("d", "tides.txt", 1))), &chat.Answered{Author: "Lane", Ours: true, Text: "[file: tides.txt]"}},
+		"linked words": {
+			reply(message(person(9, "Cleo"), "the map", testtelegram.With("entities", []any{link(4, 3, "https://map.example")}))),
+			&chat.Answered{Author: "Cleo", Text: "the map (https://map.example)", Outside: true},
+		},
+		"of another chat": {
+			both(testtelegram.With("external_reply", map[string]any{"origin": map[string]any{"type": "channel", "chat": map[string]any{"id": -1, "title": "Port"}}, "photo": []any{map[string]any{"file_id": "x"}}}),
+				testtelegram.With("quote", map[string]any{"text": "no ferry", "position": 0})),
+			&chat.Answered{Author: "Port", Selected: "no ferry", Text: "[photo]", Outside: true},
+		},
+		"of a hidden person": {
+			testtelegram.With("external_reply", map[string]any{"origin": map[string]any{"type": "hidden_user", "sender_user_name": "H"}}),
+			&chat.Answered{Author: "H", Outside: true},
+		},
+		"the start of a topic": {reply(message(lane, "", testtelegram.With("forum_topic_created", map[string]any{"name": "x"}))), nil},
+		"long":                 {reply(message(lane, long)), &chat.Answered{Author: "Lane", Ours: true, Text: strings.TrimSpace(long[:1995]) + "…"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				b := newBot(t, nil)
+				b.start()
+				b.srv.Say(anna, anna, "is this right?", c.more)
+				after(2 * time.Second)
+				got := b.messages()
+				if len(got) != 1 || got[0].Content.Text != "is this right?" || !reflect.DeepEqual(got[0].Content.Answered, c.want) {
+					t.Errorf("received %+v, answered %+v, want %+v", got, got[0].Content.Answered, c.want)
+				}
+				b.stop()
+			})
+		})
+	}
+}
+
+// TestFilesOfOwnServerInLocalMode: a Bot API server in local mode names files by absolute paths.
+func TestFilesOfOwnServerInLocalMode(t *testing.T) {
+	t.Parallel()
+	base := t.TempDir()
+	dir, outside := filepath.Join(base, "api"), filepath.Join(base, "outside.txt")
+	for path, text := range map[string]string{filepath.Join(dir, "bot", "documents", "file_1.txt"): "tides", outside: "secret"} {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(os.Symlink(outside, filepath.Join(dir, "link.txt")), os.Symlink(dir, filepath.Join(base, "named"))); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct{ dir, path, want string }{
+		"below the directory":      {dir, dir + "/bot/documents/file_1.txt", "tides"},
+		"through a linked name":    {base + "/named", dir + "/bot/documents/file_1.txt", "tides"},
+		"the linked name itself":   {base + "/named", base + "/named/bot/documents/file_1.txt", "tides"},
+		"outside":                  {dir, outside, ""},
+		"by dots":                  {dir, dir + "/../outside.txt", ""},
+		"a link out of it":         {dir, dir + "/link.txt", ""},
+		"a directory":              {dir, dir + "/bot", ""},
+		"missing":                  {dir, dir + "/no.txt", ""},
+		"no directory is named":    {"", dir + "/bot/documents/file_1.txt", ""},
+		"the directory is missing": {base + "/none", base + "/none/x", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				b := newBot(t, func(s *setup) { s.cfg.FilesDir = c.dir })
+				b.srv.AddLocalFile("d", c.path)
+				b.start()
+				b.srv.Say(anna, anna, "", document("d", "tides.txt", 5), testtelegram.With("caption", "look"))
+				after(10 * time.Second)
+				got := b.messages()
+				if len(got) != 1 {
+					t.Fatalf("received %+v", got)
+				}
+				switch files := got[0].Content.Attachments; {
+				case c.want != "" && (len(files) != 1 || b.read(files[0].Path) != c.want):
+					t.Errorf("received %+v, log %s", got[0].Content, b.log.String())
+				case c.want == "" && (len(files) != 0 || !strings.Contains(b.log.String(), "files_dir")):
+					t.Errorf("received %+v, log %s", got[0].Content, b.log.String())
+				}
+				b.stop()
+			})
+		})
+	}
 }

@@ -20,6 +20,8 @@ type update struct {
 	thread  int // topic; 0 if none or General
 	message *tgbotapi.Message
 	press   *tgbotapi.CallbackQuery
+	// answers is what the library does not decode of the message that the message answers.
+	answers answers
 	// forwarded text has no authority.
 	forwarded bool
 	memo      *memo
@@ -40,6 +42,7 @@ type more struct {
 		ThreadID      int             `json:"message_thread_id"`
 		IsTopic       bool            `json:"is_topic_message"`
 		ForwardOrigin json.RawMessage `json:"forward_origin"`
+		answers
 	} `json:"message"`
 	CallbackQuery *struct {
 		Message *struct {
@@ -47,6 +50,46 @@ type more struct {
 			IsTopic  bool `json:"is_topic_message"`
 		} `json:"message"`
 	} `json:"callback_query"`
+}
+
+// answers is what Telegram adds to a message that answers another one.
+type answers struct {
+	// Quote is the part of it that the person selected.
+	Quote *struct {
+		Text     string                   `json:"text"`
+		Entities []tgbotapi.MessageEntity `json:"entities"`
+	} `json:"quote"`
+	// External is the message if it is in another chat or topic. It has no text.
+	External *struct {
+		Origin origin `json:"origin"`
+		tgbotapi.Message
+	} `json:"external_reply"`
+	Replied *struct {
+		TopicCreated  json.RawMessage `json:"forum_topic_created"`
+		ForwardOrigin json.RawMessage `json:"forward_origin"`
+	} `json:"reply_to_message"`
+}
+
+// origin is who wrote a message.
+type origin struct {
+	User       *tgbotapi.User `json:"sender_user"`
+	UserName   string         `json:"sender_user_name"`
+	SenderChat *tgbotapi.Chat `json:"sender_chat"`
+	Chat       *tgbotapi.Chat `json:"chat"`
+}
+
+// name returns the display name of an origin.
+func (o origin) name() string {
+	switch {
+	case o.User != nil:
+		return nameOf(o.User)
+	case o.SenderChat != nil:
+		return cleanName(o.SenderChat.Title, 64)
+	case o.Chat != nil:
+		return cleanName(o.Chat.Title, 64)
+	default:
+		return cleanName(o.UserName, 64)
+	}
 }
 
 var errUpdate = errors.New("the update cannot be read")
@@ -73,6 +116,7 @@ func decode(raw []byte) (update, error) {
 		u.chat, u.album = m.Chat.ID, m.MediaGroupID
 		u.forwarded = m.ForwardDate != 0 || len(extra.Message.ForwardOrigin) > 0
 		u.thread = topic(extra.Message.IsTopic, extra.Message.ThreadID)
+		u.answers = extra.Message.answers
 	}
 	if p := u.press; p != nil && p.Message != nil && p.Message.Chat != nil {
 		u.chat = p.Message.Chat.ID
