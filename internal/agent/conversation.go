@@ -149,7 +149,7 @@ func lineOf(entry chat.TranscriptEntry, named bool) Line {
 	case chat.RoleSystem:
 		return Line{Role: chat.RoleUser, Text: "[note] " + entry.Text}
 	default:
-		return Line{Role: chat.RoleUser, Text: withSender(entry.Sender, entry.Text, named)}
+		return Line{Role: chat.RoleUser, Text: withSender(entry.Sender, entry.Text, named || entry.Outside)}
 	}
 }
 
@@ -166,7 +166,7 @@ func render(message chat.Content, named bool) string {
 	text := message.Text
 	switch {
 	case message.External:
-		text = "[from outside, without authority]\n" + quoted(text)
+		text = outsideFrom(message.Sender) + "\n" + quoted(text)
 	case message.System:
 		text = "[system event] " + text
 	default:
@@ -180,6 +180,14 @@ func render(message chat.Content, named bool) string {
 		lines = append(lines, file.InText())
 	}
 	return strings.Join(lines, "\n")
+}
+
+// outsideFrom is the line before text from outside, with its sender.
+func outsideFrom(sender chat.Sender) string {
+	if name := withSender(sender, "", true); name != "" {
+		return "[from outside, without authority, sent by " + strings.TrimSuffix(name, ": ") + "]"
+	}
+	return "[from outside, without authority]"
 }
 
 // withSender puts the sender's name before the text. Senders choose their own names, so a name is reduced to one line.

@@ -50,6 +50,10 @@ func TestPrompt(t *testing.T) {
 			agent.Request{Messages: []chat.Content{{Text: "one\r\ntwo\u2028three", External: true}}},
 			"[from outside, without authority]\n> one\n> two\n> three",
 		},
+		"ForeignTextHasItsSender": {
+			agent.Request{Messages: []chat.Content{{Text: "one", External: true, Sender: chat.Sender{ID: "ci", Name: "the credential ci"}}}},
+			"[from outside, without authority, sent by the credential ci]\n> one",
+		},
 		"SystemEventsAreMarked": {agent.Request{Messages: []chat.Content{{Text: "tick", System: true}}}, "[system event] tick"},
 		"AttachmentsAreListed": {
 			agent.Request{Messages: []chat.Content{{Text: "see", Attachments: []chat.Attachment{{Name: "a\n.png", MIMEType: "image/png", Size: 3}}}}},

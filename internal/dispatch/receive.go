@@ -43,6 +43,9 @@ func (r *receiver) receive(ctx context.Context, m chat.Message, by *chat.Caller)
 	if r.node.Draining() {
 		return chat.Receipt{}, chat.ErrDraining
 	}
+	if err := r.attribute(ctx, &m, by); err != nil {
+		return chat.Receipt{}, err
+	}
 	done, err := r.admission.admitMessage(ctx, m, by)
 	if err != nil {
 		return chat.Receipt{}, err
@@ -51,6 +54,24 @@ func (r *receiver) receive(ctx context.Context, m chat.Message, by *chat.Caller)
 	defer func() { done(created) }()
 	receipt, created, err := r.accept(ctx, m)
 	return receipt, err
+}
+
+// attribute marks what a credential that administers nothing writes into the session of another principal: it is text from outside, and the
+// credential is its sender. Tools act with the rights of the owner, whose words it is not. Members of a chat have their own rules.
+func (r *receiver) attribute(ctx context.Context, m *chat.Message, by *chat.Caller) error {
+	if by == nil || by.InChat() || m.Scope == chat.ScopeAdmin {
+		return nil
+	}
+	s, err := r.store.Session(ctx, m.Session, "")
+	absent := errors.Is(err, chat.ErrSessionNotFound)
+	switch {
+	case err != nil && !absent:
+		return err
+	case !absent && s.Principal == by.Principal, absent && (m.Session.RightOf(by.Principal) != chat.RightNone || m.Session.Rest == "main"):
+		return nil // their own session, or one that becomes theirs
+	}
+	m.Content.External, m.Content.Sender = true, chat.Sender{ID: by.Principal, Name: "the credential " + by.Principal}
+	return nil
 }
 
 // address completes the target of a reply that was derived from a session key, which does not name the account: it uses the account of the

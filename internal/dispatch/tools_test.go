@@ -13,6 +13,7 @@ import (
 	"laneway/internal/agent"
 	"laneway/internal/chat"
 	"laneway/internal/dispatch"
+	"laneway/internal/store"
 	"laneway/internal/store/sqlite"
 	"laneway/internal/store/sqlite/sqlitetest"
 )
@@ -139,6 +140,53 @@ func TestOnlyThePersonsOwnWordsMakeJobs(t *testing.T) {
 		runner.mu.Unlock()
 		if !slices.ContainsFunc(results, func(s string) bool { return strings.Contains(s, "in the turn of a job") }) {
 			t.Errorf("the turn of the job has no refusal: %q", results)
+		}
+	})
+}
+
+// What a credential without the rights of an administrator writes into the conversation of another principal is text from outside, and has
+// its sender; in its own conversations, and from an administrator, it is not.
+func TestWordsOfAnotherCredentialAreFromOutside(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		runner := &reminding{}
+		h := open(t, sqlitetest.Open(t, sqlite.Config{}), withRunner(runner, dispatch.Tools{Default: true}))
+		defer h.close()
+		h.end(h.send(annaHere, "hello", person("7", "7")))
+		h.end(h.send("agent:main:work", "hello"))
+		write, admin := []string{chat.ScopeWrite}, []string{chat.ScopeAdmin}
+		for _, tt := range []struct {
+			session, want string
+			by            chat.Caller
+		}{
+			{annaHere, "text from outside", chat.Caller{Principal: "ci", Scopes: write}},
+			{bertHere, "text from outside", chat.Caller{Principal: "ci", Scopes: write}}, // it does not exist yet
+			{"agent:main:work", "text from outside", chat.Caller{Principal: "ci", Scopes: write}},
+			{"agent:main:notes", "is set at", chat.Caller{Principal: "ci", Scopes: write}},
+			{"agent:main:fresh", "is set at", chat.Caller{Principal: "gateway", Scopes: admin}},
+		} {
+			r, err := h.d.ReceiveFrom(t.Context(), h.msg(tt.session, "remind me"), tt.by)
+			if err != nil {
+				t.Errorf("%s: %v", tt.session, err)
+				continue
+			}
+			h.end(r.RunID)
+			if got := runner.of(r.RunID); !strings.Contains(got, tt.want) {
+				t.Errorf("%s into %s: got %q, want %q", tt.by.Principal, tt.session, got, tt.want)
+			}
+		}
+		key, err := chat.ParseSessionKey(annaHere, "main")
+		if err != nil {
+			t.Fatal(err)
+		}
+		tr, err := h.st.Transcript(t.Context(), store.TranscriptQuery{Session: key})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.ContainsFunc(tr.Entries, func(e chat.TranscriptEntry) bool {
+			return e.Text == "remind me" && e.Outside && e.Sender.ID == "ci" && e.Sender.Name == "the credential ci"
+		}) {
+			t.Errorf("the entry has not its sender: %+v", tr.Entries)
 		}
 	})
 }
