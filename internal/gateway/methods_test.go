@@ -1,6 +1,7 @@
 package gateway_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"reflect"
@@ -335,5 +336,27 @@ func TestChangesOfHealthAndLanesArePublished(t *testing.T) {
 	plain.request("end", "health", nil)
 	if f := plain.next(func(f frame) bool { return f.Event == "lanes" || f.ID == "end" }); f.Event == "lanes" {
 		t.Error("lanes was sent to a client that does not know it")
+	}
+}
+
+// withPrograms is a backend whose agent keeps a process.
+type withPrograms struct{ *fakeBackend }
+
+func (h withPrograms) Status(ctx context.Context) chat.SystemStatus {
+	st := h.fakeBackend.Status(ctx)
+	st.Programs = []chat.ProgramStatus{{Agent: "main", Processes: 1, Limit: 4}}
+	return st
+}
+
+// The processes of an agent run for every principal, so a credential that sees its own data alone is not given their number.
+func TestSmallCredentialsSeeNoPrograms(t *testing.T) {
+	t.Parallel()
+	h := newFakeBackend(t)
+	b := serve(t, h, withPrograms{h})
+	for token, want := range map[string]bool{adminToken: true, readToken: true, annaToken: false} {
+		st := b.login(token).must("status", nil)
+		if _, got := st["programs"]; got != want {
+			t.Errorf("the programs are in the status for %s: %v, want %v", token, got, want)
+		}
 	}
 }

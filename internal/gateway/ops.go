@@ -53,6 +53,9 @@ func (o overview) status(ctx context.Context, c *rpc.Call, _ wire.NoParams) (wir
 	if st.DiskLow {
 		out.Disk = diskLow
 	}
+	if c.Visible() != "" {
+		st.Programs = nil // they run for other principals, too
+	}
 	for _, p := range st.Programs {
 		out.Programs = append(out.Programs, wire.StatusProgram{Agent: p.Agent, Processes: p.Processes, Limit: p.Limit, Memory: p.Memory, Evicted: p.Evicted})
 	}

@@ -75,7 +75,7 @@ type StatusResult struct {
 	Lanes    map[string]LaneCount `json:"lanes"`                          // the lanes, by name
 	Nodes    []StatusNode         `json:"nodes"`                          // the live processes of this store
 	Disk     string               `json:"disk,omitempty" rule:"enum=low"` // low = new messages are refused; absent = there is space
-	Programs []StatusProgram      `json:"programs,omitempty"`             // the agents that keep processes; absent when no agent does
+	Programs []StatusProgram      `json:"programs,omitempty"`             // the agents that keep processes; absent when no agent does, and for a credential that sees only its own data
 }
 
 // StatusProgram counts the processes of an agent.
