@@ -38,6 +38,9 @@ func (l *Loaded) values() []Value {
 	var all []Value
 	collect(reflect.ValueOf(&l.Config).Elem(), "", func(path string, v reflect.Value) {
 		shown, isSecret := show(v)
+		if words, ok := shown.([]string); ok && len(words) > 1 && (path == "command" || strings.HasSuffix(path, ".command")) {
+			shown = []string{words[0], fmt.Sprintf("[%d arguments]", len(words)-1)} // arguments of a program may be secrets
+		}
 		all = append(all, Value{Path: path, Value: shown, secret: isSecret})
 	})
 	return all

@@ -96,7 +96,7 @@ func TestPrintNamesSourcesAndHidesSecrets(t *testing.T) {
 	t.Parallel()
 	loaded, err := Load(Options{LookupEnv: environ(
 		"LANEWAY_TOKEN", canary, "LANEWAY_DATABASE_URL", "postgres://u:"+canary+"@127.0.0.1/x", "LANEWAY_LANE_MAIN", "3",
-		"LANEWAY_AGENTS_MAIN_RUNNER", "command", "LANEWAY_AGENTS_MAIN_COMMAND", "[cat]", "LANEWAY_AGENTS_MAIN_ENV", "{KEY: "+canary+"}",
+		"LANEWAY_AGENTS_MAIN_RUNNER", "command", "LANEWAY_AGENTS_MAIN_COMMAND", "[cat, --key, "+canary+"]", "LANEWAY_AGENTS_MAIN_ENV", "{KEY: "+canary+"}",
 	)})
 	if err != nil {
 		t.Fatal(err)

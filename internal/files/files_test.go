@@ -120,6 +120,7 @@ func TestOnlyPlainFilesOfTheTurnAreTaken(t *testing.T) {
 	must(t, os.Symlink("dir", in("linked")))
 	must(t, os.Symlink("inner.txt", in("dir/within")))
 	must(t, syscall.Mkfifo(in("pipe"), 0o600))
+	must(t, os.Link(filepath.Join(path, "telegram-1", "theirs.txt"), in("second-name")))
 	for _, tt := range []struct{ path, why string }{
 		{"../../telegram-1/theirs.txt", "it is not in the directory for files"},
 		{"dir/../../../telegram-1/theirs.txt", "it is not in the directory for files"},
@@ -133,6 +134,7 @@ func TestOnlyPlainFilesOfTheTurnAreTaken(t *testing.T) {
 		{"pipe", "it is no plain file"},
 		{"empty", "it is empty"},
 		{"link", "it is a link"},
+		{"second-name", "it is a link"},
 		{"linked/inner.txt", "it is a link"},
 		{"dir/within", "it is a link"},
 		{"dir/inner.txt/more", "there is no such file"},

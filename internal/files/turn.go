@@ -8,6 +8,7 @@ import (
 	"mime"
 	"net/http"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"time"
 
@@ -162,12 +163,25 @@ func plain(info fs.FileInfo) error {
 	switch {
 	case !info.Mode().IsRegular():
 		return errNoFile
+	case hasNames(info):
+		return errLink
 	case info.Size() == 0:
 		return errEmpty // Telegram refuses it
 	case info.Size() > MaxFile:
 		return errTooLarge
 	}
 	return nil
+}
+
+// hasNames reports whether a file has more than one name: it may be one of the gateway's own files, which the agent cannot open by a path.
+// The count is in the system's own type, which differs between systems; where it has none, as on Windows, no file is refused.
+func hasNames(info fs.FileInfo) bool {
+	sys := reflect.Indirect(reflect.ValueOf(info.Sys()))
+	if sys.Kind() != reflect.Struct {
+		return false
+	}
+	n := sys.FieldByName("Nlink")
+	return n.IsValid() && n.CanUint() && n.Uint() > 1
 }
 
 // move renames a file to its final name, which the agent does not know, checks it again there, and syncs its content to the disk.

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -91,7 +92,7 @@ func (d *Dir) Save(principal string, about chat.Upload, content io.Reader, limit
 // write writes a temporary file next to the path and renames it when it is complete and on the disk. It returns the first bytes.
 func (d *Dir) write(name string, content io.Reader, limit int64, size *int64) (head []byte, err error) {
 	part := name + ".part"
-	f, err := d.root.Create(part)
+	f, err := d.root.OpenFile(part, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("storing a file: %w", err)
 	}

@@ -45,6 +45,9 @@ func TestUploadIsFoundByItsOwnerAlone(t *testing.T) {
 	if err != nil || got.Attachment != up.Attachment || got.Purpose != "user_data" || got.CreatedAt.UnixMilli() != up.CreatedAt.UnixMilli() {
 		t.Errorf("%+v %v, want %+v", got, err, up)
 	}
+	if info, err := d.root.Stat(got.Path); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the mode of an upload: %v %v, want 0600", info, err)
+	}
 	content, err := d.Read(got.Path, 1<<20)
 	if err != nil || string(content) != png {
 		t.Errorf("%d bytes, %v", len(content), err)
