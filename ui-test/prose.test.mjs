@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import * as marked from "../internal/dashboard/web/vendor/marked.js";
-import { nearIdeographs } from "../internal/dashboard/web/ui/prose.js";
+import { nearIdeographs, pieces, read as readPiece } from "../internal/dashboard/web/ui/prose.js";
 import { plain } from "../internal/dashboard/web/ui/text.js";
 
 const cases = JSON.parse(readFileSync(new URL("../internal/channel/telegram/testdata/marks.json", import.meta.url), "utf8"));
@@ -37,4 +37,41 @@ test("marks without ideographs are read as marked alone reads them", () => {
 test("words stay as they were written", () => {
   for (const text of ["می\u200cخواهم", "👨\u200d👩\u200d👧", "ภาษา\u200bไทย", "Schiff\u00adfahrt"]) assert.equal(plain(text), text);
   assert.equal(plain("a\u202eb\u2066c\u200f"), "a\\u202eb\\u2066c\\u200f");
+});
+
+test("no hostile text holds the page", () => {
+  globalThis.window ??= { setTimeout: () => 1 };
+  const units = [
+    "[", "]", "[a](", "![", "[[]", "](", "[a][", "[a]: b\n", "[a](<", "*", "_", "**a ", "_a ", "*a_ ", "a*b_", "***a", "*字**", "~", "~~a ", "`", "a``", "``` \n", "~~~\n", "<", "<a ", "<!--", "<b>",
+    "&", "|", "|a|b|\n", "|-|-|\n", "| a\n|-\n", "> ", ">", "- ", "1. ", "- a\n ", "* a\n  * ", "http://a.", "www.", "a@b.", "\\", "\t", "#", "a\n", "---\n", "a\n\n", "- a\n\n", "[a](b '",
+  ];
+  for (const unit of units) {
+    const text = unit.repeat(65536 / unit.length);
+    let began = performance.now(), divided = Infinity, parts;
+    for (let i = 0; i < 3; i++) {
+      began = performance.now();
+      parts = pieces(text);
+      divided = Math.min(divided, performance.now() - began);
+    }
+    assert.equal(parts.join(""), text, unit);
+    const slow = [];
+    for (const part of parts.slice(0, 4)) {
+      const piece = { text: part, tries: 2, shown: undefined };
+      began = performance.now();
+      readPiece(piece, Lexer, {});
+      slow.push(performance.now() - began);
+      assert.notEqual(piece.shown, undefined, unit);
+    }
+    // The smallest of the times, because a busy machine adds to each.
+    assert.ok(Math.min(...slow) < 100 && divided < 100, `${JSON.stringify(unit)}: divided in ${divided} ms, read in ${slow} ms`);
+  }
+});
+
+test("a long text is divided between its blocks", () => {
+  const fence = `\`\`\`\n${"code\n\n".repeat(500)}\`\`\`\n\n`, list = Array.from({ length: 300 }, (_, i) => `${i + 1}. item\n\n`).join("");
+  const text = `${"Words of a paragraph.\n\n".repeat(300)}${fence}${list}# End\n`;
+  const parts = pieces(text);
+  assert.equal(parts.join(""), text);
+  assert.ok(parts.length > 3 && parts.some((p) => p.includes(fence)), `${parts.length} parts`);
+  assert.ok(parts.filter((p) => p.includes("item")).length === 1, "a list is divided");
 });

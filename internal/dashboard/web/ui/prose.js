@@ -2,10 +2,14 @@
 // and mail addresses become links.
 
 import { plain } from "./text.js";
-import { html, signal, useEffect, useRef } from "./html.js";
+import { html, signal, useEffect, useRef, useState } from "./html.js";
 
 const LONGEST = 65536; // longer text stays plain
 const DEEPEST = 12; // deeper nesting stays plain
+
+// The time of the lexer grows with the square of some inputs, and its authors are models and other people. So a piece has at most PIECE characters, the pieces of all
+// messages together take FRAME milliseconds of a frame, and a piece that alone takes longer than SLOW stays plain after TRIES, because a busy machine is slow as well.
+const PIECE = 4096, FRAME = 20, SLOW = 40, TRIES = 3, PAUSE = 16;
 
 /** @typedef {any} Token its members differ by its type */
 
@@ -41,7 +45,14 @@ export function nearIdeographs({ Lexer, Tokenizer }) {
   const own = { emStrongRDelimAst: closers("\\*+", "\\*", "^[^_*]*?__[^_*]*?\\*[^_*]*?(?=__)|", "~"), delRDelim: closers("~~?", "~", "", "") };
   // before gives the rule for the beginning of a mark a point in place of a wide character: after both, a mark can open before a point.
   const before = (/** @type {string} */ src, /** @type {string} */ masked, /** @type {string} */ prev) => (src[0] !== "_" && wide.test(masked.slice(0, masked.length - src.length)) ? "(" : prev);
+  let until = Infinity, depth = 0;
+  const check = () => { if (performance.now() > until) throw new Slow(); };
   class Marks extends Tokenizer {
+    // These two are the first rules of each block and of each part of a line.
+    /** @param {string} src */
+    space(src) { check(); return super.space(src); }
+    /** @param {string} src */
+    escape(src) { check(); return super.escape(src); }
     /** @param {string} src @param {string} masked @param {string} [prev] */
     emStrong(src, masked, prev = "") { return super.emStrong(src, masked, before(src, masked, prev)); }
     /** @param {string} src @param {string} masked @param {string} [prev] */
@@ -51,25 +62,128 @@ export function nearIdeographs({ Lexer, Tokenizer }) {
     /** @param {any} options */
     constructor(options) {
       super({ ...options, tokenizer: new Marks() });
+      until = options.until ?? Infinity;
+      depth = 0;
       const rules = /** @type {any} */ (this).tokenizer.rules, { emStrongLDelim, delLDelim } = rules.inline;
       /** @type {any} */ (this).tokenizer.rules = { ...rules, inline: { ...rules.inline, ...own, emStrongLDelim: points(emStrongLDelim), delLDelim: points(delLDelim) } };
+    }
+    // Quotations and lists call it for their content.
+    /** @param {string} src @param {any[]} [tokens] @param {boolean} [lastParagraphClipped] */
+    blockTokens(src, tokens = [], lastParagraphClipped) {
+      if (depth > DEEPEST) return tokens.push({ type: "text", raw: src, text: src }), tokens;
+      depth++;
+      try { return super.blockTokens(src, tokens, lastParagraphClipped); } finally { depth--; }
     }
   };
 }
 
-// Prose shows plain text until the lexer is loaded.
-/** @param {{text: string}} props */
-export function Prose({ text }) {
-  useEffect(load, []);
-  const known = useRef(/** @type {{text?: string, lexer?: unknown, shown?: any}} */ ({}));
-  if (known.current.text !== text || known.current.lexer !== lexer.value) known.current = { text, lexer: lexer.value, shown: shown(plain(text.replace(/\r\n?/g, "\n")), lexer.value) };
-  return known.current.shown;
+class Slow extends Error {}
+
+// pieces divides a text where a block ends: at blank lines outside of fenced code, and not before a line that may continue a list.
+/** @param {string} text @returns {string[]} */
+export function pieces(text) {
+  if (text.length <= PIECE) return [text];
+  /** @type {string[]} */
+  const out = [];
+  let from = 0, cut = 0, at = 0, fence = "", blank = false;
+  while (at < text.length) {
+    const end = text.indexOf("\n", at) + 1 || text.length, line = text.slice(at, end);
+    if (!fence && blank && !/^(?:\s|[-*+] |\d{1,9}[.)] )/.test(line)) {
+      if (at - from > PIECE && cut > from) { out.push(text.slice(from, cut)); from = cut; }
+      cut = at;
+    }
+    const mark = /^ {0,3}(`{3,}|~{3,})/.exec(line)?.[1];
+    if (mark && !fence) fence = mark;
+    else if (mark && mark[0] === fence[0] && mark.length >= fence.length && line.trim() === mark) fence = "";
+    blank = line.trim() === "";
+    at = end;
+  }
+  if (at - from > PIECE && cut > from) { out.push(text.slice(from, cut)); from = cut; }
+  out.push(text.slice(from));
+  return out;
 }
 
-/** @param {string} text @param {typeof import("../vendor/marked.js").Lexer | null} Lexer */
-function shown(text, Lexer) {
-  if (!Lexer || text.length > LONGEST) return text;
-  try { return blocks(new Lexer({ gfm: true, breaks: true }).lex(text), 0); } catch { return text; }
+let left = FRAME, timer = 0;
+/** @type {(() => void)[]} the messages with pieces that wait for the next frame */
+let waiting = [];
+
+// later calls a message again in the next frame.
+/** @param {() => void} again */
+function later(again) {
+  if (!waiting.includes(again)) waiting.push(again);
+  if (!timer) timer = window.setTimeout(frame, PAUSE);
+}
+
+function frame() {
+  const now = waiting;
+  waiting = [];
+  left = FRAME;
+  timer = 0;
+  for (const again of now) again();
+}
+
+/** @typedef {{text: string, tries: number, shown: any}} Piece shown is undefined until the piece was read */
+
+// read reads a piece as long as the frame has time; its error means that the piece stays plain.
+/** @param {Piece} piece @param {typeof import("../vendor/marked.js").Lexer} Lexer @param {any} links the definitions of the whole text */
+export function read(piece, Lexer, links) {
+  if (piece.text.length > PIECE) { piece.shown = long(piece.text); return; }
+  const began = performance.now();
+  try {
+    const lexer = new Lexer(/** @type {any} */ ({ gfm: true, breaks: true, until: began + SLOW }));
+    Object.assign(lexer.tokens.links, links);
+    piece.shown = blocks(lexer.lex(piece.text), 0);
+  } catch (e) {
+    if (!(e instanceof Slow) || ++piece.tries >= TRIES) piece.shown = piece.text;
+  }
+  left -= performance.now() - began;
+  if (!timer) timer = window.setTimeout(frame, PAUSE);
+}
+
+// long shows a block that is too long for the lexer: fenced code as code, anything else as it was written.
+/** @param {string} text */
+function long(text) {
+  const first = text.indexOf("\n"), end = text.trimEnd(), last = end.lastIndexOf("\n");
+  const open = /^ {0,3}(```|~~~)/.exec(text)?.[1], closed = open && end.slice(last + 1).trim().startsWith(open);
+  if (!open || first < 0 || text.slice(3, first).includes("`")) return text;
+  return html`<pre dir="auto" tabindex="0"><code>${text.slice(first + 1, closed && last > first ? last : undefined)}</code></pre>`;
+}
+
+// definitions are the addresses of links that a text defines in lines such as [name]: address.
+/** @param {string} text @param {typeof import("../vendor/marked.js").Lexer} Lexer */
+function definitions(text, Lexer) {
+  const lines = text.match(/^ {0,3}\[[^\]\n]{1,200}\]:[^\n]{1,2000}$/gm) ?? [];
+  const lexer = new Lexer(/** @type {any} */ ({ gfm: true, until: performance.now() + FRAME }));
+  try { lexer.lex(lines.join("\n").slice(0, PIECE)); } catch { return {}; }
+  return lexer.tokens.links;
+}
+
+// Prose shows plain text until the lexer is loaded, and each piece of a long text as plain text until its turn. A piece that a change of the text leaves as it was is
+// not read again.
+/** @param {{text: string}} props */
+export function Prose({ text }) {
+  const [, redraw] = useState(0);
+  const known = useRef(/** @type {{text?: string, lexer?: unknown, links?: any, again: () => void, pieces: Piece[]}} */ ({ again: () => redraw((n) => n + 1), pieces: [] }));
+  useEffect(load, []);
+  useEffect(() => () => { waiting = waiting.filter((again) => again !== known.current.again); }, []);
+  const Lexer = lexer.value, now = known.current;
+  if (now.text !== text || now.lexer !== Lexer) {
+    const whole = plain(text.replace(/\r\n?/g, "\n"));
+    if (!Lexer || whole.length > LONGEST) now.pieces = [{ text: whole, tries: TRIES, shown: whole }];
+    else {
+      const parts = pieces(whole), links = parts.length > 1 ? definitions(whole, Lexer) : {};
+      const same = now.lexer === Lexer && JSON.stringify(links) === JSON.stringify(now.links) ? now.pieces : [];
+      now.pieces = parts.map((part, i) => (same[i]?.text === part ? same[i] : { text: part, tries: 0, shown: undefined }));
+      now.links = links;
+    }
+    Object.assign(now, { text, lexer: Lexer });
+  }
+  for (const piece of now.pieces) {
+    if (piece.shown !== undefined) continue;
+    if (Lexer && left > 0) read(piece, Lexer, now.links);
+    if (piece.shown === undefined) later(now.again);
+  }
+  return now.pieces.map((piece) => piece.shown ?? piece.text);
 }
 
 /** @type {Record<string, string>} */
