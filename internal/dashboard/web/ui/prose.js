@@ -58,7 +58,7 @@ export function nearIdeographs({ Lexer, Tokenizer }) {
     /** @param {string} src @param {string} masked @param {string} [prev] */
     del(src, masked, prev = "") { return super.del(src, masked, before(src, masked, prev)); }
   }
-  return class extends Lexer {
+  class Pieces extends /** @type {new (options: any) => any} */ (Lexer) {
     /** @param {any} options */
     constructor(options) {
       super({ ...options, tokenizer: new Marks() });
@@ -74,7 +74,8 @@ export function nearIdeographs({ Lexer, Tokenizer }) {
       depth++;
       try { return super.blockTokens(src, tokens, lastParagraphClipped); } finally { depth--; }
     }
-  };
+  }
+  return /** @type {typeof Lexer} */ (/** @type {unknown} */ (Pieces));
 }
 
 class Slow extends Error {}
