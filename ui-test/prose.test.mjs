@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import * as marked from "../internal/dashboard/web/vendor/marked.js";
-import { nearIdeographs, pieces, read as readPiece } from "../internal/dashboard/web/ui/prose.js";
+import { misnames, nearIdeographs, pieces, read as readPiece } from "../internal/dashboard/web/ui/prose.js";
 import { plain } from "../internal/dashboard/web/ui/text.js";
 
 const cases = JSON.parse(readFileSync(new URL("../internal/channel/telegram/testdata/marks.json", import.meta.url), "utf8"));
@@ -74,4 +74,16 @@ test("a long text is divided between its blocks", () => {
   assert.equal(parts.join(""), text);
   assert.ok(parts.length > 3 && parts.some((p) => p.includes(fence)), `${parts.length} parts`);
   assert.ok(parts.filter((p) => p.includes("item")).length === 1, "a list is divided");
+});
+
+test("a text that names another host is found in every form", () => {
+  for (const text of [
+    "bank.example", "https://bank.example", "BANK.EXAMPLE", "www.bank.example", "bank.example.", "bank.example:443", "https://bank.example/a?b", "bank\u200b.example", "ba\u00adnk.exa\u2060mple",
+    "bank\uff0eexample", "bank\u3002example", "bank\uff61example", "bank\u2024example", "bank%2eexample", "https%3A%2F%2Fbank.example", "https://evil.example@bank.example", "https://bank.example@evil.example",
+    "evil.example and bank.example", "bücher.example", "b\u0430nk.example", "evil.example.bank.example", "https://intranet", "https:\\\\bank", "mail@bank.example", "ｂａｎｋ.example", "evi\u04cf.example", "http://2130706433",
+  ]) assert.ok(misnames(text, "evil.example"), text);
+  for (const [text, host] of [
+    ["evil.example", "evil.example"], ["EVIL.example", "www.evil.example"], ["www.evil.example", "evil.example."], ["https://evil.example:8080/a", "evil.example"], ["read this", "evil.example"],
+    ["100 % sure", "evil.example"], ["bücher.example", "xn--bcher-kva.example"], ["anna@evil.example", "evil.example"], ["http://2130706433", "127.0.0.1"], ["http://[::1]:80/", "[::1]"],
+  ]) assert.ok(!misnames(text, host), text);
 });

@@ -251,6 +251,26 @@ function link(t, content) {
   try { to = new URL(t.href); } catch { return t.raw; }
   if (!["http:", "https:", "mailto:"].includes(to.protocol)) return t.raw;
   const host = to.protocol === "mailto:" ? to.pathname.replace(/^.*@/, "") : to.hostname;
-  const named = /[\w-]+(?:\.[\w-]+)+/.exec(words(t.text))?.[0];
-  return html`<a href=${to.href} title=${plain(to.href)} rel="noopener noreferrer nofollow" target="_blank">${content}</a>${named && named.toLowerCase().replace(/^www\./, "") !== host.replace(/^www\./, "") && ` (${plain(host)})`}`;
+  return html`<a href=${to.href} title=${plain(to.href)} rel="noopener noreferrer nofollow" target="_blank">${content}</a>${misnames(seen(t.tokens) || words(t.text), host) && ` (${plain(host)})`}`;
+}
+
+// seen is the text that a reader sees of tokens, without their marks.
+/** @param {Token[] | undefined} tokens @returns {string} */
+const seen = (tokens) => (tokens ?? []).map((t) => (t.tokens ? seen(t.tokens) : words(t.text ?? t.raw))).join("");
+
+// misnames reports whether a text names a host that is not the given one. Characters that cannot be seen do not count, and characters that look like a dot are one.
+/** @param {string} text @param {string} host */
+export function misnames(text, host) {
+  let visible = text;
+  try { visible = decodeURIComponent(text); } catch { /* not every % begins an escape */ }
+  visible = visible.normalize("NFKC").replace(/[\p{Cf}\u034f\ufe00-\ufe0f\u115f\u1160\u2800\u3164\uffa0]/gu, "").replace(/[\u3002\u0701\u0702\ua4f8]/g, ".");
+  const named = /** @type {string[]} */ (visible.match(/[\p{L}\p{N}\p{M}_-]+(?:\.[\p{L}\p{N}\p{M}_-]+)+/gu) ?? []);
+  for (const [, at] of visible.matchAll(/[a-z][a-z\d+.-]*:[\\/]{2,}([^\s\\/?#]+)/gi)) named.push(at.replace(/^.*@/, "").replace(/:\d*$/, ""));
+  return named.some((name) => canonical(name) !== canonical(host));
+}
+
+// canonical is a host as browsers address it; "?" stands for what cannot be one.
+/** @param {string} host */
+function canonical(host) {
+  try { return new URL(`https://${host}`).hostname.replace(/^www\./, "").replace(/\.$/, ""); } catch { return "?"; }
 }
