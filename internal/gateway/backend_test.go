@@ -77,6 +77,18 @@ type fakeMessage struct {
 	evs  int64
 }
 
+// answeredBy returns what the message of a run answers.
+func (h *fakeBackend) answeredBy(run string) *chat.Answered {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, m := range h.messages {
+		if m.m.Dedupe != "" && strings.HasSuffix(m.m.ID, run) {
+			return m.m.Content.Answered
+		}
+	}
+	return nil
+}
+
 func newFakeBackend(t *testing.T) *fakeBackend {
 	t.Helper()
 	h := &fakeBackend{
@@ -325,7 +337,7 @@ func (h *fakeBackend) finish(l *fakeMessage, end chat.RunEnd, ev chat.Event, tur
 	r := h.fakeSession(l.m.Session, l.m.Principal)
 	end.RunID, end.Session = l.m.ID, l.m.Session
 	l.end = end
-	r.add(chat.TranscriptEntry{RunID: l.m.ID, Role: chat.RoleUser, Text: l.m.Content.Text})
+	r.add(chat.TranscriptEntry{RunID: l.m.ID, Role: chat.RoleUser, Text: l.m.Content.Text, Sender: l.m.Content.Sender})
 	if end.Outcome == chat.OutcomeAnswered {
 		r.add(chat.TranscriptEntry{RunID: l.m.ID, Role: chat.RoleAssistant, Text: end.Text, StopReason: "stop", Command: ev.Command})
 	}

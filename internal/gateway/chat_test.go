@@ -382,3 +382,31 @@ func TestARefusedRepetitionKeepsTheEventsOfTheRun(t *testing.T) {
 	b.fakeBackend.proceed()
 	s.next(chatState("k", "final"))
 }
+
+// TestReplyToGivesTheAnsweredMessage: the agent gets what the message answers; a number of another conversation is refused.
+func TestReplyToGivesTheAnsweredMessage(t *testing.T) {
+	t.Parallel()
+	b := start(t)
+	s := b.login(adminToken)
+	s.request("1", "chat.send", send("agent:main:main", "hello there you", "run-1"))
+	for f := s.read(); f.Event != "chat" || decode[chatEvent](t, f.Payload).State != "final"; f = s.read() {
+	}
+	with := func(seq int, id string) params {
+		p := send("agent:main:main", "and this?", id)
+		p["replyTo"] = seq
+		return p
+	}
+	for id, c := range map[string]struct {
+		seq  int
+		ours bool
+	}{"own": {1, false}, "answer": {2, true}} {
+		s.must("chat.send", with(c.seq, id))
+		a := b.fakeBackend.answeredBy(id)
+		if a == nil || a.Ours != c.ours || a.Own == c.ours || a.Outside || !strings.Contains(a.Text, "hello there you") {
+			t.Errorf("%s: answered %+v", id, a)
+		}
+	}
+	if f := s.call("chat.send", with(99, "missing")); f.OK || !strings.Contains(f.Error.Message, "message 99") {
+		t.Errorf("a number of no message: %+v", f)
+	}
+}

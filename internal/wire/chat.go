@@ -16,6 +16,7 @@ type ChatSendParams struct {
 	TimeoutMs      *int64       `json:"timeoutMs,omitempty" rule:"min=0,max=86400000"`                          // the longest time of the turn; absent = the limit of the agent, 0 = 24 hours
 	Thinking       string       `json:"thinking,omitempty"`                                                     // how much the model may think, in the words of the model
 	Attachments    []Attachment `json:"attachments,omitempty" rule:"max=16"`                                    // files that were uploaded before
+	ReplyTo        int64        `json:"replyTo,omitempty" rule:"min=1"`                                         // the number of the message of this conversation that it answers; the agent gets that before the text
 	Extended       bool         `json:"extended,omitempty"`                                                     // asks for the extended view
 }
 

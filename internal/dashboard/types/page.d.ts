@@ -65,6 +65,7 @@ declare namespace page {
     since?: number;
     from?: number;
     unsent?: "sending" | "lost" | "failed";
+    answers?: number;
     chosen?: File[];
     attach?: () => Promise<{ fileId: string }[]>;
   }

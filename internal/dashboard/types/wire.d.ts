@@ -1231,6 +1231,7 @@ declare namespace wire {
       attachments?: Array<{
         fileId: string;
       }>;
+      replyTo?: number;
       extended?: boolean;
     }; result: ChatSendResult };
     "commands.list": { params: {

@@ -16,6 +16,7 @@ export class Conversation {
   messages = signal(/** @type {page.Message[]} */ ([])); hidden = signal(0); newer = signal(0);
   waiting = signal(/** @type {wire.PendingInputs} */ ({ items: [], total: 0 })); info = signal(/** @type {wire.SessionRow | null} */ (null));
   fault = signal(""); loaded = signal(false); stopping = signal(0);
+  answering = signal(/** @type {page.Message | undefined} */ (undefined)); // the message that the next one answers
   #cursor = ""; #total = 0; #reading = false; #again = false; #timer = 0;
 
   // at is the message to show, 0 for the newest one. kept is an earlier transcript of the session, "" for the present one.
@@ -129,9 +130,11 @@ export class Conversation {
 
   /** @param {string} text @param {File[]} files @param {(send: page.Http, files: File[]) => Promise<{fileId: string}[]>} upload */
   async send(text, files, upload) {
+    const answers = this.answering.value?.seq;
+    this.answering.value = undefined;
     if (this.newer.value > 0) await this.toEnd();
     const run = crypto.randomUUID?.() ?? `w-${Date.now()}-${Math.random().toString(36).slice(2)}`;
-    /** @type {page.Message} */ const m = { id: `in-${run}`, run, role: "user", text: signal(text), chosen: files, unsent: "sending", attach: () => upload(http, files) };
+    /** @type {page.Message} */ const m = { id: `in-${run}`, run, role: "user", text: signal(text), chosen: files, unsent: "sending", answers, attach: () => upload(http, files) };
     this.#put(m);
     await this.#deliver(m);
   }
@@ -141,7 +144,7 @@ export class Conversation {
   async #deliver(m) {
     try {
       const attachments = await m.attach?.() ?? [];
-      await call("chat.send", { sessionKey: this.key, message: m.text.value, idempotencyKey: m.run ?? "", ...(attachments.length > 0 ? { attachments } : {}) });
+      await call("chat.send", { sessionKey: this.key, message: m.text.value, idempotencyKey: m.run ?? "", ...(attachments.length > 0 ? { attachments } : {}), ...(m.answers ? { replyTo: m.answers } : {}) });
       this.#change(m.id, { unsent: undefined, note: undefined });
       this.#schedule();
     } catch (e) {

@@ -1,6 +1,7 @@
 package conversation
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -48,6 +49,11 @@ func (h handlers) chatSend(ctx context.Context, c *rpc.Call, p wire.ChatSendPara
 	if m.Content.Attachments, err = h.attachments(c, p.Attachments); err != nil {
 		return wire.ChatSendResult{}, err
 	}
+	if p.ReplyTo > 0 {
+		if m.Content.Answered, err = h.answered(ctx, c, key, p.ReplyTo); err != nil {
+			return wire.ChatSendResult{}, err
+		}
+	}
 	m.Content.Options.Mode = chat.QueueMode(p.QueueMode)
 	m.Content.Options.Thinking = p.Thinking
 	m.Content.Options.TimeoutMs = turnLimit(p.TimeoutMs, time.Millisecond)
@@ -63,6 +69,21 @@ func (h handlers) chatSend(ctx context.Context, c *rpc.Call, p wire.ChatSendPara
 		out.Queued, out.Position = &receipt.Queued, &receipt.Position
 	}
 	return out, nil
+}
+
+// answered returns an entry of the current transcript that a message answers.
+func (h handlers) answered(ctx context.Context, c *rpc.Call, key chat.SessionKey, seq int64) (*chat.Answered, error) {
+	tr, err := h.backend.Transcript(ctx, store.TranscriptQuery{Session: key, After: seq - 1, FromStart: true, Limit: 1})
+	if err != nil {
+		return nil, err
+	}
+	if len(tr.Entries) == 0 || tr.Entries[0].Seq != seq {
+		return nil, c.BadParam("/replyTo", fmt.Sprintf("names message %d, which is not in this conversation", seq))
+	}
+	e := tr.Entries[0]
+	a := &chat.Answered{Author: cmp.Or(e.Sender.Name, e.Sender.ID), Text: e.Text, Ours: e.Role != chat.RoleUser, Own: e.Role == chat.RoleUser && e.Sender.ID == c.Principal()}
+	a.Outside = e.Outside || !a.Ours && !a.Own
+	return a.Bound(), nil
 }
 
 // turnLimit parses a limit of the client: absent = the agent's default, 0 = the maximum.

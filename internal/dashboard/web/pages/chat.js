@@ -127,7 +127,8 @@ function Composer({ talk, files, add }) {
   const key = (/** @type {KeyboardEvent} */ e) => { if (e.key === "Enter" && !e.shiftKey && !e.isComposing) { e.preventDefault(); send(); } };
   const pasted = (/** @type {ClipboardEvent} */ e) => { if (e.clipboardData?.files.length) { e.preventDefault(); add(e.clipboardData.files); } };
   const chosen = (/** @type {{currentTarget: HTMLInputElement}} */ { currentTarget: i }) => { add(i.files ?? []); i.value = ""; };
-  return html`<div class="compose"><${Chips} chosen=${files}/>
+  const answered = talk.answering.value;
+  return html`<div class="compose">${answered && html`<p class="chips"><span class="ellipsis" dir="auto">Reply to: ${plain(answered.text.peek().slice(0, 120))}</span> <button type="button" class="link-like" onClick=${() => { talk.answering.value = undefined; }}>Cancel the reply</button></p>`}<${Chips} chosen=${files}/>
     <input type="file" multiple hidden ref=${input} onChange=${chosen}/>
     <button type="button" aria-label="Attach files" title="Attach files" onClick=${() => input.current?.click()}>+</button>
     <textarea ref=${box} rows=${Math.min(8, text.value.split("\n").length)} placeholder="Message" aria-label="Message" title="Enter sends, Shift+Enter breaks the line"

@@ -65,6 +65,7 @@ function Message({ m, talk, hit }) {
     <span class="foot">${m.growing && html`<${Mark} kind="running">${span(Math.max(0, now.value - (m.from ?? 0)))}${text || tools.length ? "" : ", its text comes"}<//>`}
       ${m.note && html`<span class=${m.bad ? "note bad" : "note"}>${m.bad && html`<${Mark} kind="error"/>`}${plain(m.note)}</span>`}
       ${m.seq && !m.tool && html`<a class="at" href=${address(talk.key, m.seq, route.value.query.get("of") ?? "")} title=${`${moment(m.at ?? 0)}, message ${m.seq}`}>${clock(m.at ?? 0)}</a>`}
+      ${m.seq && !m.tool && !m.command && m.role !== "system" && !talk.kept && html`<button type="button" class="link-like" onClick=${() => { talk.answering.value = m; /** @type {HTMLElement | null} */ (document.querySelector(".compose textarea"))?.focus(); }}>Reply</button>`}
       ${m.run && m.seq && !m.tool && m.role !== "user" && knows("runs.list") && html`<${Cost} session=${talk.key} run=${m.run}/>`}</span></article>`;
 }
 
