@@ -14,6 +14,7 @@ import (
 	"laneway/internal/cron"
 	"laneway/internal/cron/schedule"
 	"laneway/internal/dispatch"
+	"laneway/internal/store"
 	"laneway/internal/store/sqlite"
 )
 
@@ -341,5 +342,22 @@ func TestTheHistoryOfAJobHasItsChanges(t *testing.T) {
 		wantList(t, "changes, the newest first", changes(operator(), cron.RunFilter{}), []string{"cron.resume by gateway", "cron.pause by gateway"})
 		wantList(t, "since the pause", changes(operator(), cron.RunFilter{Since: paused.Add(time.Second)}), []string{"cron.resume by gateway"})
 		wantList(t, "for a principal that does not see the job", changes(chat.Caller{Principal: "lab", Own: true}, cron.RunFilter{}), nil)
+	})
+}
+
+func TestRunningJobIsListedOnce(t *testing.T) {
+	inJobs(t, func(t *testing.T, h *jobHarness) {
+		h.put(once("running", "sleep 1h", time.Second))
+		time.Sleep(10 * time.Second)
+		list, waits, err := h.d.Turns(t.Context(), store.TurnFilter{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want(t, "turns", len(list), 1)
+		for id, w := range waits {
+			if w.Cause == chat.WaitRetry {
+				t.Errorf("%s runs and waits for its next attempt", id)
+			}
+		}
 	})
 }

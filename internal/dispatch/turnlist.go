@@ -44,7 +44,7 @@ func (l turnList) retries(ctx context.Context, f *store.TurnFilter) ([]cron.Run,
 	if f.ID != "" || f.Parent != "" || f.After != nil || !f.Before.IsZero() || f.Which == store.TurnsRunning || f.Which == store.TurnsEnded {
 		return nil, nil
 	}
-	page, err := l.parts.store.Runs(ctx, cron.RunFilter{Visible: f.Visible, States: []cron.RunState{cron.RunRetrying}, IncludeActive: true, Limit: f.Most()})
+	page, err := l.parts.store.Runs(ctx, cron.RunFilter{Visible: f.Visible, States: []cron.RunState{cron.RunRetrying}, Limit: f.Most()})
 	if err != nil {
 		return nil, fmt.Errorf("reading runs between two attempts: %w", err)
 	}
