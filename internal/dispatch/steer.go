@@ -26,7 +26,7 @@ func (ts *turns) takeInput(ctx context.Context, t *turn, st *scheduler.Turn[work
 		p := store.StartParams{Claim: t.claim, RunID: t.run.RunID, Lane: t.run.Lane, Round: t.journal.last()}
 		for _, r := range rows {
 			p.Seqs = append(p.Seqs, r.Seq)
-			p.Transcript = append(p.Transcript, entryOf(r, t.run.RunID))
+			p.Transcript, p.EntrySeqs = append(p.Transcript, entryOf(r, t.run.RunID)), append(p.EntrySeqs, r.Seq)
 		}
 		var joined []int64
 		err := ts.node.WhileAlive(ctx, func(ctx context.Context) (err error) {

@@ -125,6 +125,9 @@ func (ts *turns) start(ctx context.Context, st *scheduler.Turn[work]) (*turn, bo
 	for _, r := range t.rows {
 		p.Seqs = append(p.Seqs, r.Seq)
 		p.Transcript = append(append(p.Transcript, keptContext(r)...), entryOf(r, st.RunID()))
+		for len(p.EntrySeqs) < len(p.Transcript) {
+			p.EntrySeqs = append(p.EntrySeqs, r.Seq)
+		}
 	}
 	ts.queue.starting.add(lead.Session, p.Seqs)
 	err := ts.node.WhileAlive(ctx, func(ctx context.Context) (err error) {

@@ -3,6 +3,7 @@ package store
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -237,10 +238,26 @@ type StartParams struct {
 	Seqs []int64
 	// Cron is set for a message that is an attempt of a cron run, and is written into the ledger as well; nil for other messages.
 	Cron *cron.AttemptStart
-	// Transcript are the entries of the messages. They are appended on the first attempt only.
+	// Transcript are the entries of the messages. They are appended on the first attempt only. EntrySeqs has the message of each entry: an entry whose message
+	// the call does not take is left out, because another turn has it. nil = all entries are added.
 	Transcript []chat.TranscriptEntry
+	EntrySeqs  []int64
 	// Round, for Join: the journal of the run records the messages as input after the results of this round; 0 when the run has no journal.
 	Round int
+}
+
+// EntriesOf returns the entries of the taken messages.
+func (p *StartParams) EntriesOf(taken []int64) []chat.TranscriptEntry {
+	if p.EntrySeqs == nil {
+		return p.Transcript
+	}
+	var list []chat.TranscriptEntry
+	for i, seq := range p.EntrySeqs {
+		if slices.Contains(taken, seq) {
+			list = append(list, p.Transcript[i])
+		}
+	}
+	return list
 }
 
 // Started is the result of Start.

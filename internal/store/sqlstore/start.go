@@ -209,7 +209,7 @@ func (b *starting) start(ctx context.Context, o *startOp) (done bool, err error)
 	b.begun = append(b.begun, []any{p.RunID, r.key, u.transcript, o.out.Seqs[0], last, p.Lane, p.Node, p.Epoch, queuedAt, at})
 	if u.Attempt == 1 {
 		to := addition{Session: r.key, Transcript: u.transcript, After: r.transcriptSeq, At: b.sessions.now}
-		added, rows, err := to.rows(p.Transcript)
+		added, rows, err := to.rows(p.EntriesOf(o.out.Seqs))
 		if err != nil {
 			return false, err
 		}
@@ -290,7 +290,7 @@ func (s Inbox) Join(ctx context.Context, p store.StartParams) ([]int64, error) {
 			return nil, err
 		}
 		to := addition{Session: r.key, Transcript: u.transcript, After: r.transcriptSeq, At: b.sessions.now}
-		added, rows, err := to.rows(p.Transcript)
+		added, rows, err := to.rows(p.EntriesOf(seqs))
 		if err != nil {
 			return nil, err
 		}

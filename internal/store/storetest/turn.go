@@ -15,6 +15,7 @@ func turnTests() []test {
 		{"BatchWithoutAnAnswerSharesTheOutcome", batchFails},
 		{"LeaderIsTheMessageWithTheRunsID", leaderByID},
 		{"StartLeavesOutWhatHasEnded", startLeavesOutEnded},
+		{"StartWritesTheEntriesOfWhatItTook", startWritesTaken},
 		{"StartOfNothingWritesNothing", startOfNothing},
 		{"FinishAgainIsFenced", finishAgain},
 		{"RequeueWaitsAgain", requeueWaitsAgain},
@@ -137,6 +138,30 @@ func startLeavesOutEnded(w *world) {
 	equal(w, "started", w.start(c, lead, 1, 2, 3, 4).Seqs, []int64{2, 3})
 	s := try(w.st.Start(w.ctx, store.StartParams{Claim: c, RunID: w.id("run"), Lane: "main", Seqs: []int64{2, 3}})).ok(w)
 	equal(w, "messages of another run", len(s.Seqs), 0)
+}
+
+// startWritesTaken starts and joins batches of which another call has ended a message: its entry belongs to no turn of these.
+func startWritesTaken(w *world) {
+	node, key := w.node(), w.key()
+	id, a := w.acceptText(node, key)
+	for range 4 {
+		w.acceptText(node, key)
+	}
+	for _, seq := range []int64{1, 4} {
+		w.endWaiting(key, seq)
+	}
+	entry := func(text string) chat.TranscriptEntry {
+		return chat.TranscriptEntry{RunID: id, Role: chat.RoleUser, Text: text}
+	}
+	p := store.StartParams{
+		Claim: claimOf(key, a), RunID: id, Lane: "main", Seqs: []int64{1, 2, 3}, EntrySeqs: []int64{1, 1, 2, 2, 3},
+		Transcript: []chat.TranscriptEntry{entry("before 1"), entry("1"), entry("before 2"), entry("2"), entry("3")},
+	}
+	equal(w, "entries of the start", texts(try(w.st.Start(w.ctx, p)).ok(w).Entries), []string{"before 2", "2", "3"})
+	equal(w, "entries of its repetition", texts(try(w.st.Start(w.ctx, p)).ok(w).Entries), []string{"before 2", "2", "3"})
+	p.Seqs, p.EntrySeqs, p.Transcript = []int64{4, 5}, []int64{4, 5}, []chat.TranscriptEntry{entry("4"), entry("5")}
+	equal(w, "joined", try(w.st.Join(w.ctx, p)).ok(w), []int64{5})
+	equal(w, "transcript", texts(w.transcript(store.TranscriptQuery{Session: key, Limit: many}).Entries), []string{"before 2", "2", "3", "5"})
 }
 
 func startOfNothing(w *world) {
