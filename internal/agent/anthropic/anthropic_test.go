@@ -51,7 +51,7 @@ func TestTheRequestCarriesTheConversation(t *testing.T) {
 		{Role: chat.RoleAssistant, Text: "2"},
 	}
 	call := sent(t, anthropic.Config{System: "be short", SendUser: true, Temperature: new(0.5), Stop: []string{"end"}}, req)
-	want := []testmodel.Message{{Role: "user", Content: "one\ntwo"}, {Role: "assistant", Content: "2"}, {Role: "user", Content: "and now?"}}
+	want := []testmodel.Message{{Role: "user", Content: "[note] The agent wrote here:\n> a greeting\none\ntwo"}, {Role: "assistant", Content: "2"}, {Role: "user", Content: "and now?"}}
 	if diff := cmp.Diff(want, call.Messages); diff != "" {
 		t.Errorf("messages (-want +got):\n%s", diff)
 	}
