@@ -40,7 +40,7 @@ type Job struct {
 	NextRunAtMs        int64              `json:"nextRunAtMs,omitempty"`                                                                  // the next fire, in Unix milliseconds
 	NextScheduledForMs int64              `json:"nextScheduledForMs,omitempty"`                                                           // Extended: the slot of the next fire, without its delay
 	Outcomes           []JobOutcome       `json:"outcomes,omitempty"`                                                                     // its latest outcomes, the newest first; in the result of cron.list, when asked for
-	Overlap            string             `json:"overlap,omitempty" rule:"enum=skip|concurrent|buffer_one|cancel_previous"`               // Extended: what happens to a slot while a run is active
+	Overlap            string             `json:"overlap,omitempty"`                                                                      // Extended: what happens to a slot while a run is active: skip, concurrent, buffer_one or cancel_previous
 	PauseAfterFailures *int               `json:"pauseAfterFailures,omitempty"`                                                           // Extended: failed runs in a row that pause it; 0 = never
 	Paused             *JobPause          `json:"paused,omitempty"`                                                                       // Extended: who paused it and why
 	Payload            JobPayload         `json:"payload"`                                                                                // what a run does

@@ -430,7 +430,7 @@ declare namespace wire {
     nextRunAtMs?: number;
     nextScheduledForMs?: number;
     outcomes?: Array<JobOutcome>;
-    overlap?: "skip" | "concurrent" | "buffer_one" | "cancel_previous";
+    overlap?: string;
     pauseAfterFailures?: number;
     paused?: JobPause;
     payload: JobPayload;

@@ -153,7 +153,7 @@ func TestPageHasEachTypeItLinksTo(t *testing.T) {
 			t.Errorf("nothing on the page has the id %q", l[1])
 		}
 	}
-	for _, row := range []string{"| `schedule` | [JobSchedule](#jobschedule) | required |", "| `enabled` | boolean |", "`skip`, `concurrent`, `buffer_one`, `cancel_previous`"} {
+	for _, row := range []string{"| `schedule` | [JobSchedule](#jobschedule) | required |", "| `enabled` | boolean |", "skip, concurrent, buffer_one or cancel_previous"} {
 		if !strings.Contains(page, row) {
 			t.Errorf("the page does not have %s", row)
 		}
