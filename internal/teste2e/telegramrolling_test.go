@@ -32,10 +32,9 @@ func groupOf(i int) int64 { return -1_000_000 - personOf(i) }
 // its own: there the unfinished answers are messages.
 func openFleet(t *testing.T, database string, drafts bool) *fleet {
 	t.Helper()
-	settings, pause := "    access: open\n", time.Millisecond
+	settings := "    access: open\n"
 	if !drafts {
-		pause = 300 * time.Millisecond
-		settings += "    activation: always\n    groups: ["
+		settings += "    members: any\n    activation: always\n    groups: ["
 		for i := range hundred {
 			settings += fmt.Sprint(groupOf(i), ", ")
 		}
@@ -43,7 +42,7 @@ func openFleet(t *testing.T, database string, drafts bool) *fleet {
 	}
 	f := &fleet{Chatroom: openChatroom(t, database, settings+"drain_timeout: 10s\n", testtelegram.Config{Drafts: drafts})}
 	f.Model.Answer(func(call testmodel.Call) testmodel.Reply {
-		return testmodel.Reply{Pieces: []string{"You said: ", call.Last()}, Pause: pause}
+		return testmodel.Reply{Pieces: []string{"You said: ", call.Last()}, Pause: time.Millisecond}
 	})
 	for i := range hundred {
 		f.Telegram.AddPrivate(personOf(i), fmt.Sprint("Person ", i))
