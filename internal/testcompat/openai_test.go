@@ -3,6 +3,7 @@
 package testcompat
 
 import (
+	"bufio"
 	"context"
 	"fmt"
 	"os"
@@ -139,5 +140,69 @@ func TestExamplesOfTheOpenAIPage(t *testing.T) {
 	}
 	if ran["js"] < 4 || ran["bash"] < 4 {
 		t.Errorf("%v examples ran", ran)
+	}
+}
+
+// aimockVersion is the tested version of the fake of model APIs.
+const aimockVersion = "1.43.0"
+
+// aimockScript serves one turn with a call for each dialect, and prints the requests it received at the end.
+const aimockScript = `
+import { LLMock } from "@copilotkit/aimock";
+const mock = new LLMock({ port: 0 });
+mock.on({ userMessage: "planned", hasToolResult: false }, {
+	toolCalls: [{ name: "cron", arguments: '{"action":"list"}' }], reasoning: "A list is wanted.", reasoningSignature: "c2lnbmVk", redactedThinking: ["ZGF0YQ=="],
+});
+mock.on({ userMessage: "planned", hasToolResult: true }, { content: "Nothing is planned." });
+await mock.start();
+console.log(mock.url);
+for await (const _ of process.stdin) {}
+console.log(JSON.stringify(mock.getRequests().map((r) => r.body)));
+await mock.stop();
+`
+
+// TestTurnsOfAimock runs a turn with a call against a fake of the model APIs that another project makes, in both dialects: the answer comes, and the
+// thoughts that came with the call return with it.
+func TestTurnsOfAimock(t *testing.T) {
+	dir := npmInstall(t, []string{"@copilotkit/aimock@" + aimockVersion})
+	script := filepath.Join(dir, "aimock.mjs")
+	if err := os.WriteFile(script, []byte(aimockScript), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for runner, path := range map[string]string{"openai": "/v1", "anthropic": ""} {
+		t.Run(runner, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			mock := exec.CommandContext(ctx, "node", script)
+			in, err := mock.StdinPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			out, err := mock.StdoutPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := mock.Start(); err != nil {
+				t.Fatal(err)
+			}
+			lines := bufio.NewScanner(out)
+			lines.Buffer(nil, 1<<20)
+			lines.Scan()
+			g := installGateway(t, "", secrets+fmt.Sprintf("agents: {main: {runner: %s, base_url: %q, model: m, api_key: k-test-1234, retries: 0}}\n", runner, lines.Text()+path))
+			g.Start()
+			if out, errs, code := g.CLI(ctx, "", "send", "What is planned?"); code != 0 || !strings.Contains(out, "Nothing is planned.") {
+				t.Errorf("got %q, %q and status %d, want the answer after the call", out, errs, code)
+			}
+			_ = in.Close() // ends the fake
+			lines.Scan()
+			for _, part := range map[string][]string{"openai": {"A list is wanted.", "There are no jobs."}, "anthropic": {"There are no jobs."}}[runner] {
+				if !strings.Contains(lines.Text(), part) {
+					t.Errorf("%s did not return: %s", part, lines.Text())
+				}
+			}
+			if err := mock.Wait(); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }

@@ -180,7 +180,7 @@ var names = map[string][]string{ //nolint:gochecknoglobals // a constant
 	ThinkingBudget:   {"thinking.type.enabled", "budget_tokens", "thinking", "adaptive"},
 	ThinkingAdaptive: {"thinking.type.adaptive", "adaptive", "thinking"},
 	OutputConfig:     {"output_config.effort", "effort"},
-	Effort:           {"reasoning.effort", "thinking", "reasoning"},
+	Effort:           {"reasoning.effort", "reasoning effort", "thinking"},
 }
 
 // named returns the part that a refusal names; "" if it names none of those that were used. The longest name counts: `max_tokens` is a part of

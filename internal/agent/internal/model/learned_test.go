@@ -1,6 +1,9 @@
 package model_test
 
 import (
+	"bytes"
+	"compress/gzip"
+	"errors"
 	"net/http"
 	"strings"
 	"testing"
@@ -220,6 +223,25 @@ func TestErrorsAreReadAnywhere(t *testing.T) {
 				t.Errorf("got %s (%v), want %s with the sentence", agent.ReasonOf(err), err, tt.reason)
 			}
 		})
+	}
+}
+
+// TestCompressedAnswersAreRead has a server that compresses although it was not asked to.
+func TestCompressedAnswersAreRead(t *testing.T) {
+	t.Parallel()
+	server := testmodel.Start(t)
+	server.Answer(func(testmodel.Call) testmodel.Reply {
+		var packed bytes.Buffer
+		writer := gzip.NewWriter(&packed)
+		_, err := writer.Write([]byte(delta(`{"content":"päckt"}`) + finish("stop")))
+		if err := errors.Join(err, writer.Close()); err != nil {
+			t.Error(err)
+		}
+		return testmodel.Reply{Type: "text/event-stream", Body: packed.String(), Header: map[string]string{"Content-Encoding": "gzip"}}
+	})
+	result, err := open(t, server, false, "m").Run(t.Context(), agenttest.Request("hi"), func(agent.Event) {})
+	if err != nil || result.Text != "päckt" {
+		t.Errorf("got %q and %v", result.Text, err)
 	}
 }
 

@@ -3,6 +3,7 @@ package modelhttp
 import (
 	"bufio"
 	"bytes"
+	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
@@ -180,7 +181,15 @@ func (c *Client) attempt(ctx context.Context, call Call, reader Reader) error {
 }
 
 func (c *Client) answer(ctx context.Context, response *http.Response, watch *watch, reader Reader) error {
-	body := &watched{in: response.Body, watch: watch, left: c.cfg.MaxBytes}
+	in := io.Reader(response.Body)
+	if response.Header.Get("Content-Encoding") == "gzip" { // it was not asked for; some proxies compress nevertheless
+		unpacked, err := gzip.NewReader(response.Body)
+		if err != nil {
+			return c.broken(ctx, err)
+		}
+		in = unpacked
+	}
+	body := &watched{in: in, watch: watch, left: c.cfg.MaxBytes}
 	kind, _, err := mime.ParseMediaType(response.Header.Get("Content-Type"))
 	switch {
 	case err == nil && (kind == "application/json" || strings.HasSuffix(kind, "+json")):

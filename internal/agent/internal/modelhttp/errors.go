@@ -201,7 +201,7 @@ func RefusalOf(raw json.RawMessage) StatusError {
 }
 
 // deepest bounds how deep an error is looked for within an error.
-const deepest = 4
+const deepest = 6
 
 // read takes what a value has and an earlier one had not.
 func (e *StatusError) read(value any, depth int) {
@@ -242,16 +242,22 @@ func (e *StatusError) readCodes(members map[string]any) {
 	for _, name := range []string{"code", "status", "status_code"} {
 		switch code := members[name].(type) {
 		case float64:
-			if e.Status == 0 {
-				e.Status = int(code)
-			}
+			e.readCode(name, strconv.Itoa(int(code)))
 		case string:
-			if status, err := strconv.Atoi(code); err == nil && e.Status == 0 {
-				e.Status = status
-			} else if err != nil && name == "code" {
-				fill(&e.Code, code)
-			}
+			e.readCode(name, code)
 		}
+	}
+}
+
+// readCode takes a status of HTTP, or else an identifier: some services number their errors on their own.
+func (e *StatusError) readCode(name, code string) {
+	switch status, err := strconv.Atoi(code); {
+	case err == nil && status >= http.StatusMultipleChoices && status < 600:
+		if e.Status == 0 {
+			e.Status = status
+		}
+	case name == "code" && code != "0":
+		fill(&e.Code, code)
 	}
 }
 

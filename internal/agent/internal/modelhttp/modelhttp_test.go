@@ -102,10 +102,18 @@ func TestErrorMembersAreRead(t *testing.T) {
 		}
 	}
 	for raw, want := range map[string]StatusError{
-		`{"error":{"message":"m"}}`:  {Message: "m"},
-		`{"error":"model not here"}`: {Message: "model not here"},
-		`{"detail":"d"}`:             {Message: "d"},
-		`<html>`:                     {Message: "6 bytes of a web page"},
+		`{"error":{"message":"m"}}`:                                     {Message: "m"},
+		`{"error":"model not here"}`:                                    {Message: "model not here"},
+		`{"detail":"d"}`:                                                {Message: "d"},
+		`{"error":{"code":"1261","message":"m"}}`:                       {Message: "m", Code: "1261"},
+		`[{"error":{"code":400,"message":"m","status":"NOT_FOUND"}}]`:   {Message: "m", Status: 400, Kind: "NOT_FOUND"},
+		`{"detail":[{"type":"extra_forbidden","loc":["x"],"msg":"m"}]}`: {Message: "m", Kind: "extra_forbidden"},
+		`{"error":{"message":"{\"error\":{\"message\":\"m\"}}"}}`:       {Message: "m"},
+		`{"Message":"m","__type":"ValidationException"}`:                {Message: "m", Kind: "ValidationException"},
+		`<html><head><TITLE>502 Bad</TITLE></head></html>`:              {Message: "a web page with the title 502 Bad"},
+		`no healthy upstream`:                                           {Message: "no healthy upstream"},
+		`{"error":{"type":"t","param":"temperature","message":"m"}}`:    {Message: "m", Kind: "t", Param: "temperature"},
+		`<html>`: {Message: "6 bytes of a web page"},
 	} {
 		if diff := cmp.Diff(want, RefusalOf([]byte(raw))); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", raw, diff)
