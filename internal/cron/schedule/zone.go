@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"laneway/internal/words"
@@ -81,12 +82,21 @@ func zoneFile(name string) ([]byte, error) {
 	if own, ok := os.LookupEnv(zoneVariable); ok && own != "" { //nolint:forbidigo // the variable of package time; only this package reads zones
 		return readZone(own, name)
 	}
+	r, err := embedded()
+	if err != nil {
+		return nil, err
+	}
+	return fromZip(r, name)
+}
+
+// embedded is the index of the embedded zones, which is read once: reading it takes longer than a zone.
+var embedded = sync.OnceValues(func() (*zip.Reader, error) { //nolint:gochecknoglobals // the index of an embedded file
 	r, err := zip.NewReader(bytes.NewReader(zonesZip), int64(len(zonesZip)))
 	if err != nil {
 		return nil, fmt.Errorf("reading the embedded zones: %w", err)
 	}
-	return fromZip(r, name)
-}
+	return r, nil
+})
 
 // readZone reads a file of a directory or a zip file.
 func readZone(path, name string) ([]byte, error) {
@@ -117,7 +127,7 @@ func fromZip(r *zip.Reader, name string) ([]byte, error) {
 
 // embeddedZones lists the names of the embedded zones.
 func embeddedZones() (names []string) {
-	if r, err := zip.NewReader(bytes.NewReader(zonesZip), int64(len(zonesZip))); err == nil {
+	if r, err := embedded(); err == nil {
 		for _, f := range r.File {
 			names = append(names, f.Name)
 		}
