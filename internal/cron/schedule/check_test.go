@@ -268,6 +268,26 @@ func TestZonesHaveTheRulesOf2026(t *testing.T) {
 	}
 }
 
+func TestClockChangesOfZonesFollowEachOther(t *testing.T) {
+	t.Parallel()
+	for _, name := range embeddedZones() {
+		loc, err := LoadZone(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for at := time.Date(2026, 1, 1, 12, 0, 0, 0, loc); at.Year() < 2037; {
+			_, end := at.ZoneBounds()
+			if end.IsZero() {
+				break
+			}
+			if !end.After(at) {
+				t.Fatalf("%s: no change follows %s", name, at)
+			}
+			at = end
+		}
+	}
+}
+
 // ZONEINFO replaces the rules of the program by those of a directory; a zone that is not there is not found elsewhere.
 func TestZONEINFOReplacesTheEmbeddedZones(t *testing.T) {
 	dir := t.TempDir()
