@@ -241,7 +241,7 @@ func proxyOf(r *http.Request) (*url.URL, error) {
 	if u, err := http.ProxyFromEnvironment(r); u != nil || err != nil {
 		return u, err
 	}
-	return proxyFor(r.URL, os.Getenv)
+	return proxyFor(r.URL, os.Getenv) //nolint:forbidigo // beside http.ProxyFromEnvironment, which reads the same environment
 }
 
 // proxyFor returns the proxy of ALL_PROXY for an address, nil if a variable of its scheme or NO_PROXY is responsible, or if the host is this one.

@@ -278,7 +278,7 @@ func (s *Server) invoke(ctx context.Context, cl *rpc.Call) (any, error) {
 			}
 		}
 		if !cl.Method.Stops() { // a stop never waits for the lists of its caller
-			ctx = store.OnBehalfOf(ctx, cl.Principal())
+			ctx = store.OnBehalfOf(ctx, cl.Principal()) //nolint:fatcontext // once for each call
 		}
 		result, err := cl.Method.Invoke(ctx, cl)
 		return result, namedKey(err, cl.Raw)

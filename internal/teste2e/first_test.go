@@ -127,7 +127,6 @@ func TestStartsThatAreRefused(t *testing.T) {
 		code int
 	}{
 		"second process":  {second(t, first), "--database", 1},
-		"no database":     {Install(t, "postgres://laneway@127.0.0.1:1/none?sslmode=disable", ""), "database", 1},
 		"unknown key":     {Install(t, "", "qeue: {cap: 3}\n"), "qeue", 78},
 		"bad lane":        {Install(t, "", "lanes: {main: 0}\n"), "lanes.main", 78},
 		"public, no TLS":  {Install(t, "", "", "--listen", "0.0.0.0:0"), "TLS", 78},

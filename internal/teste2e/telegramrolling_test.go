@@ -36,7 +36,7 @@ func openFleet(t *testing.T, database string, drafts bool) *fleet {
 	if !drafts {
 		settings += "    members: any\n    activation: always\n    groups: ["
 		for i := range hundred {
-			settings += fmt.Sprint(groupOf(i), ", ")
+			settings += fmt.Sprint(groupOf(i), ", ") //nolint:perfsprint // a hundred numbers
 		}
 		settings = strings.TrimSuffix(settings, ", ") + "]\n"
 	}

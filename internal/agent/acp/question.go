@@ -54,7 +54,8 @@ func question(req sdk.RequestPermissionRequest, dir string) (q agent.Question, a
 // option returns a choice whose label begins with what the choice does, because the agent's label may contradict it. known is false for an option of a kind that the
 // protocol does not have.
 func option(o sdk.PermissionOption, covers string) (choice agent.Option, known bool) {
-	word, label := "", strings.TrimSpace(shortened(chat.AllVisible(o.Name), maxLabel))
+	var word string
+	label := strings.TrimSpace(shortened(chat.AllVisible(o.Name), maxLabel))
 	switch o.Kind {
 	case sdk.PermissionOptionKindAllowOnce:
 		word, label = "Allow", without(label, "Allow")
@@ -142,7 +143,7 @@ func describe(call sdk.ToolCallUpdate, dir string) sentence {
 		// Some agents put the command into the title alone, and cut it.
 		text.once = text.once || strings.Contains(title, "...") || strings.Contains(title, ellipsis)
 	default:
-		text.WriteString(unnamed)
+		_, _ = text.WriteString(unnamed)
 		text.once = true
 	}
 	text.add(" in the directory ", dir, maxAction)
@@ -172,12 +173,12 @@ func describe(call sdk.ToolCallUpdate, dir string) sentence {
 }
 
 // files are the kinds of calls for which "always" covers every call on the file, by what it then covers.
-var files = map[sdk.ToolKind]string{
+var files = map[sdk.ToolKind]string{ //nolint:gochecknoglobals // a constant table
 	sdk.ToolKindEdit: "any change of this file", sdk.ToolKindRead: "any reading of this file", sdk.ToolKindDelete: "any deletion of this file",
 }
 
 // contents are the arguments that do not say which file is changed or read, but how.
-var contents = []string{
+var contents = []string{ //nolint:gochecknoglobals // a constant table
 	"content", "contents", "file_text", "old_string", "new_string", "old_str", "new_str", "oldString", "newString", "oldText", "newText", "insert_line", "insert_text",
 	"replace_all", "replaceAll", "expected_replacements", "offset", "limit", "line", "description",
 }
@@ -215,7 +216,7 @@ func (s *sentenceOf) add(before, value string, most int) {
 	visible := strings.NewReplacer("“", `\u201c`, "”", `\u201d`).Replace(chat.AllVisible(value))
 	plain := strings.NewReplacer("\n", "", "\t", "").Replace(value)
 	s.once = s.once || len(visible) > most || strings.Contains(value, `\u`) || chat.AllVisible(plain) != plain
-	s.WriteString(before + "“" + shortened(visible, most) + "”")
+	_, _ = s.WriteString(before + "“" + shortened(visible, most) + "”")
 }
 
 func verb(kind sdk.ToolKind) string {
@@ -277,7 +278,7 @@ func (a argumentsOf) only(names []string) bool {
 
 // member returns a member that is a string, or "".
 func (a argumentsOf) member(name string) string {
-	text, _ := a[name].(string)
+	text, _ := a[name].(string) //nolint:errcheck // "" for another type
 	return text
 }
 

@@ -50,7 +50,8 @@ func TestAQuestionIsASentenceThatHidesNothing(t *testing.T) {
 		"Tool": {
 			sdk.ToolCallUpdate{Title: new("mcp.pay"), RawInput: map[string]any{"amount": 12, "to": map[string]any{"iban": "X"}}},
 			[]sdk.PermissionOption{option(sdk.PermissionOptionKindAllowOnce, "allow this change"), reject},
-			`use the tool “mcp.pay” in the directory “/”; with “amount” = “12”, “to” = “{"iban":"X"}”`, []agent.Option{{Label: "Allow: this change", Allow: true}, {Label: "Deny: Reject"}},
+			`use the tool “mcp.pay” in the directory “/”; with “amount” = “12”, “to” = “{"iban":"X"}”`,
+			[]agent.Option{{Label: "Allow: this change", Allow: true}, {Label: "Deny: Reject"}},
 		},
 		"Long": {
 			sdk.ToolCallUpdate{RawInput: map[string]any{"command": strings.Repeat("x", 1001)}},

@@ -166,11 +166,12 @@ func nameOf(u *tgbotapi.User) string {
 	if name == "" {
 		name = u.UserName
 	}
-	return cleanName(name, 64)
+	return cleanName(name)
 }
 
 // cleanName removes what would make a list or a log line look like something else.
-func cleanName(s string, limit int) string {
+func cleanName(s string) string {
+	const limit = 64
 	s = chat.Printable(chat.CleanText(s))
 	if r := []rune(s); len(r) > limit {
 		s = string(r[:limit])

@@ -90,7 +90,7 @@ func (in *inbound) answered(u update) *chat.Answered {
 		a.Text = named(r, in.identity.bot)
 		switch {
 		case r.SenderChat != nil:
-			a.Author = cleanName(r.SenderChat.Title, 64)
+			a.Author = cleanName(r.SenderChat.Title)
 		case r.From != nil:
 			a.Author = nameOf(r.From)
 			if r.ForwardDate == 0 && (more.Replied == nil || len(more.Replied.ForwardOrigin) == 0) && r.From.ID != anonymousAdmin {

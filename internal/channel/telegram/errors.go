@@ -180,6 +180,8 @@ func (e *apiError) ofKeyboard() bool {
 }
 
 // aboutChat are words of refusals that no other form of a message would avoid.
+//
+//nolint:gochecknoglobals // a constant table
 var aboutChat = []string{"rights", "forbidden", "chat_", "chat ", "peer_id", "user_", "administrator", "thread", "topic", "bot was", "bots can't", "migrated", "upgraded"}
 
 // ofForm reports whether Telegram refused a message for what it is, and not for where it goes: another form may pass. Its descriptions are not documented, so

@@ -266,7 +266,7 @@ func TestRefusedFormBecomesSimpler(t *testing.T) {
 					if m.HTML == "" {
 						plain++
 					}
-					read += m.Text + m.HTML
+					read += m.Text + m.HTML //nolint:perfsprint // a few parts
 				}
 				for i := range c.addresses {
 					if !strings.Contains(read, fmt.Sprintf("https://x.example/%d/", i+c.first)) {

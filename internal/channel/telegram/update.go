@@ -84,11 +84,11 @@ func (o origin) name() string {
 	case o.User != nil:
 		return nameOf(o.User)
 	case o.SenderChat != nil:
-		return cleanName(o.SenderChat.Title, 64)
+		return cleanName(o.SenderChat.Title)
 	case o.Chat != nil:
-		return cleanName(o.Chat.Title, 64)
+		return cleanName(o.Chat.Title)
 	default:
-		return cleanName(o.UserName, 64)
+		return cleanName(o.UserName)
 	}
 }
 
