@@ -97,7 +97,7 @@ func (oneTool) Call(_ context.Context, _ string, call chat.ToolCall) chat.ToolRe
 }
 
 // oneTurn is a running turn with the token turnToken.
-type oneTurn struct{ noTurns }
+type oneTurn struct{}
 
 const turnToken = "lwturn_of-the-only-turn"
 
