@@ -65,11 +65,11 @@ func (p *power) Sweep(ctx context.Context, sp store.SweepParams) ([]store.Taken,
 	return p.cronStore.Sweep(ctx, sp)
 }
 
-func (p *power) ClaimOutgoing(ctx context.Context, n string, channels []string, limit int) ([]store.Outgoing, error) {
+func (p *power) ClaimOutgoing(ctx context.Context, c store.ClaimOutgoingParams) ([]store.Outgoing, error) {
 	if err := p.dead(ctx); err != nil {
 		return nil, err
 	}
-	return p.cronStore.ClaimOutgoing(ctx, n, channels, limit)
+	return p.cronStore.ClaimOutgoing(ctx, c)
 }
 
 func (p *power) Undelivered(ctx context.Context, u store.UndeliveredParams) (store.Gone, error) {

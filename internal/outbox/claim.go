@@ -7,6 +7,7 @@ import (
 
 	"laneway/internal/channel"
 	"laneway/internal/chat"
+	"laneway/internal/store"
 )
 
 // reasonStale is the reason of an attempt whose claim had ended before a request.
@@ -62,4 +63,57 @@ func (c *claim) arrived() string {
 
 func stale(cause error) error {
 	return &channel.SendError{Reason: reasonStale, Uncounted: true, Cause: cause}
+}
+
+// rowOf is a row under the incarnation that claimed it: the next incarnation may claim the row while the attempt of the former one still ends.
+type rowOf struct{ node, id string }
+
+// claimedRows are the rows that this process has claimed and whose result is not recorded, so that a claim finds those that it does not know.
+type claimedRows struct {
+	mu    sync.Mutex
+	ended map[rowOf]bool // true = the attempt has ended
+}
+
+// of returns the rows of an incarnation that are being sent, and those whose attempt ended without a recorded result.
+func (c *claimedRows) of(node string) (sending, unrecorded []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for row, ended := range c.ended {
+		switch {
+		case row.node != node && ended: // the store finds it by the end of its node
+			delete(c.ended, row)
+		case row.node != node:
+		case ended:
+			unrecorded = append(unrecorded, row.id)
+		default:
+			sending = append(sending, row.id)
+		}
+	}
+	return sending, unrecorded
+}
+
+// begin records the result of a claim: the unrecorded rows are due again, and the claimed ones are being sent.
+func (c *claimedRows) begin(p store.ClaimOutgoingParams, rows []store.Outgoing) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, id := range p.Unrecorded {
+		delete(c.ended, rowOf{p.Node, id})
+	}
+	if c.ended == nil {
+		c.ended = map[rowOf]bool{}
+	}
+	for i := range rows {
+		c.ended[rowOf{p.Node, rows[i].ID}] = false
+	}
+}
+
+// end records the end of an attempt.
+func (c *claimedRows) end(node, id string, recorded bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if recorded {
+		delete(c.ended, rowOf{node, id})
+	} else {
+		c.ended[rowOf{node, id}] = true
+	}
 }

@@ -56,7 +56,7 @@ func (b *bench) next() []store.Outgoing {
 	if err := b.st.Register(b.t.Context(), store.Node{ID: "n2", Lease: time.Hour, Exclusive: true}); err != nil {
 		b.t.Fatal(err)
 	}
-	rows, err := b.st.ClaimOutgoing(b.t.Context(), "n2", []string{"box:1"}, 10)
+	rows, err := b.st.ClaimOutgoing(b.t.Context(), store.ClaimOutgoingParams{Node: "n2", Channels: []string{"box:1"}, Limit: 10})
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -161,7 +161,7 @@ func TestNothingIsSentUnderAnEndedClaim(t *testing.T) {
 		}
 		b.add("7", "hello")
 		synctest.Wait()
-		b.node.id.Store(new("n2"))
+		b.node.id.Store(new("n3"))
 		rows := b.next()
 		if len(rows) != 1 || !rows[0].MaybeSent {
 			t.Errorf("the next process claims %+v", rows)

@@ -120,6 +120,12 @@ type bench struct {
 // start runs a sender until the returned function is called.
 func start(t *testing.T) (b *bench, stop func()) {
 	t.Helper()
+	return startOn(t, func(st *sqlite.Store) outbox.Store { return st })
+}
+
+// startOn is start with a store that a test has changed.
+func startOn(t *testing.T, changed func(*sqlite.Store) outbox.Store) (b *bench, stop func()) {
+	t.Helper()
 	b = &bench{t: t, st: sqlitetest.Open(t, sqlite.Config{}), box: &mailbox{}}
 	if err := b.st.Register(t.Context(), store.Node{ID: "n1", Lease: time.Hour * 1000, Exclusive: true}); err != nil {
 		t.Fatal(err)
@@ -130,7 +136,7 @@ func start(t *testing.T) (b *bench, stop func()) {
 		return err
 	}}
 	b.node.id.Store(new("n1"))
-	b.send = outbox.New(cfg, b.st, &b.node, &b.res, slog.New(slog.DiscardHandler))
+	b.send = outbox.New(cfg, changed(b.st), &b.node, &b.res, slog.New(slog.DiscardHandler))
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() { defer close(done); b.send.Run(ctx) }()
@@ -345,5 +351,59 @@ func TestAnUnreachableProviderIsProbedAndServedAtOnceWhenItIsBack(t *testing.T) 
 		if len(b.box.sent) != 20 {
 			t.Errorf("%d of 20 messages were sent within %s", len(b.box.sent), time.Since(began))
 		}
+	})
+}
+
+// lossy is a store that loses the result of the first claim that takes a row, and cannot record results while broken.
+type lossy struct {
+	*sqlite.Store
+
+	lost   atomic.Bool
+	broken atomic.Bool
+}
+
+func (l *lossy) ClaimOutgoing(ctx context.Context, p store.ClaimOutgoingParams) ([]store.Outgoing, error) {
+	rows, err := l.Store.ClaimOutgoing(ctx, p)
+	if len(rows) > 0 && l.lost.CompareAndSwap(false, true) {
+		return nil, errors.New("the reply was lost")
+	}
+	return rows, err
+}
+
+func (l *lossy) Delivered(ctx context.Context, nodeID, id, providerID string) error {
+	if l.broken.CompareAndSwap(true, false) {
+		return errors.New("the write failed")
+	}
+	return l.Store.Delivered(ctx, nodeID, id, providerID)
+}
+
+func TestLostClaimDoesNotBlockItsChat(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b, stop := startOn(t, func(st *sqlite.Store) outbox.Store { return &lossy{Store: st} })
+		defer stop()
+		b.add("7", "one")
+		b.add("7", "two")
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
+		b.res.want(t, map[string]int{"box reply delivered": 2})
+	})
+}
+
+func TestUnrecordedDeliveryDoesNotBlockItsChat(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b, stop := startOn(t, func(st *sqlite.Store) outbox.Store {
+			l := &lossy{Store: st}
+			l.lost.Store(true)
+			l.broken.Store(true)
+			return l
+		})
+		defer stop()
+		b.add("7", "one")
+		b.add("7", "two")
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
+		b.res.want(t, map[string]int{"box reply delivered": 3, "box reply resent": 1})
 	})
 }

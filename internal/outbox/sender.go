@@ -23,13 +23,15 @@ const (
 	// flushTime is how long [Sender.Drain] still claims due rows; flushInterval is the time between two checks.
 	flushTime     = time.Second
 	flushInterval = 50 * time.Millisecond
+	// claimTime bounds a claim. A connection that answers nothing must not end the sending; what the claim took is found by the next one.
+	claimTime = 15 * time.Second
 	// recordTime bounds recording the result of an abandoned attempt.
 	recordTime = time.Second
 )
 
 // Store is the persistent side.
 type Store interface {
-	ClaimOutgoing(ctx context.Context, nodeID string, channels []string, limit int) ([]store.Outgoing, error)
+	ClaimOutgoing(ctx context.Context, p store.ClaimOutgoingParams) ([]store.Outgoing, error)
 	RecordProgress(ctx context.Context, nodeID, id, progress string) error
 	Delivered(ctx context.Context, nodeID, id, providerID string) error
 	Undelivered(ctx context.Context, p store.UndeliveredParams) (store.Gone, error)
@@ -69,6 +71,7 @@ type Sender struct {
 	obs       Observer
 	log       *slog.Logger
 	cooldowns cooldowns
+	rows      claimedRows
 	wake      chan struct{} // capacity 1: claim again
 
 	closing   chan struct{} // closed by Drain: nothing is claimed, and no request begins
@@ -91,6 +94,9 @@ func (s *Sender) Wake() {
 	default:
 	}
 }
+
+// errClaimTime is the cause of a claim that took too long.
+var errClaimTime = errors.New("the claim took too long")
 
 // errAbandoned is the cause of an attempt that the end of the process interrupts.
 var errAbandoned = errors.New("the process ends")
@@ -154,7 +160,7 @@ func (s *Sender) sendBatch(ctx, work context.Context, sends *sync.WaitGroup, slo
 		slots <- struct{}{} // this never blocks, because only this loop takes slots
 		sends.Go(func() {
 			defer func() { <-slots; s.Wake() }()
-			s.attempt(work, node, row)
+			s.rows.end(node, row.ID, s.attempt(work, node, row))
 		})
 	}
 	return len(rows) == room
@@ -168,7 +174,14 @@ func (s *Sender) claim(ctx context.Context, node string, room int) ([]store.Outg
 		if len(names) == 0 || limit <= 0 {
 			return nil
 		}
-		more, err := s.store.ClaimOutgoing(ctx, node, names, limit)
+		p := store.ClaimOutgoingParams{Node: node, Channels: names, Limit: limit}
+		p.Sending, p.Unrecorded = s.rows.of(node)
+		ctx, cancel := context.WithTimeoutCause(ctx, claimTime, errClaimTime)
+		defer cancel()
+		more, err := s.store.ClaimOutgoing(ctx, p)
+		if err == nil {
+			s.rows.begin(p, more)
+		}
 		rows = append(rows, more...)
 		return err
 	}

@@ -33,6 +33,8 @@ type delivery struct {
 	err   error
 	// abandoned: the shutdown of the process interrupted the attempt.
 	abandoned bool
+	// unrecorded: the result of the attempt could not be written.
+	unrecorded bool
 }
 
 // stage does one step of an attempt; ended = the attempt has ended.
@@ -43,14 +45,15 @@ func (s *Sender) pipeline() []stage {
 	return []stage{s.expire, s.transmit, s.confirm, s.reschedule}
 }
 
-// attempt makes one attempt to send a row and records its result.
-func (s *Sender) attempt(ctx context.Context, node string, row store.Outgoing) {
+// attempt makes one attempt to send a row and records its result; false when that failed.
+func (s *Sender) attempt(ctx context.Context, node string, row store.Outgoing) (recorded bool) {
 	d := &delivery{node: node, row: row, kind: label(row.Target.Channel), claim: &claim{s: s, node: node, id: row.ID}}
 	for _, run := range s.pipeline() {
 		if run(ctx, d) {
-			return
+			break
 		}
 	}
+	return !d.unrecorded
 }
 
 // expire ends the attempt for a row that the store has ended as expired.
@@ -129,6 +132,7 @@ func (s *Sender) record(ctx context.Context, d *delivery, what string, write fun
 	err := s.node.Final(ctx, what, write)
 	fenced = errors.Is(err, chat.ErrFenced)
 	if err != nil && !fenced {
+		d.unrecorded = true
 		s.log.ErrorContext(ctx, "the result of an attempt to send was not recorded; the message may be sent again", "outbox_id", d.row.ID, "err", err)
 	}
 	return fenced

@@ -70,6 +70,17 @@ type Outgoing struct {
 	Epoch     int64
 }
 
+// ClaimOutgoingParams is what a node can send, and what it is sending. The claims of a node follow each other.
+type ClaimOutgoingParams struct {
+	Node     string
+	Channels []string
+	Limit    int
+	// Sending are the ids of the rows that the node has claimed and whose attempt has not ended.
+	Sending []string
+	// Unrecorded are the ids of the rows whose attempt by the node has ended without a recorded result.
+	Unrecorded []string
+}
+
 // UndeliveredParams is a failed attempt to send.
 type UndeliveredParams struct {
 	Node, ID  string

@@ -159,10 +159,12 @@ type Outbox interface {
 	// Enqueue adds outgoing messages outside of a run (notices, command replies). A row whose (RunID, N) exists is left unchanged. A row with Coalesce raises
 	// the count of the pending row of the same session and word, if one exists whose first attempt has not begun.
 	Enqueue(ctx context.Context, rows []Outgoing) error
-	// ClaimOutgoing leases at most limit due messages for the named channels to nodeID, oldest first: at most one per (channel, chat), and none for a chat with
-	// a message being sent. A row that waits for another attempt holds back later rows of its chat, so that a chat reads in order; a row that waits for its
-	// first attempt (Delay) does not. A row with [Outgoing].First is due at once for that node, and after [FirstTime] for the others. Rows of dead nodes are due again, with MaybeSent set. Rows past ExpiresAt end expired and are returned with Expired set.
-	ClaimOutgoing(ctx context.Context, nodeID string, channels []string, limit int) ([]Outgoing, error)
+	// ClaimOutgoing leases at most Limit due messages for the named channels to the node, oldest first: at most one per (channel, chat), and none for a chat
+	// with a message being sent. A row that waits for another attempt holds back later rows of its chat, so that a chat reads in order; a row that waits for
+	// its first attempt (Delay) does not. A row with [Outgoing].First is due at once for that node, and after [FirstTime] for the others. Rows of dead nodes
+	// are due again, with MaybeSent set. So are rows of the node that are Unrecorded. A row of the node that is neither Sending nor Unrecorded was claimed by a
+	// call whose result was lost: it is due as before that call. Rows past ExpiresAt end expired and are returned with Expired set.
+	ClaimOutgoing(ctx context.Context, p ClaimOutgoingParams) ([]Outgoing, error)
 	// Delivered stores the provider's id and makes the row delivered. chat.ErrFenced: the row is no longer leased to nodeID.
 	Delivered(ctx context.Context, nodeID, id, providerID string) error
 	// RecordProgress stores what part of a row has arrived, in the form of its channel. chat.ErrFenced: the row is no longer leased to nodeID.

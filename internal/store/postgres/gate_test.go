@@ -28,7 +28,7 @@ func TestPollsOfAnIdleReplicaShareOneStatement(t *testing.T) {
 	found := 0
 	look := func() {
 		t.Helper()
-		out, err := s.ClaimOutgoing(t.Context(), "n", []string{"web"}, 10)
+		out, err := s.ClaimOutgoing(t.Context(), store.ClaimOutgoingParams{Node: "n", Channels: []string{"web"}, Limit: 10})
 		if err != nil {
 			t.Fatal(err)
 		}

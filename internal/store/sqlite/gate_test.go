@@ -25,7 +25,7 @@ func polls(ctx context.Context, s *Store, node string) map[string]func() (bool, 
 			return len(l) > 0, err
 		},
 		sqlstore.PollOutgoing: func() (bool, error) {
-			l, err := s.ClaimOutgoing(ctx, node, []string{"telegram:1"}, 10)
+			l, err := s.ClaimOutgoing(ctx, store.ClaimOutgoingParams{Node: node, Channels: []string{"telegram:1"}, Limit: 10})
 			return len(l) > 0, err
 		},
 		"claim due jobs": func() (bool, error) {
@@ -98,7 +98,7 @@ func TestPollsFindWhatTimeAloneMakesDue(t *testing.T) {
 			}
 			err := s.Enqueue(ctx, []store.Outgoing{{Kind: store.KindNotice, Text: "hi", Target: chat.Target{Channel: "telegram:1", ChatID: "7"}}})
 			if err == nil {
-				_, err = s.ClaimOutgoing(ctx, "b", []string{"telegram:1"}, 1)
+				_, err = s.ClaimOutgoing(ctx, store.ClaimOutgoingParams{Node: "b", Channels: []string{"telegram:1"}, Limit: 1})
 			}
 			return err
 		}},

@@ -159,7 +159,7 @@ func everything(t *testing.T, s *Store, clock *time.Time) (ofDeletion map[string
 	_, err = s.EndWaiting(ctx, store.EndParams{Session: key, Seqs: []int64{7}, Outcome: chat.OutcomeStale, Notice: notice})
 	must(err)
 	must(s.Enqueue(ctx, []store.Outgoing{{ID: "x", Target: chat.Target{Channel: "web", ChatID: "2"}}, {ID: "y", Target: chat.Target{Channel: "web", ChatID: "3"}}}))
-	out, err := s.ClaimOutgoing(ctx, "second", []string{"telegram:1", "web"}, 10)
+	out, err := s.ClaimOutgoing(ctx, store.ClaimOutgoingParams{Node: "second", Channels: []string{"telegram:1", "web"}, Limit: 10})
 	must(err)
 	if len(out) != 3 {
 		t.Fatalf("claimed %d outgoing messages, want 3", len(out))
@@ -168,7 +168,7 @@ func everything(t *testing.T, s *Store, clock *time.Time) (ofDeletion map[string
 	_, err = s.Undelivered(ctx, store.UndeliveredParams{Node: "second", ID: "y", Permanent: true})
 	must(err)
 	must(s.Enqueue(ctx, []store.Outgoing{{ID: "z", Target: chat.Target{Channel: "web", ChatID: "4"}}}))
-	_, err = s.ClaimOutgoing(ctx, "second", []string{"web"}, 10)
+	_, err = s.ClaimOutgoing(ctx, store.ClaimOutgoingParams{Node: "second", Channels: []string{"web"}, Limit: 10})
 	must(err)
 	_, err = s.Undelivered(ctx, store.UndeliveredParams{Node: "second", ID: "z", Gone: &store.GoneAddress{}})
 	must(err)

@@ -35,10 +35,15 @@ const (
 				AND channel = $2 AND chat_id = $3 AND coalesce = $4 AND session_key IN ($5, $6) ORDER BY place LIMIT 1)
 		AND state = 'pending' AND attempt = 0 RETURNING id`
 
-	// giveBackSQL makes the rows that dead nodes were sending due again. Whether they arrived is unknown.
+	// unseen: the node of a claim does not know the row, because the result of the claim that took it was lost. So no attempt has begun.
+	unseen = `node = $1 AND NOT (id {in $3})`
+
+	// giveBackSQL makes the rows that no attempt can end due again: those of dead nodes, and those of node $1 that are not in $2, the rows that it is sending.
+	// Whether they arrived is unknown, unless the node has never seen them.
 	giveBackSQL = `WITH lost AS MATERIALIZED (SELECT o.id FROM outbox o WHERE o.done_at IS NULL AND o.state IN ('pending', 'sending') AND o.state = 'sending'
-			AND NOT EXISTS (SELECT 1 FROM nodes n WHERE n.id = o.node AND n.lease_until > {now}) {skip})
-		UPDATE outbox SET state = 'pending', node = '', next_at = {now}, maybe_sent = true WHERE id IN (SELECT id FROM lost)`
+			AND (o.node = $1 AND NOT (o.id {in $2}) OR NOT EXISTS (SELECT 1 FROM nodes n WHERE n.id = o.node AND n.lease_until > {now})) {skip})
+		UPDATE outbox SET state = 'pending', node = '', attempt = attempt - CASE WHEN ` + unseen + ` THEN 1 ELSE 0 END,
+			next_at = CASE WHEN ` + unseen + ` THEN next_at ELSE {now} END, maybe_sent = (maybe_sent OR NOT (` + unseen + `)) WHERE id IN (SELECT id FROM lost)`
 
 	// dueSQL finds the expired rows, and for each chat the oldest due row, if no row of that chat is being sent and no earlier one waits for another attempt.
 	// Because only the oldest row of a chat is taken, two nodes cannot take two messages of one chat. If their snapshots differ, a unique index of PostgreSQL
@@ -159,35 +164,36 @@ func (s Outbox) Enqueue(ctx context.Context, rows []store.Outgoing) error {
 }
 
 // ClaimOutgoing takes due rows; see store.Outbox. A dead node gets chat.ErrFenced.
-func (s Outbox) ClaimOutgoing(ctx context.Context, nodeID string, channels []string, limit int) ([]store.Outgoing, error) {
-	p, err := pollOf(PollOutgoing, nodeID, channels)
+func (s Outbox) ClaimOutgoing(ctx context.Context, p store.ClaimOutgoingParams) ([]store.Outgoing, error) {
+	// An attempt without a recorded result has changed no row, so it ends no rest of the poll. With its id this is another poll.
+	of, err := pollOf(PollOutgoing, p.Node, slices.Concat(p.Channels, p.Unrecorded))
 	if err != nil {
 		return nil, err
 	}
-	return poll(ctx, s.db, p, func(ctx context.Context, tx Tx) (f found[[]store.Outgoing], err error) {
-		late, head, err := dueOutgoing(ctx, tx, nodeID, channels, max(limit, 0))
+	return poll(ctx, s.db, of, func(ctx context.Context, tx Tx) (f found[[]store.Outgoing], err error) {
+		late, head, err := dueOutgoing(ctx, tx, p)
 		switch {
 		case err != nil:
 			return f, err
 		case len(late)+len(head) == 0:
-			f.idle = limit > 0
-			f.next = func(ctx context.Context, tx Tx) (int64, error) { return nextOutgoing(ctx, tx, nodeID) }
+			f.idle = p.Limit > 0
+			f.next = func(ctx context.Context, tx Tx) (int64, error) { return nextOutgoing(ctx, tx, p.Node) }
 			return f, nil
 		}
-		f.out, err = s.take(ctx, tx, nodeID, late, head)
+		f.out, err = s.take(ctx, tx, p.Node, late, head)
 		return f, err
 	})
 }
 
 // dueOutgoing finds and locks the expired and the due rows.
-func dueOutgoing(ctx context.Context, tx Tx, nodeID string, channels []string, limit int) (late, head []string, err error) {
+func dueOutgoing(ctx context.Context, tx Tx, p store.ClaimOutgoingParams) (late, head []string, err error) {
 	alive, held := false, false
-	err = tx.Later(ctx, aliveSQL, func(Row) error { alive = true; return nil }, nodeID)
+	err = tx.Later(ctx, aliveSQL, func(Row) error { alive = true; return nil }, p.Node)
 	if err == nil {
 		err = tx.Later(ctx, store.HoldSQL, func(Row) error { held = true; return nil })
 	}
 	if err == nil {
-		err = tx.Later(ctx, giveBackSQL, nil)
+		err = tx.Later(ctx, giveBackSQL, nil, p.Node, p.Sending, p.Unrecorded)
 	}
 	if err != nil {
 		return nil, nil, err
@@ -206,7 +212,7 @@ func dueOutgoing(ctx context.Context, tx Tx, nodeID string, channels []string, l
 			head = append(head, id)
 		}
 		return nil
-	}, channels, limit, nodeID)
+	}, p.Channels, max(p.Limit, 0), p.Node)
 	switch {
 	case err == nil && !alive:
 		return nil, nil, chat.ErrFenced

@@ -106,7 +106,7 @@ func (w *world) example() {
 		w.ok(w.st.Register(w.ctx, store.Node{ID: id, Addr: "127.0.0.1:1", Version: "test", Lease: lease}))
 	}
 	w.exampleRun("a", "a1")
-	list := try(w.st.ClaimOutgoing(w.ctx, "n1", []string{"web"}, many)).ok(w)
+	list := try(w.st.ClaimOutgoing(w.ctx, store.ClaimOutgoingParams{Node: "n1", Channels: []string{"web"}, Limit: many})).ok(w)
 	w.ok(w.st.Delivered(w.ctx, "n1", list[0].ID, "provider-1"))
 	a2 := w.exampleMessage("a", "a2")
 	w.exampleMessage("a", "a3")

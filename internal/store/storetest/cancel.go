@@ -91,7 +91,10 @@ func (w *world) writes(ctx context.Context, todo leftOver) map[string]func() err
 			return err
 		},
 		"AppendTranscript": func() error { _, err := w.st.AppendTranscript(ctx, key, "ann", nil); return err },
-		"ClaimOutgoing":    func() error { _, err := w.st.ClaimOutgoing(ctx, node, []string{"web"}, many); return err },
+		"ClaimOutgoing": func() error {
+			_, err := w.st.ClaimOutgoing(ctx, store.ClaimOutgoingParams{Node: node, Channels: []string{"web"}, Limit: many})
+			return err
+		},
 	}
 }
 

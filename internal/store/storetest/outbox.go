@@ -41,6 +41,8 @@ func outboxTests() []test {
 		{"OnlyTheSenderReports", onlyTheSenderReports},
 		{"TooLateExpires", tooLateExpires},
 		{"DeadNodeClaimsNothing", deadNodeClaimsNothing},
+		{"LostClaimIsRepeated", lostClaimIsRepeated},
+		{"UnrecordedMayHaveBeenSent", unrecordedMayHaveBeenSent},
 		{"CountsByChannel", countsByChannel},
 		{"RefusedFinishSendsNothing", refusedFinishSendsNothing},
 	}
@@ -62,7 +64,19 @@ func (w *world) claim(node string, channels ...string) []store.Outgoing {
 	if len(channels) == 0 {
 		channels = []string{"web"}
 	}
-	return try(w.st.ClaimOutgoing(w.ctx, node, channels, many)).ok(w)
+	return w.claimAtMost(store.ClaimOutgoingParams{Node: node, Channels: channels, Limit: many})
+}
+
+// claimAtMost is a claim of a node that is sending what it has claimed before.
+func (w *world) claimAtMost(p store.ClaimOutgoingParams) []store.Outgoing {
+	w.Helper()
+	p.Sending = w.sending[p.Node]
+	list := try(w.st.ClaimOutgoing(w.ctx, p)).ok(w)
+	if w.sending == nil {
+		w.sending = map[string][]string{}
+	}
+	w.sending[p.Node] = append(w.sending[p.Node], outIDs(list)...)
+	return list
 }
 
 // claimOne expects exactly one row.
@@ -202,7 +216,7 @@ func onlyNamedChannels(w *world) {
 	web, api := w.outgoing("web", "1"), w.outgoing("api", "1")
 	w.enqueue(web, api)
 	equal(w, "claimed", outIDs(w.claim(node, "api", "telegram:1")), []string{api.ID})
-	list := try(w.st.ClaimOutgoing(w.ctx, node, nil, many)).ok(w)
+	list := w.claimAtMost(store.ClaimOutgoingParams{Node: node, Limit: many})
 	equal(w, "claimed for no channel", len(list), 0)
 	equal(w, "claimed", outIDs(w.claim(node, "web")), []string{web.ID})
 }
@@ -217,7 +231,7 @@ func claimLimit(w *world) {
 		w.clock.advance(time.Millisecond)
 	}
 	for _, want := range [][]string{ids[:2], ids[2:4], ids[4:], nil} {
-		list := try(w.st.ClaimOutgoing(w.ctx, node, []string{"web"}, 2)).ok(w)
+		list := w.claimAtMost(store.ClaimOutgoingParams{Node: node, Channels: []string{"web"}, Limit: 2})
 		equal(w, "claimed", outIDs(list), want)
 	}
 }

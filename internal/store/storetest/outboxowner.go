@@ -172,11 +172,46 @@ func deadNodeClaimsNothing(w *world) {
 	w.enqueue(o)
 	w.clock.advance(lease)
 	for _, node := range []string{dead, "unregistered"} {
-		list, err := w.st.ClaimOutgoing(w.ctx, node, []string{"web"}, many)
+		list, err := w.st.ClaimOutgoing(w.ctx, store.ClaimOutgoingParams{Node: node, Channels: []string{"web"}, Limit: many})
 		if err == nil {
 			equal(w, "claimed by a dead node", len(list), 0)
 		}
 	}
 	got := w.claimOne(w.node())
 	equal(w, "attempt and maybe sent", []any{got.Attempt, got.MaybeSent}, []any{1, false})
+}
+
+// lostClaimIsRepeated: the result of a claim was lost, so the node does not know what it has taken.
+func lostClaimIsRepeated(w *world) {
+	node, other := w.node(), w.node()
+	first, sent, second := w.outgoing("web", "1"), w.outgoing("web", "2"), w.outgoing("web", "1")
+	w.enqueue(first, sent)
+	w.clock.advance(time.Millisecond)
+	w.enqueue(second)
+	lost := w.claim(node)
+	equal(w, "claimed", outIDs(lost), []string{first.ID, sent.ID})
+	w.sending[node] = []string{sent.ID}
+	equal(w, "claimed by another node", len(w.claim(other)), 0)
+	w.clock.advance(time.Second)
+	for range 2 {
+		w.sending[node] = []string{sent.ID}
+		again := w.claim(node)
+		equal(w, "claimed again", again, lost[:1])
+	}
+	w.ok(w.st.Delivered(w.ctx, node, sent.ID, "p"))
+	w.ok(w.st.Delivered(w.ctx, node, first.ID, "p"))
+	equal(w, "the next of the chat", w.claimOne(node).ID, second.ID)
+}
+
+// unrecordedMayHaveBeenSent: the attempt has ended, and its result could not be written.
+func unrecordedMayHaveBeenSent(w *world) {
+	node := w.node()
+	o := w.outgoing("web", "1")
+	w.enqueue(o)
+	w.claimOne(node)
+	equal(w, "claimed while it is sent", len(w.claim(node)), 0)
+	w.sending[node] = nil
+	got := w.claimAtMost(store.ClaimOutgoingParams{Node: node, Channels: []string{"web"}, Limit: many, Unrecorded: []string{o.ID}})
+	equal(w, "claimed", outIDs(got), []string{o.ID})
+	equal(w, "attempt and maybe sent", []any{got[0].Attempt, got[0].MaybeSent}, []any{2, true})
 }

@@ -247,7 +247,10 @@ func finishesOfOneRun(w *world) {
 
 func claimsOfOneChat(w *world) {
 	const chats, rows = 4, 3
-	nodes := []string{w.node(), w.node()}
+	nodes := make([]string, racers/2) // the claims of one node follow each other
+	for i := range nodes {
+		nodes[i] = w.node()
+	}
 	for n := range rows {
 		for i := range chats {
 			o := w.outgoing("web", strconv.Itoa(i))
@@ -261,19 +264,20 @@ func claimsOfOneChat(w *world) {
 		got := map[string]store.Outgoing{}
 		by := map[string]string{}
 		w.race(racers/2, func(st store.Store, i int) error {
-			list, err := st.ClaimOutgoing(w.ctx, nodes[i%2], []string{"web"}, 2)
+			list, err := st.ClaimOutgoing(w.ctx, store.ClaimOutgoingParams{Node: nodes[i], Channels: []string{"web"}, Limit: 2})
 			mu.Lock()
 			defer mu.Unlock()
 			for _, o := range list {
 				if _, twice := got[o.Target.ChatID]; twice {
 					return fmt.Errorf("two messages under way in chat %s", o.Target.ChatID) //nolint:err113 // of a test
 				}
-				got[o.Target.ChatID], by[o.ID] = o, nodes[i%2]
+				got[o.Target.ChatID], by[o.ID] = o, nodes[i]
 			}
 			return err
 		})
-		for _, o := range w.claim(nodes[0]) { // rows that the racers skipped
-			got[o.Target.ChatID], by[o.ID] = o, nodes[0]
+		last := w.node()
+		for _, o := range w.claim(last) { // rows that the racers skipped
+			got[o.Target.ChatID], by[o.ID] = o, last
 		}
 		equal(w, "chats with a message under way", len(got), chats)
 		for _, o := range got {

@@ -158,7 +158,7 @@ func endWaitingAgain(w *world) {
 		equal(w, "ended", idsOf(list), []string{first, second})
 		equal(w, "the same end", list[0], lost[0])
 	}
-	rows := try(w.st.ClaimOutgoing(w.ctx, node, []string{"again"}, many)).ok(w)
+	rows := try(w.st.ClaimOutgoing(w.ctx, store.ClaimOutgoingParams{Node: node, Channels: []string{"again"}, Limit: many})).ok(w)
 	equal(w, "notices", len(rows), 1)
 	equal(w, "messages of the notice", rows[0].Count, 2)
 	w.finish(answered(c, run))

@@ -42,6 +42,8 @@ type world struct {
 	st    store.Store
 	// cap is the parameter of the queue invariant at the end.
 	cap int
+	// sending are the ids of the outgoing messages that each node has claimed.
+	sending map[string][]string
 	// broken: a test violated the invariants intentionally, so they are not checked afterwards.
 	broken bool
 	ids    *atomic.Int64
