@@ -331,7 +331,7 @@ func (c *proxied) end(l *Loss) {
 	}
 	if code != "" {
 		body := fmt.Appendf(nil, "SFATAL\x00VFATAL\x00C%s\x00Mterminating connection\x00\x00", code)
-		_, _ = c.client.Write(append(binary.BigEndian.AppendUint32([]byte{'E'}, uint32(len(body)+4)), body...)) //nolint:gosec // short //nolint:errcheck // the proxy ends with its connection
+		_, _ = c.client.Write(append(binary.BigEndian.AppendUint32([]byte{'E'}, uint32(len(body)+4)), body...)) //nolint:gosec,errcheck // short; the proxy ends with its connection
 	}
 	if l.Manner != Silence {
 		_ = c.client.Close()
