@@ -96,7 +96,7 @@ type sentence struct {
 	file          string // what "always" covers where it is one file, such as "any change of this file"
 }
 
-// act is the part of the sentence that an answer for always covers; "" = there is none.
+// act is the part of the sentence that an answer for always covers; "" when no such part exists.
 func (s sentence) act() string {
 	switch {
 	case s.once:
