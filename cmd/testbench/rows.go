@@ -59,6 +59,11 @@ func groups() []group {
 			{what: "message to answer, echo, SQLite, p50", bench: "Message/sqlite", metric: "answer_p50_ms", unit: "ms"},
 			{what: "message to answer, echo, PostgreSQL, p50", bench: "Message/postgres", metric: "answer_p50_ms", unit: "ms"},
 		}},
+		{"./internal/teste2e", "Conversations", "12000x", talkRows()},
+		{"./internal/teste2e", "LongConversation", "200x", []row{
+			{what: "a turn after 1 600 entries, echo, SQLite: processor time", bench: "LongConversation/sqlite", metric: "cpu_ms/turn", unit: "ms", goal: 2.2},
+			{what: "a turn after 1 600 entries, echo, PostgreSQL: processor time", bench: "LongConversation/postgres", metric: "cpu_ms/turn", unit: "ms"},
+		}},
 		{"./internal/teste2e", "Stop", "200x", []row{
 			{what: "/stop, lanes full, 10 000 waiting, SQLite: signal p99", bench: "Stop/sqlite", metric: "signal_p99_ms", unit: "ms", goal: 100},
 			{what: "/stop, lanes full, 10 000 waiting, SQLite: worst answer", bench: "Stop/sqlite", metric: "answer_worst_ms", unit: "ms", goal: 1000},
@@ -92,6 +97,22 @@ func groups() []group {
 			{what: "cron: decision after three days of a one-second job", bench: "Decide/three_days_late,_each_second", metric: "ns/op", unit: "ns"},
 		}},
 	}
+}
+
+// talkRows are the turns of 32 growing conversations.
+func talkRows() (rows []row) {
+	for _, r := range []row{
+		{what: "echo, SQLite", bench: "echo/sqlite"},
+		{what: "echo, PostgreSQL", bench: "echo/postgres"},
+		{what: "a model that answers immediately, SQLite", bench: "model/sqlite"},
+		{what: "a model that answers immediately, PostgreSQL", bench: "model/postgres"},
+	} {
+		name := "Conversations/" + r.bench
+		rows = append(rows,
+			row{what: "32 sessions in conversation, " + r.what, bench: name, metric: "turns/s", unit: "/s", more: true},
+			row{what: "32 sessions in conversation, " + r.what + ": processor time a turn", bench: name, metric: "cpu_ms/turn", unit: "ms"})
+	}
+	return rows
 }
 
 // ledgerRows are the reads of the dashboard's pages of jobs.

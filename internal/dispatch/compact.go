@@ -236,7 +236,7 @@ func (ts *turns) oldest(ctx context.Context, a Agent, c compaction) (p piece, er
 		keep = room / 6
 	}
 	p.tokens = min(room/6, mostSummary)
-	kept, err := ts.history(ctx, c.session, c.transcript, "", keep)
+	kept, _, err := ts.history(ctx, c.session, c.transcript, "", keep)
 	if err != nil {
 		return piece{}, err
 	}
@@ -262,7 +262,7 @@ func (ts *turns) readPiece(ctx context.Context, c compaction, p *piece, last int
 	p.covers.From = max(p.summary.Covers.From, 1)
 	for after := p.summary.Covers.To; after < last; {
 		tr, err := ts.store.Transcript(ctx, store.TranscriptQuery{
-			Session: c.session, SessionID: c.transcript, After: after, FromStart: true, MaxBytes: historyPage,
+			Session: c.session, SessionID: c.transcript, After: after, FromStart: true, NoCount: true, MaxBytes: historyPage,
 		})
 		if err != nil || len(tr.Entries) == 0 {
 			return err

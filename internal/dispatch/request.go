@@ -2,19 +2,11 @@ package dispatch
 
 import (
 	"context"
-	"fmt"
 	"slices"
 
 	"laneway/internal/agent"
 	"laneway/internal/chat"
-	"laneway/internal/store"
 )
-
-// defaultHistory is how many tokens of history an agent with an unknown context window receives.
-const defaultHistory = 24_000
-
-// historyPage is the size in bytes of a page of a transcript.
-const historyPage = 256 << 10
 
 // request builds the request of a turn to its agent.
 func (ts *turns) request(ctx context.Context, t *turn) (agent.Request, error) {
@@ -41,15 +33,12 @@ func (ts *turns) request(ctx context.Context, t *turn) (agent.Request, error) {
 	var history []chat.TranscriptEntry
 	if !t.attempt.Isolated() {
 		err := ts.node.WhileAlive(ctx, func(ctx context.Context) (err error) { // a database that is temporarily unavailable must not end the turn
-			history, err = ts.history(ctx, lead.Session, t.started.SessionID, t.run.RunID, budget)
+			history, t.past.tokens, err = ts.history(ctx, lead.Session, t.started.SessionID, t.run.RunID, budget)
 			return err
 		})
 		if err != nil {
 			return req, err
 		}
-	}
-	for _, e := range history {
-		t.past.tokens += agent.EstimateEntry(e)
 	}
 	req.History = agent.CutHistory(history, budget)
 	t.outside = hasOutside(req.History)
@@ -126,87 +115,4 @@ func toolTokens(tools agent.Toolbox) int {
 		}
 	}
 	return n
-}
-
-// history reads the conversation before the run: the newest summary, and the entries after the range that it covers, newest pages first,
-// until the budget is used up. It holds in memory at most the budget and one page, or one entry if that is larger.
-func (ts *turns) history(ctx context.Context, key chat.SessionKey, sessionID, runID string, budget int) ([]chat.TranscriptEntry, error) {
-	var out []chat.TranscriptEntry
-	var summary chat.TranscriptEntry
-	for offset := 0; budget > 0; {
-		tr, err := ts.store.Transcript(ctx, store.TranscriptQuery{
-			Session: key, SessionID: sessionID, Limit: 200, Offset: offset, MaxBytes: historyPage, Summary: offset == 0,
-		})
-		if err != nil {
-			return nil, fmt.Errorf("reading the history: %w", err)
-		}
-		if offset == 0 && tr.Summary.Seq > 0 {
-			summary = tr.Summary
-			budget -= agent.EstimateEntry(summary)
-		}
-		older := make([]chat.TranscriptEntry, 0, len(tr.Entries))
-		for _, e := range tr.Entries {
-			if spoken(e) && e.RunID != runID && e.Seq > summary.Covers.To {
-				older = append(older, e)
-				budget -= agent.EstimateEntry(e)
-			}
-		}
-		out = append(older, out...)
-		if offset += len(tr.Entries); len(tr.Entries) == 0 || offset >= tr.Total || tr.Entries[0].Seq <= summary.Covers.To+1 {
-			break
-		}
-	}
-	if summary.Seq > 0 {
-		out = append([]chat.TranscriptEntry{summary}, out...)
-	}
-	return out, nil
-}
-
-// hasOutside reports whether an entry has text from outside.
-func hasOutside(rows []chat.TranscriptEntry) bool {
-	return slices.ContainsFunc(rows, func(e chat.TranscriptEntry) bool { return e.Outside })
-}
-
-// spoken reports whether an entry is part of the conversation: neither a command nor a summary of other entries.
-func spoken(e chat.TranscriptEntry) bool { return !e.Command && e.Covers.To == 0 }
-
-// estimate is called by the scheduler before a second turn of a session starts concurrently. It uses the provider's last count.
-func (ts *turns) estimate(ctx context.Context, session string) (tokens, window int) {
-	key, err := chat.ParseSessionKey(session, ts.cfg.Agents[0].Info.ID)
-	if err != nil {
-		return 0, 0
-	}
-	window = ts.agents[key.Agent].ContextWindow
-	if window == 0 {
-		return 0, 0
-	}
-	tokens, err = ts.size(ctx, key, window)
-	if err != nil {
-		ts.log.WarnContext(ctx, "no token estimate", "session", session, "err", err)
-		return 0, 0
-	}
-	return tokens, window
-}
-
-// size returns how many tokens a conversation has: the provider's count of its last turn and an estimate of the entries after that, or an
-// estimate of all that an agent would receive.
-func (ts *turns) size(ctx context.Context, key chat.SessionKey, most int) (tokens int, err error) {
-	ratio := ts.agents[key.Agent].ratio("", key)
-	if counted, ok := ts.compactions.counted(key); ok {
-		tr, err := ts.store.Transcript(ctx, store.TranscriptQuery{Session: key, After: counted.seq, MaxBytes: historyPage, Summary: true})
-		if err != nil {
-			return 0, fmt.Errorf("reading the newest rows: %w", err)
-		}
-		if tr.SessionID == counted.sessionID && tr.Summary.Seq <= counted.seq {
-			for _, e := range tr.Entries {
-				tokens += agent.EstimateEntry(e)
-			}
-			return counted.tokens + ratio.Counted(tokens), nil
-		}
-	}
-	history, err := ts.history(ctx, key, "", "", ratio.Window(most))
-	for _, e := range history {
-		tokens += agent.EstimateEntry(e)
-	}
-	return ratio.Counted(tokens), err
 }

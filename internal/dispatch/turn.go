@@ -68,6 +68,7 @@ type turns struct {
 	// questions asks people on behalf of the agents of the turns.
 	questions *questions
 	running   runningTurns
+	tails     tails
 	// compactions are those of this process. accept makes a message of the gateway itself durable and passes it to its queue.
 	compactions *compactions
 	accept      func(ctx context.Context, m chat.Message) error

@@ -82,16 +82,21 @@ type SessionSettings struct {
 	Notes map[string]string
 }
 
-// TranscriptQuery reads a piece of a transcript. With After > 0 or FromStart it reads forwards (at most Limit entries after that sequence number), else backwards from the
-// end, skipping Offset entries; entries always come oldest first.
+// TranscriptQuery reads a piece of a transcript. With After > 0 or FromStart it reads forwards
+// (at most Limit entries after that sequence number), else backwards from the entry before Before,
+// or from the end, skipping Offset entries; entries always come oldest first.
 type TranscriptQuery struct {
 	Session   chat.SessionKey
 	SessionID string // "" = current; another one names an archived transcript of the session, or one that a deletion of an earlier session of this key kept
 	RunID     string // only entries of this run; "" = all
 	After     int64
 	FromStart bool
-	Limit     int // 0 = 200
+	Before    int64 // > 0: backwards from here, without Offset
+	Limit     int   // 0 = 200
 	Offset    int
+	// NoCount leaves Total at 0, and LastSeq is then the last number that the session gave to an
+	// entry of any of its transcripts. Without it the cost grows with the whole transcript.
+	NoCount bool
 	// MaxChars > 0 shortens long text in the database to its first MaxChars+1 characters, see [FirstChars].
 	MaxChars int
 	// MaxBytes bounds the text of all returned entries together; 0 = [ReadBytes]. A single larger entry is returned alone. Backwards the newest entries are

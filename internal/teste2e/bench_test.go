@@ -3,11 +3,16 @@ package teste2e
 import (
 	"encoding/json"
 	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -87,6 +92,107 @@ func report(b *testing.B, what string, d []time.Duration) {
 	at := func(q float64) float64 { return float64(d[int(q*float64(len(d)-1))].Microseconds()) / 1000 }
 	b.ReportMetric(at(0.50), what+"_p50_ms")
 	b.ReportMetric(at(0.99), what+"_p99_ms")
+}
+
+// BenchmarkConversations runs b.N turns in 32 sessions, each of which sends its next message when the
+// last one is answered, so the conversations grow. It reports turns a second and the processor time
+// of the gateway for a turn.
+func BenchmarkConversations(b *testing.B) {
+	model := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, _ = io.WriteString(w, "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"hello\"},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n")
+	}))
+	b.Cleanup(model.Close)
+	agents := map[string]string{"echo": "{runner: echo}", "model": fmt.Sprintf("{runner: openai, model: quick, base_url: %q}", model.URL)}
+	for name, agent := range agents {
+		b.Run(name, func(b *testing.B) {
+			benchStores(b, func(b *testing.B, database string) {
+				g := Install(b, database, fmt.Sprintf("agents: {main: %s}\nlanes: {main: 32}\nlimits: {chat: 0, requests: 0}\n", agent))
+				g.Start()
+				talk(b, g, 32, b.N)
+			})
+		})
+	}
+}
+
+// BenchmarkLongConversation runs b.N turns in one session that has 1,600 entries already.
+func BenchmarkLongConversation(b *testing.B) {
+	benchStores(b, func(b *testing.B, database string) {
+		g := Install(b, database, "agents: {main: {runner: echo}}\nlimits: {chat: 0, requests: 0}\n")
+		g.Start()
+		talk(b, g, 1, 800)
+		talk(b, g, 1, b.N)
+	})
+}
+
+// talk runs turns in sessions, one after another in each.
+func talk(b *testing.B, g *Gateway, sessions, turns int) {
+	b.Helper()
+	var waiting sync.Map // by run: chan struct{}
+	c, err := Dial(g.URL(), g.Token(), func(e Event) {
+		var p struct{ RunID, State string }
+		if e.Name != "chat" || json.Unmarshal(e.Payload, &p) != nil || p.State != "final" {
+			return
+		}
+		if ch, ok := waiting.LoadAndDelete(p.RunID); ok {
+			close(ch.(chan struct{})) //nolint:forcetypeassert,revive // what is stored below
+		}
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer c.Close()
+	var all sync.WaitGroup
+	var started atomic.Int64
+	b.ResetTimer()
+	b.StartTimer() // it may have run before
+	before := cpu(b, g)
+	for i := range sessions {
+		all.Go(func() {
+			for {
+				n := started.Add(1)
+				if n > int64(turns) {
+					return
+				}
+				run, done := fmt.Sprintf("t%d-%d", turns, n), make(chan struct{})
+				waiting.Store(run, done)
+				if _, err := c.Call("chat.send", map[string]any{"sessionKey": fmt.Sprintf("agent:main:talk-%d", i), "message": "what is next?", "idempotencyKey": run}, time.Minute); err != nil {
+					b.Error(err)
+					return
+				}
+				select {
+				case <-done:
+				case <-time.After(time.Minute):
+					b.Errorf("turn %s has no answer", run)
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+	b.StopTimer()
+	b.ReportMetric(float64(turns)/b.Elapsed().Seconds(), "turns/s")
+	b.ReportMetric(float64((cpu(b, g)-before).Microseconds())/1000/float64(turns), "cpu_ms/turn")
+}
+
+// cpu returns the processor time that the gateway has used.
+func cpu(b *testing.B, g *Gateway) time.Duration {
+	b.Helper()
+	data, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(g.pid()), "stat"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(data), ") ")
+	fields := strings.Fields(rest)
+	var ticks int
+	for _, f := range fields[11:13] { // utime and stime, 100 a second
+		n, err := strconv.Atoi(f)
+		if err != nil {
+			b.Fatal(err)
+		}
+		ticks += n
+	}
+	return time.Duration(ticks) * 10 * time.Millisecond
 }
 
 // BenchmarkStop sends /stop while every lane is full and ten thousand messages wait. It reports the time until the running turn has ended

@@ -47,13 +47,13 @@ func branch(ctx context.Context, tx Tx, r *sessionRow, at *chat.Branch) error {
 }
 
 // entryTexts are the statements that read the entries of a transcript.
-type entryTexts struct{ count, forward, backward, summary string }
+type entryTexts struct{ count, forward, backward, before, summary string }
 
 func textsFor(branches int) entryTexts {
 	if branches == 0 {
-		return entryTexts{countEntriesSQL, forwardSQL, backwardSQL, summarySQL}
+		return entryTexts{countEntriesSQL, forwardSQL, backwardSQL, beforeSQL, summarySQL}
 	}
-	return entryTexts{ofBranch(countEntriesSQL), ofBranch(forwardSQL), ofBranch(backwardSQL), ofBranch(branchSummarySQL)}
+	return entryTexts{ofBranch(countEntriesSQL), ofBranch(forwardSQL), ofBranch(backwardSQL), ofBranch(beforeSQL), ofBranch(branchSummarySQL)}
 }
 
 const (

@@ -15,9 +15,10 @@ const defaultEntries = 200
 const (
 	entryColumns = `seq, run_id, role, content, sender, tokens, stop_reason, command, from_seq, to_seq, outside, at`
 
-	// transcriptsSQL is a session's current transcript, the owner of the kept transcript $2 (NULL when it was not kept), and the number of branches between the
+	// transcriptsSQL is a session's current transcript and last number, the owner of the kept transcript $2 (NULL when it was not kept), and the number of branches between the
 	// transcript to read and the one with its first entry.
 	transcriptsSQL = `SELECT COALESCE((SELECT session_id FROM sessions WHERE key = $1), ''),
+		COALESCE((SELECT transcript_seq FROM sessions WHERE key = $1), 0),
 		(SELECT principal FROM kept_transcripts WHERE session_key = $1 AND session_id = $2),
 		COALESCE((SELECT depth FROM branches WHERE session_key = $1
 			AND session_id = CASE WHEN $2 = '' THEN (SELECT session_id FROM sessions WHERE key = $1) ELSE $2 END), 0)`
@@ -29,6 +30,7 @@ const (
 	// $4 the maximum characters of an entry, 0 = unlimited; $5 limit; $6 a sequence number, or how many entries to skip.
 	forwardSQL  = shortEntries + entriesFrom + ` AND t.seq > $6 ORDER BY t.seq {limit $5}) c`
 	backwardSQL = shortEntries + entriesFrom + ` ORDER BY t.seq DESC {limit $5} OFFSET $6) c`
+	beforeSQL   = shortEntries + entriesFrom + ` AND t.seq < $6 ORDER BY t.seq DESC {limit $5}) c`
 
 	// shortEntries cuts the text of an entry as store.FirstChars does. A string has at least as many bytes as characters.
 	shortEntries = `SELECT c.*, octet_length(c.content) AS page_size FROM (SELECT t.seq, t.run_id, t.role,
@@ -47,7 +49,11 @@ func scanEntry(r Row) (e chat.TranscriptEntry, err error) {
 
 // Transcript reads a piece of a transcript; see store.TranscriptQuery.
 func (s Sessions) Transcript(ctx context.Context, q store.TranscriptQuery) (out store.Transcript, err error) {
-	err = s.db.List(ctx, "read a transcript", func(ctx context.Context, tx Tx) (err error) {
+	view := s.db.List
+	if q.NoCount { // its cost is that of a page
+		view = s.db.View
+	}
+	err = view(ctx, "read a transcript", func(ctx context.Context, tx Tx) (err error) {
 		out, err = readTranscript(ctx, tx, &q)
 		return err
 	})
@@ -59,21 +65,27 @@ func readTranscript(ctx context.Context, tx Tx, q *store.TranscriptQuery) (out s
 		key   = q.Session.String()
 		owner *string
 	)
-	if _, err := one(ctx, tx, transcriptsSQL, into(&out.SessionID, &owner, &out.Branches), key, q.SessionID); err != nil {
+	if _, err := one(ctx, tx, transcriptsSQL, into(&out.SessionID, &out.LastSeq, &owner, &out.Branches), key, q.SessionID); err != nil {
 		return out, err
 	}
 	id := q.Readable(out.SessionID, owner)
 	if id == "" {
+		out.LastSeq = 0
 		return out, nil
 	}
 	texts := textsFor(out.Branches)
-	if _, err := one(ctx, tx, texts.count, into(&out.Total, &out.LastSeq), key, id, q.RunID); err != nil {
-		return out, err
+	if !q.NoCount {
+		if _, err := one(ctx, tx, texts.count, into(&out.Total, &out.LastSeq), key, id, q.RunID); err != nil {
+			return out, err
+		}
 	}
 	rows, place := texts.backward, int64(max(q.Offset, 0))
 	forward := q.After > 0 || q.FromStart
-	if forward {
+	switch {
+	case forward:
 		rows, place = texts.forward, q.After
+	case q.Before > 0:
+		rows, place = texts.before, q.Before
 	}
 	args := []any{key, id, q.RunID, max(q.MaxChars, 0), cmp.Or(q.Limit, defaultEntries), place}
 	out.Entries, err = readPage(ctx, tx, page{columns: entryColumns, rows: rows, bytes: q.MaxBytes, args: args}, scanEntry)

@@ -55,6 +55,9 @@ func (w *world) reads(key chat.SessionKey, want string) {
 		equal(w, "the last number", one.LastSeq, all.LastSeq)
 		next := w.transcript(store.TranscriptQuery{Session: key, After: e.Seq, Limit: 1})
 		equal(w, "the next ones", next.Entries, all.Entries[i+1:min(i+2, len(all.Entries))])
+		before := w.transcript(store.TranscriptQuery{Session: key, Before: e.Seq + 1, Limit: 2, NoCount: true})
+		equal(w, "the ones before", before.Entries, all.Entries[max(0, i-1):i+1])
+		equal(w, "without a count", []any{before.Total, before.LastSeq >= all.LastSeq}, []any{0, true})
 		equal(w, "of its run", w.transcript(store.TranscriptQuery{Session: key, RunID: e.RunID}).Entries, []chat.TranscriptEntry{e})
 	}
 }
