@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -111,6 +112,19 @@ func hooksOf(configured map[string]config.Hook) map[string]hook.Hook {
 		}
 	}
 	return hooks
+}
+
+// hookSessions returns the sessions that hooks name and that contain no identity, with the principals of the hooks.
+func hookSessions(configured map[string]config.Hook, defaultAgent string) map[chat.SessionKey]string {
+	names := map[chat.SessionKey]string{}
+	for _, name := range slices.Sorted(maps.Keys(configured)) {
+		h, principal := configured[name], "hook:"+name
+		key, err := chat.ParseSessionKey(h.Session, cmp.Or(h.Agent, defaultAgent))
+		if _, taken := names[key]; err == nil && h.Session != "" && !taken && key.RightOf(principal) == chat.RightFree {
+			names[key] = principal
+		}
+	}
+	return names
 }
 
 // offIsNegative maps the configured 0 = off to the gateway's negative value.

@@ -129,6 +129,17 @@ func (r Run) Refused() Run {
 	return r
 }
 
+// ClassTaken is the error class of a run whose session another principal has made since its job named it.
+const ClassTaken = "session_taken"
+
+// Taken is a run that is not put into its session, because that session belongs to another principal and is younger than the job's name for it.
+func (r Run) Taken() Run {
+	r.ErrorClass = ClassTaken
+	r.Error = ClassTaken + ": " + r.SessionKey + " belongs to another principal, which made it after the job had named it; nothing was written there"
+	r.State = RunError
+	return r
+}
+
 // Retried is a run whose next attempt is due, with the message of that attempt: the last message under a new id.
 func (r Run) Retried(node string, last chat.Message) (Run, chat.Message) {
 	r.State, r.NextAttempt, r.Node = RunQueued, time.Time{}, node

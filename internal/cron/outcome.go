@@ -19,6 +19,7 @@ const (
 	AlertSkipping  AlertKind = "skipping"  // enough slots in a row were skipped, and the job has alerts for that
 	AlertBudget    AlertKind = "budget"    // a slot was skipped because its owner's daily runs are used up
 	AlertDisabled  AlertKind = "disabled"  // too many failed runs in a row: the job is disabled
+	AlertTaken     AlertKind = "taken"     // another principal has made the session of the job
 	AlertGone      AlertKind = "gone"      // the address of the answers no longer accepts messages: they are kept and not sent
 )
 
@@ -133,6 +134,9 @@ func (k AlertKind) Sentence(j Job) string {
 	case AlertGone:
 		return fmt.Sprintf("The answers of the job %q are not sent any more: %s accepts no messages (%s). The job continues, and its answers are kept; "+
 			"give it another destination, or resume it when the chat can be reached again.", j.Name, j.State.DeliveryPause.Where(), j.State.DeliveryPause.Reason)
+	case AlertTaken:
+		return fmt.Sprintf("The job %q did not run: its session belongs to another principal, which made it after the job had named it. "+
+			"Delete that session, or give the job another one.", j.Name)
 	case AlertNone:
 	}
 	return ""

@@ -5,6 +5,7 @@ import (
 
 	"laneway/internal/agent"
 	"laneway/internal/chat"
+	"laneway/internal/cron"
 	"laneway/internal/store"
 )
 
@@ -23,8 +24,9 @@ func (d *Dispatcher) AppendReply(ctx context.Context, key chat.SessionKey, r cha
 	if r.Kind == store.KindNotice && r.RunID == "" {
 		role = chat.RoleSystem // about the session, not an answer of its agent
 	}
+	_, job, _, _ := cron.ParseRunID(cron.RunOfMessage(r.RunID)) // "" for the reply of another run
 	appended, err := d.store.AppendReply(ctx, store.ReplyParams{
-		ID: r.ID, Session: key, Principal: r.Principal, Own: !OperatorOwner(r.Principal) || key.RightOf(r.Principal) == chat.RightMine,
+		ID: r.ID, Session: key, Principal: r.Principal, Job: job, Own: !OperatorOwner(r.Principal) || key.RightOf(r.Principal) == chat.RightMine,
 		Entry: chat.TranscriptEntry{RunID: run, Role: role, Text: r.Text, Tokens: agent.EstimateTokens(r.Text), StopReason: "stop"},
 	})
 	if err != nil {

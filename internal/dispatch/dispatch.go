@@ -88,6 +88,8 @@ type Config struct {
 	Access ToolAccess
 	// External are the tools of other servers, which agents name ([Tools.Servers]); may be nil.
 	External tool.External
+	// Names are the sessions that the configuration names, with the principals that write into them: hooks.
+	Names map[chat.SessionKey]string
 	// Files stores what agents make for people; nil = agents can send only text.
 	Files *files.Dir
 	// StopGrace is how long a stopped turn may take to return before its end is written without it; 0 = 2 s.

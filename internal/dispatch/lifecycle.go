@@ -24,6 +24,9 @@ func (d *Dispatcher) Register(ctx context.Context) error {
 	if err := d.owner.Register(ctx); err != nil {
 		return err
 	}
+	if err := d.access.name(ctx, d.cfg.Names); err != nil {
+		return err
+	}
 	d.publisher.Announce()
 	d.gauges.load(ctx)
 	return nil

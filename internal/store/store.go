@@ -135,9 +135,11 @@ type Sessions interface {
 	// transcript is not current any more or a summary already covers the last row: only one of two concurrent writers succeeds. A run whose summary is the
 	// newest one receives it again.
 	AppendSummary(ctx context.Context, p SummaryParams) (e chat.TranscriptEntry, added bool, err error)
+	// NameSession creates a session for the principal that names it, unless it exists. It is not listed before its first entry. The result is the time.
+	NameSession(ctx context.Context, key chat.SessionKey, principal string) (time.Time, error)
 	// AppendReply adds one entry as the delivery of a reply, see [ReplyParams]. A repetition with the same ID adds nothing and returns the
-	// existing entry, also when the transcript was archived meanwhile. chat.ErrSessionNotFound: the session belongs to another principal
-	// and Own is set.
+	// existing entry, also when the transcript was archived meanwhile. chat.ErrSessionNotFound: the session belongs to another principal,
+	// and Own is set or it is younger than the name of Job.
 	AppendReply(ctx context.Context, p ReplyParams) (Replied, error)
 	// ResetSession archives the transcript and begins an empty one under NewID; the session is created if needed. Messages and runs are not
 	// changed (stop them first), but a run that finishes later writes into the archived transcript. Idempotent for the same NewID. With

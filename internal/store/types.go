@@ -158,6 +158,8 @@ type AcceptParams struct {
 	Unqueued bool
 	// Own refuses a session that belongs to another principal than the message's: chat.ErrSessionNotFound, and nothing is stored.
 	Own bool
+	// NamedAt, if not zero, is since when the message's principal names the session. Own then applies to a session that is younger.
+	NamedAt time.Time
 }
 
 // Accepted is a durable message.
@@ -216,10 +218,11 @@ type ReplyParams struct {
 	// ID of the reply, never "". A session has at most one entry per ID.
 	ID      string
 	Session chat.SessionKey
-	// Principal owns the session if the delivery creates it. Own refuses a session of another principal.
-	Principal string
-	Own       bool
-	Entry     chat.TranscriptEntry
+	// Principal owns the session if the delivery creates it. Own refuses a session of another principal. Job is the id of the job whose answer it is, "" for
+	// none: a session of another principal that is younger than the job's name for it is refused, too.
+	Principal, Job string
+	Own            bool
+	Entry          chat.TranscriptEntry
 }
 
 // Replied is a reply that is in a transcript.

@@ -248,3 +248,96 @@ func (g *Gateway) asBobOverHTTP(t *testing.T, token string, a *alice) {
 		}
 	}
 }
+
+// A small credential tries to make each session into which the gateway will write for another principal, before that. It cannot, and reads nothing
+// of what is written there.
+func TestNamesUsedBeforeTheyExist(t *testing.T) {
+	onBothStores(t, func(t *testing.T, database string) {
+		g := Install(t, database, "agents: {main: {runner: echo}}\nlimits: {cron_writes: 0, chat: 0}\n"+
+			"hooks: {ci: {secret: "+ciSecret+", session: code}, deploy: {secret: "+ciSecret+"}}\n")
+		g.Start()
+		op := &alice{Client: connect(t, g)}
+		victim := g.named(t, "victim")
+		vc := dialWhenKnown(t, g, victim, nil)
+		bob := dialWhenKnown(t, g, g.named(t, "bob"), nil)
+		var job struct{ ID string }
+		announce := map[string]any{"mode": "announce", "channel": "web", "to": "reports"}
+		op.must(t, "cron.add", map[string]any{
+			"name": "nightly", "schedule": json.RawMessage(yearlyJob), "sessionTarget": "session:nightly", "delivery": announce,
+			"payload": map[string]any{"kind": "agentTurn", "message": trace},
+		}, &job)
+		keys := map[string]string{
+			"tools": "agent:main:mcp-victim", "a job": "agent:main:nightly", "the delivery of a job": "agent:main:reports",
+			"a run of a job": "agent:main:cron:" + job.ID + ":manual-1", "a hook's session": "agent:main:code", "a hook": "agent:main:hook:deploy",
+			"a reminder": "agent:main:cron:00000000-0000-0000-0000-000000000001", "a task": "agent:main:task:00000000-0000-0000-0000-000000000001",
+			"/v1": "agent:main:api:victim:phone", "/v1 without a user": "agent:main:api:0b6c1f7e",
+		}
+		for what, key := range keys {
+			if _, err := bob.Call("chat.send", map[string]any{"sessionKey": key, "message": "I was here first", "idempotencyKey": what}, 30*time.Second); err == nil {
+				t.Errorf("bob made the session of %s, %s", what, key)
+			}
+		}
+		var run struct{ RunID string }
+		op.must(t, "cron.run", map[string]any{"id": job.ID}, &run)
+		for _, name := range []string{"ci", "deploy"} {
+			if a := g.Hook(name, ciSecret, trace); a.Status != http.StatusAccepted {
+				t.Errorf("the hook %s: %d %s", name, a.Status, a.Body)
+			}
+		}
+		if _, err := vc.Call("chat.send", map[string]any{"sessionKey": "agent:main:mcp-victim", "message": trace, "idempotencyKey": "v"}, 30*time.Second); err != nil {
+			t.Errorf("the owner of the tools: %v", err)
+		}
+		o := OpenOracle(t, g, database)
+		testrun.Eventually(t, "the gateway has written", func() bool {
+			return o.Count("SELECT count(DISTINCT session_key) FROM transcript WHERE content LIKE '%"+trace+"%'") >= 5
+		})
+		for what, key := range keys {
+			raw, err := bob.Call("chat.history", map[string]any{"sessionKey": key}, 30*time.Second)
+			if err == nil && strings.Contains(string(raw), trace) {
+				t.Errorf("bob reads the session of %s: %s", what, raw)
+			}
+		}
+	})
+}
+
+// The operator deletes sessions that a job and a hook name, and a small credential makes them again: both write nothing there.
+func TestTakenSessionsGetNothing(t *testing.T) {
+	onBothStores(t, func(t *testing.T, database string) {
+		g := Install(t, database, "agents: {main: {runner: echo}}\nlimits: {cron_writes: 0, chat: 0}\nhooks: {ci: {secret: "+ciSecret+", session: code}}\n")
+		g.Start()
+		op := &alice{Client: connect(t, g)}
+		bob := &alice{Client: dialWhenKnown(t, g, g.named(t, "bob"), nil)}
+		ids := map[string]string{}
+		for name, more := range map[string]map[string]any{
+			"nightly": {"sessionTarget": "session:nightly", "delivery": map[string]any{"mode": "none"}},
+			"report":  {"sessionTarget": "isolated", "delivery": map[string]any{"mode": "announce", "channel": "web", "to": "reports"}},
+		} {
+			more["name"], more["schedule"], more["payload"] = name, json.RawMessage(yearlyJob), map[string]any{"kind": "agentTurn", "message": trace}
+			var job struct{ ID string }
+			op.must(t, "cron.add", more, &job)
+			ids[name] = job.ID
+		}
+		for _, key := range []string{"agent:main:nightly", "agent:main:reports", "agent:main:code"} {
+			op.must(t, "sessions.delete", map[string]any{"key": key}, nil)
+			bob.must(t, "chat.send", map[string]any{"sessionKey": key, "message": "mine now", "idempotencyKey": strings.ReplaceAll(key, ":", "-")}, nil)
+		}
+		if a := g.Hook("ci", ciSecret, trace); a.Status != http.StatusNotFound {
+			t.Errorf("the hook: %d %s", a.Status, a.Body)
+		}
+		var started struct{ RunID string }
+		for _, id := range ids {
+			op.must(t, "cron.run", map[string]any{"id": id}, &started)
+		}
+		o := OpenOracle(t, g, database)
+		testrun.Eventually(t, "the run ends, and both jobs alert their owner", func() bool {
+			return o.Count("SELECT count(*) FROM cron_run_logs WHERE state = 'error' AND error_class = 'session_taken'") == 1 &&
+				o.Count("SELECT count(*) FROM cron_run_logs WHERE state = 'ok' AND delivery = 'not-delivered'") == 1 &&
+				o.Count("SELECT count(*) FROM transcript WHERE session_key = 'agent:main:main' AND content LIKE '%job \"%'") == 2
+		})
+		for _, key := range []string{"agent:main:nightly", "agent:main:reports", "agent:main:code"} {
+			if n := o.Count("SELECT count(*) FROM transcript WHERE session_key = '" + key + "' AND content LIKE '%" + trace + "%'"); n != 0 {
+				t.Errorf("%s has %d entries of others", key, n)
+			}
+		}
+	})
+}

@@ -392,7 +392,8 @@ CREATE TABLE cron_jobs (
     delivery_paused_at      bigint, -- since when the chat no longer exists: answers are kept and not sent; NULL = they are sent
     delivery_paused_why     text NOT NULL DEFAULT '',
     delivery_paused_channel text NOT NULL DEFAULT '', -- the address, as in the outbox
-    delivery_paused_chat    text NOT NULL DEFAULT ''
+    delivery_paused_chat    text NOT NULL DEFAULT '',
+    named_at                bigint NOT NULL DEFAULT 0 -- since when the job names its sessions: a younger one of another principal gets nothing from it
 ) WITH (fillfactor = 50);
 CREATE UNIQUE INDEX cron_jobs_key ON cron_jobs (owner, key);
 -- The claim reads only this index; the id orders jobs with the same time, which saves a sort.

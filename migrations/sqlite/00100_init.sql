@@ -392,7 +392,8 @@ CREATE TABLE cron_jobs (
     delivery_paused_at      INTEGER, -- since when the chat no longer exists: answers are kept and not sent; NULL = they are sent
     delivery_paused_why     TEXT NOT NULL DEFAULT '',
     delivery_paused_channel TEXT NOT NULL DEFAULT '', -- the address, as in the outbox
-    delivery_paused_chat    TEXT NOT NULL DEFAULT ''
+    delivery_paused_chat    TEXT NOT NULL DEFAULT '',
+    named_at                INTEGER NOT NULL DEFAULT 0 -- since when the job names its sessions: a younger one of another principal gets nothing from it
 ) STRICT;
 CREATE UNIQUE INDEX cron_jobs_key ON cron_jobs (owner, key);
 -- The claim reads only this index; the id orders jobs with the same time, which saves a sort.

@@ -144,7 +144,7 @@ func judge(err error) *channel.SendError {
 	case errors.Is(err, chat.ErrUnknownAgent):
 		out.Reason, out.Permanent = ReasonAgent, true
 	case errors.Is(err, chat.ErrSessionNotFound):
-		out.Reason, out.Permanent = ReasonForeign, true
+		out.Reason, out.Permanent, out.Gone = ReasonForeign, true, true
 	}
 	return out
 }

@@ -66,6 +66,27 @@ func (d *Delivery) alert(ctx context.Context, job cron.Job, run cron.Run, kind c
 	d.outbox.Wake()
 }
 
+// taken alerts the owners of jobs whose runs have ended because another principal has made the sessions that these jobs name. The claim does not wait for it.
+func (d *Delivery) taken(ctx context.Context, ended []cron.Run) {
+	for _, run := range ended {
+		if run.ErrorClass != cron.ClassTaken || !d.takenAlerts.first(run.JobID, time.Now()) {
+			continue
+		}
+		d.background(func() {
+			ctx := context.WithoutCancel(ctx)
+			job, err := d.jobs.Job(ctx, run.JobID, "")
+			if err != nil {
+				d.log.ErrorContext(ctx, "the job of a run without its session cannot be read; no alert is sent", "job_id", run.JobID, "run_id", run.ID, "err", err)
+				return
+			}
+			if at, _ := d.alertDelivery(job); at.Mode != cron.DeliverWebhook && d.target(job.Agent, at).Channel == channel.Web || at.Mode == cron.DeliverNone {
+				job.Alert.Delivery = cron.Delivery{Mode: cron.DeliverAnnounce} // the main session: the other one may be taken, too
+			}
+			d.alert(ctx, job, run, cron.AlertTaken)
+		})
+	}
+}
+
 // A job whose chat no longer exists does not fail: it fires, and its answer is in the transcript and in the ledger. Only the sending ends. The failed send
 // pauses the delivery of the job and alerts its owner, in one transaction. If the process dies before that, the next send fails again. An answer that is held
 // back has a ledger row with the reason and no row in the outbox.

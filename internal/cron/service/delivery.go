@@ -20,7 +20,11 @@ const (
 )
 
 // Delivery decides where the answers of runs and the alerts about jobs are sent.
-type Delivery struct{ *parts }
+type Delivery struct {
+	*parts
+
+	takenAlerts dailyAlerts // by job
+}
 
 // answer is the end of an attempt to be put into the outbox.
 type answer struct {

@@ -16,7 +16,7 @@ type launcher struct {
 	*parts
 
 	delivery *Delivery
-	budgets  budgetAlerts
+	budgets  dailyAlerts
 }
 
 var _ cron.Launcher = (*launcher)(nil)
@@ -59,25 +59,25 @@ func (l *launcher) skipAlert(job cron.Job, runs []cron.Run) cron.AlertKind {
 	}
 }
 
-// budgetAlerts records which owners got the alert that their daily runs are used up: one per budget period, whichever job it is.
-type budgetAlerts struct {
+// dailyAlerts records who got an alert of one kind: one a day. For used-up daily runs these are owners, whichever job it is.
+type dailyAlerts struct {
 	mu   sync.Mutex
 	sent map[string]time.Time
 }
 
-const budgetTime = 24 * time.Hour
+const alertPeriod = 24 * time.Hour
 
-// first reports whether the owner got no alert within a day, and records that it gets one now.
-func (b *budgetAlerts) first(owner string, now time.Time) bool {
+// first reports whether the name got no alert within a day, and records that it gets one now.
+func (b *dailyAlerts) first(name string, now time.Time) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	maps.DeleteFunc(b.sent, func(_ string, at time.Time) bool { return now.Sub(at) >= budgetTime })
-	if _, known := b.sent[owner]; known {
+	maps.DeleteFunc(b.sent, func(_ string, at time.Time) bool { return now.Sub(at) >= alertPeriod })
+	if _, known := b.sent[name]; known {
 		return false
 	}
 	if b.sent == nil {
 		b.sent = map[string]time.Time{}
 	}
-	b.sent[owner] = now
+	b.sent[name] = now
 	return true
 }

@@ -13,6 +13,7 @@ type publishingStore struct {
 
 	events   *Events
 	accounts *accounts
+	taken    func(ctx context.Context, ended []cron.Run) // sends the alerts about runs whose sessions are taken
 }
 
 // PutJob implements [cron.JobStore].
@@ -48,6 +49,7 @@ func (s publishingStore) Claim(ctx context.Context, p cron.ClaimParams) (cron.Cl
 		return res, err
 	}
 	s.events.Finished(ctx, res.Finished, res.Jobs...)
+	s.taken(ctx, res.Finished)
 	for _, j := range res.Resumed {
 		s.events.publish(cron.Event{Action: cron.ActionUpdated, Job: j})
 	}
@@ -62,6 +64,7 @@ func (s publishingStore) EnqueueRuns(ctx context.Context, p cron.EnqueueParams) 
 	res, err := s.JobStore.EnqueueRuns(ctx, p)
 	if err == nil {
 		s.events.Finished(ctx, res.Finished, res.Job)
+		s.taken(ctx, res.Finished)
 	}
 	return res, err
 }

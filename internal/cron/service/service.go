@@ -121,8 +121,8 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	s := &Service{parts: p, Events: &Events{parts: p}}
 	p.events = s.Events
 	p.accounts = &accounts{store: deps.Store}
-	p.jobs = publishingStore{p.store, p.events, p.accounts}
 	s.Delivery = &Delivery{parts: p}
+	p.jobs = publishingStore{p.store, p.events, p.accounts, s.Delivery.taken}
 	p.planner = cron.NewPlanner(schedule.NewCompiler(0), cron.PlannerConfig{
 		Target: s.Delivery.replyTarget, PerDay: cfg.MaxRunsPerDay, Bounded: boundedOwner, OverBudget: cfg.OverBudget,
 	})

@@ -215,7 +215,7 @@ func (a *accepting) accept(ctx context.Context, o *acceptOp) (done bool, err err
 		return err == nil, err
 	}
 	r := a.sessions.rows[o.Name()]
-	own := r != nil && (!p.Own || r.principal == p.Message.Principal)
+	own := r != nil && (r.principal == p.Message.Principal || !p.Own && (p.NamedAt.IsZero() || r.createdAt <= millis(p.NamedAt)))
 	full := r != nil && p.Cap > 0 && !p.Joins && r.waiting >= int64(p.Cap)
 	switch {
 	case !a.alone && (!own || full):

@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"context"
 	"slices"
+	"time"
 
 	"laneway/internal/chat"
 	"laneway/internal/store"
@@ -123,6 +124,17 @@ func (s Sessions) AppendSummary(ctx context.Context, p store.SummaryParams) (e c
 	return e, e.Seq > 0, err
 }
 
+// NameSession creates a session unless it exists; see store.Sessions.
+func (s Sessions) NameSession(ctx context.Context, key chat.SessionKey, principal string) (time.Time, error) {
+	return result(ctx, s.db.Update, "name a session", func(ctx context.Context, tx Tx) (at time.Time, err error) {
+		if err := nameSession(ctx, tx, key, principal); err != nil {
+			return at, err
+		}
+		now, err := tx.Now(ctx)
+		return fromMillis(now), err
+	})
+}
+
 // AppendReply adds one entry as the delivery of a reply; see store.Sessions. The lock of the session's row orders concurrent deliveries of one reply.
 func (s Sessions) AppendReply(ctx context.Context, p store.ReplyParams) (store.Replied, error) {
 	return result(ctx, s.db.Update, "deliver a reply into a transcript", func(ctx context.Context, tx Tx) (out store.Replied, err error) {
@@ -132,7 +144,12 @@ func (s Sessions) AppendReply(ctx context.Context, p store.ReplyParams) (store.R
 		if _, err := one(ctx, tx, `SELECT principal FROM sessions WHERE key = $1 {lock}`, into(&out.Principal), p.Session.String()); err != nil {
 			return out, err
 		}
-		if p.Own && out.Principal != p.Principal {
+		var names takenNames
+		names.ask(p.Session, p.Principal, p.Job)
+		if err := names.read(ctx, tx); err != nil {
+			return out, err
+		}
+		if p.Own && out.Principal != p.Principal || names.has(p.Session, p.Job) {
 			return out, chat.ErrSessionNotFound
 		}
 		had, err := one(ctx, tx, `SELECT `+entryColumns+` FROM transcript WHERE session_key = $1 AND reply_id = $2 AND reply_id <> ''`,

@@ -30,8 +30,15 @@ func (l *launching) run(ctx context.Context, tx Tx, launches []cron.Launch, rows
 			return chat.Errorf(chat.CodeInvalid, "the message of a run needs an id and a session")
 		}
 	}
-	taken, err := l.takenNames(ctx, tx, launches)
+	taken, err := l.takenIDs(ctx, tx, launches)
 	if err != nil {
+		return err
+	}
+	var names takenNames
+	for i := range launches {
+		names.ask(launches[i].Message.Session, launches[i].Run.Owner, launches[i].Run.JobID)
+	}
+	if err := names.read(ctx, tx); err != nil {
 		return err
 	}
 	now := fromMillis(l.now)
@@ -40,6 +47,10 @@ func (l *launching) run(ctx context.Context, tx Tx, launches []cron.Launch, rows
 		c := &launches[i]
 		if taken[c.Message.ID] {
 			fresh = append(fresh, loggedRun{Run: c.Run.Refused().Recorded(l.node, now)})
+			continue
+		}
+		if names.has(c.Message.Session, c.Run.JobID) {
+			fresh = append(fresh, loggedRun{Run: c.Run.Taken().Recorded(l.node, now)})
 			continue
 		}
 		c.Run = c.Run.Launched(l.node, c.Message.Session, now)
@@ -55,8 +66,8 @@ func (l *launching) run(ctx context.Context, tx Tx, launches []cron.Launch, rows
 	return l.sort(ctx, tx, launches, fresh, isNew)
 }
 
-// takenNames are the ids of runs' messages that other messages already have.
-func (l *launching) takenNames(ctx context.Context, tx Tx, launches []cron.Launch) (map[string]bool, error) {
+// takenIDs are the ids of runs' messages that other messages already have.
+func (l *launching) takenIDs(ctx context.Context, tx Tx, launches []cron.Launch) (map[string]bool, error) {
 	if !l.each {
 		return nil, nil
 	}

@@ -30,9 +30,22 @@ func (c *claiming) retries(ctx context.Context, tx Tx) error {
 	if err != nil {
 		return err
 	}
+	var names takenNames
+	for i := range rows {
+		names.ask(parseKey(rows[i].SessionKey), rows[i].Owner, rows[i].JobID)
+	}
+	if err := names.read(ctx, tx); err != nil {
+		return err
+	}
 	var place []cron.Launched
 	for i := range rows {
 		r := &rows[i]
+		if names.has(parseKey(r.SessionKey), r.JobID) {
+			r.Run, _ = r.EndedWaiting(chat.OutcomeFailed, "", fromMillis(c.now))
+			r.Run = r.Taken()
+			c.refused = append(c.refused, r.Run)
+			continue
+		}
 		m, ok := last[r.message]
 		if !ok {
 			r.Run, _ = r.EndedWaiting(chat.OutcomeFailed, "the message of its last attempt does not exist any more", fromMillis(c.now))

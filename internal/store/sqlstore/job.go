@@ -191,18 +191,58 @@ func updateJobSQL() string {
 	return `UPDATE cron_jobs SET list_mark = list_mark + 1, (` + jobColumns + `) = (` + marks(jobColumns, 2) + `) WHERE id = $1`
 }
 
-// nameSessions creates the sessions that a job names, unless they exist. They are not listed before their first entry.
+// nameSessions creates the sessions that a job names, unless they exist, and stores since when it names them.
 func nameSessions(ctx context.Context, tx Tx, j *cron.Job) error {
 	for _, key := range j.Names() {
-		first, err := makeSession(ctx, tx, key, j.Owner)
-		if err == nil { // an existing session has another transcript
-			err = tx.Later(ctx, `UPDATE sessions SET updated_at = 0 WHERE key = $1 AND session_id = $2`, nil, key.String(), first)
-		}
-		if err != nil {
+		if err := nameSession(ctx, tx, key, j.Owner); err != nil {
 			return err
 		}
 	}
-	return nil
+	return tx.Later(ctx, `UPDATE cron_jobs SET named_at = {now} WHERE id = $1`, nil, j.ID)
+}
+
+// nameSession creates a session unless it exists. It is not listed before its first entry.
+func nameSession(ctx context.Context, tx Tx, key chat.SessionKey, principal string) error {
+	first, err := makeSession(ctx, tx, key, principal)
+	if err != nil {
+		return err
+	}
+	// An existing session has another transcript.
+	return tx.Later(ctx, `UPDATE sessions SET updated_at = 0 WHERE key = $1 AND session_id = $2`, nil, key.String(), first)
+}
+
+// takenNamesSQL finds the sessions that jobs name and that another principal has made since, after a deletion: they get nothing from these jobs. Each row of the
+// set is the key of a session and the id of a job.
+const takenNamesSQL = `{set key text, job text} SELECT s.key, j.id FROM (SELECT 1 AS one) o {and} JOIN sessions s ON s.key = v.key JOIN cron_jobs j ON j.id = v.job
+	WHERE s.principal <> j.owner AND s.created_at > j.named_at AND j.named_at > 0`
+
+// takenNames are such sessions among those of a list of keys and jobs. Only keys without an identity can be named.
+type takenNames struct {
+	asked Set
+	jobs  map[[2]string]bool // of a key and a job
+}
+
+func (t *takenNames) ask(key chat.SessionKey, owner, job string) {
+	if job != "" && key.RightOf(owner) == chat.RightFree {
+		t.asked = append(t.asked, []any{key.String(), job})
+	}
+}
+
+func (t *takenNames) read(ctx context.Context, tx Tx) error {
+	if len(t.asked) == 0 {
+		return nil
+	}
+	t.jobs = map[[2]string]bool{}
+	return tx.Query(ctx, takenNamesSQL, func(r Row) error {
+		var key, job string
+		err := r.Scan(&key, &job)
+		t.jobs[[2]string{key, job}] = true
+		return err
+	}, t.asked)
+}
+
+func (t *takenNames) has(key chat.SessionKey, job string) bool {
+	return t.jobs[[2]string{key.String(), job}]
 }
 
 // insertJob adds a job; fresh is false when its id or its key is taken.
@@ -213,11 +253,11 @@ func insertJob(ctx context.Context, tx Tx, j cron.Job) (fresh bool, err error) {
 	}
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(j.ID))
-	if err := nameSessions(ctx, tx, &j); err != nil {
-		return false, err
-	}
 	n, err := tx.Exec(ctx, insertJobSQL(), append([]any{j.ID, int64(h.Sum32())}, args...)...)
-	return n == 1, err
+	if err != nil || n == 0 || len(j.Names()) == 0 {
+		return n == 1, err
+	}
+	return true, nameSessions(ctx, tx, &j)
 }
 
 // storeJob replaces the old row, which is locked, by j and reports whether anything changed. The id and the owner of a job never change.
@@ -234,8 +274,10 @@ func storeJob(ctx context.Context, tx Tx, old storedJob, j cron.Job) (changed bo
 			return false, err
 		}
 	}
-	if err := nameSessions(ctx, tx, &j); err != nil {
-		return false, err
+	if !slices.Equal(old.Names(), j.Names()) {
+		if err := nameSessions(ctx, tx, &j); err != nil {
+			return false, err
+		}
 	}
 	return true, tx.Later(ctx, updateJobSQL(), nil, append([]any{old.ID}, args...)...)
 }

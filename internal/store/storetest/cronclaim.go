@@ -25,6 +25,7 @@ func cronClaimTests() []test {
 		{"JobThatIsNotUnderstoodIsLeftAlone", jobNotUnderstood},
 		{"BrokenRowDelaysNoOtherJob", brokenRow},
 		{"TakenMessageIDEndsOnlyItsRun", takenMessageID},
+		{"TakenSessionGetsNothingFromTheJob", takenSession},
 		{"ClaimThatCannotBeWrittenLeavesNothing", failedClaim},
 		{"DisabledAndPausedJobsDoNotFire", sleepingJobs},
 		{"PauseEndsByItself", pauseEndsByItself},
@@ -288,6 +289,42 @@ func takenMessageID(w *world) {
 }
 
 // failedClaim: a claim writes many rows, and a failure in the middle rolls all of them back.
+// takenSession deletes the session that a job names, and lets another principal make it again: the job writes neither its message nor its answer there. A
+// session that was older than the name gets both.
+func takenSession(w *world) {
+	node, key := w.node(), w.key()
+	older := w.key()
+	w.acceptText(node, older)
+	name := func(to chat.SessionKey) func(j *cron.Job) {
+		return func(j *cron.Job) {
+			j.Owner, j.Session = "operator", cron.NamedSession+to.Rest
+			j.Delivery = cron.Delivery{Mode: cron.DeliverAnnounce, Channel: "web", To: to.String()}
+		}
+	}
+	j, other := w.job(name(key)), w.job(name(older))
+	equal(w, "owner of the named session", w.session(key).Principal, "operator")
+	w.clock.advance(time.Second)
+	try(w.st.DeleteSession(w.ctx, store.DeleteParams{Session: key})).ok(w)
+	w.acceptText(node, key)
+	w.pass(interval, node)
+	c := w.claimDue(node)
+	equal(w, "launched", []any{len(c.Launched), c.Launched[0].Run.JobID}, []any{1, other.ID})
+	r := w.ledger(cron.RunID(cron.TriggerSchedule, j.ID, j.State.Next))
+	equal(w, "run", []any{r.State, r.ErrorClass, len(c.Finished), c.Finished[0].ID}, []any{cron.RunError, cron.ClassTaken, 1, r.ID})
+	equal(w, "messages of the session", w.session(key).LastSeq, int64(1))
+	p := w.reply(key, "a", "the answer")
+	p.Principal, p.Own, p.Job = "operator", false, j.ID
+	try(w.st.AppendReply(w.ctx, p)).fails(w, chat.ErrSessionNotFound)
+	p.Session, p.Job = older, other.ID
+	try(w.st.AppendReply(w.ctx, p)).ok(w)
+
+	params := w.message(node, key)
+	params.Message.Principal, params.NamedAt = "hook:ci", r.ClaimedAt.Add(-2*interval)
+	try(w.st.Accept(w.ctx, params)).fails(w, chat.ErrSessionNotFound)
+	params.NamedAt = w.clock.now()
+	try(w.st.Accept(w.ctx, params)).ok(w)
+}
+
 func failedClaim(w *world) {
 	node := w.node()
 	jobs := []cron.Job{w.job(nil), w.job(nil), w.job(nil)}
