@@ -129,12 +129,10 @@ type SystemStatus struct {
 	Store        string
 	StoreError   string
 	StoreLatency time.Duration
-	// Sessions in the store; the running and waiting ones are in Lanes.
-	SessionsKnown int
-	Nodes         []NodeStatus
-	Gone          []GoneNode
-	Lanes         LanesStatus
-	Progress      Progress
+	Nodes        []NodeStatus
+	Gone         []GoneNode
+	Lanes        LanesStatus
+	Progress     Progress
 	// DiskLow: the free space of a disk is below the minimum, so new messages are refused.
 	DiskLow bool
 	// Stranded is work that no live process can do, one sentence for each missing agent and for each account without a process that sends

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"strconv"
 )
 
 // pageSize is the maximum number of members on one page of a list.
@@ -24,7 +25,7 @@ type listed struct {
 	reply   map[string]json.RawMessage
 	members []json.RawMessage
 	next    *int // offset of the next page; nil at the end of the list
-	total   int
+	total   string
 }
 
 // read reads pages until the limit or the end of the list.
@@ -56,6 +57,7 @@ func (l *listed) add(reply map[string]json.RawMessage, member string) (n int, er
 		NextOffset *int `json:"nextOffset"`
 		Total      int  `json:"total"`
 		TotalCount int  `json:"totalCount"`
+		LowerBound bool `json:"totalIsLowerBound"`
 	}
 	whole, err := json.Marshal(reply)
 	if err != nil {
@@ -69,9 +71,17 @@ func (l *listed) add(reply map[string]json.RawMessage, member string) (n int, er
 		return 0, err
 	}
 	merge(reply, l.reply)
-	l.reply, l.next, l.total = reply, page.NextOffset, page.Total+page.TotalCount
+	l.reply, l.next, l.total = reply, page.NextOffset, counted(page.Total+page.TotalCount, page.LowerBound)
 	l.members = append(l.members, members...)
 	return len(members), nil
+}
+
+// counted returns a number of which the gateway may have counted only the first part.
+func counted(n int, more bool) string {
+	if more {
+		return fmt.Sprintf("more than %d", n)
+	}
+	return strconv.Itoa(n)
 }
 
 // merge adds to the objects of a page the facts about members, by id, of the pages before it.
@@ -123,7 +133,7 @@ func (l *listed) more(env *environment, what string) error {
 	if env.quiet {
 		return nil
 	}
-	_, err := fmt.Fprintf(env.stderr, "%d of %d %s; continue with --offset %d\n", len(l.members), l.total, what, *l.next)
+	_, err := fmt.Fprintf(env.stderr, "%d of %s %s; continue with --offset %d\n", len(l.members), l.total, what, *l.next)
 	return err
 }
 

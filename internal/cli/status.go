@@ -157,7 +157,7 @@ func overview(now time.Time, s wire.StatusResult, h wire.HealthResult, needs int
 	}
 	return [][]string{
 		{"gateway", fmt.Sprintf("%s, %s, version %s, up %s", cell(s.NodeID, 40), state, cell(s.Version, 20), short(time.Duration(s.UptimeMs)*time.Millisecond))},
-		{"sessions", fmt.Sprintf("%d known, %d running, %d waiting", s.Sessions.Known, s.Sessions.Running, s.Sessions.Waiting)},
+		{"sessions", fmt.Sprintf("%s known, %d running, %d waiting", counted(s.Sessions.Known, s.Sessions.KnownIsLowerBound), s.Sessions.Running, s.Sessions.Waiting)},
 		{"cron", cronLine(now, s)},
 		{"database", databaseLine(h)},
 		{"clients", strconv.Itoa(s.Clients)},

@@ -201,7 +201,7 @@ func (a *admission) mayName(ctx context.Context, m *chat.Message, by chat.Caller
 	}
 	c, ok := a.namings.recent(by.Principal, limit)
 	if !ok {
-		_, n, err := a.store.ListSessions(store.OnBehalfOf(ctx, ""), store.SessionFilter{Visible: by.Principal, Named: true, Limit: 1})
+		_, n, err := a.store.ListSessions(store.OnBehalfOf(ctx, ""), store.SessionFilter{Visible: by.Principal, Named: true, Limit: 1, Count: limit})
 		if err != nil {
 			return err
 		}

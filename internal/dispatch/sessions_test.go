@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -178,5 +179,26 @@ func TestAnAgentFreesConversationsThatAreOver(t *testing.T) {
 		wantList(t, "freed", ended, []string{"agent:main:anew", "agent:main:deleted"})
 		want(t, "programs", fmt.Sprint(h.d.Status(t.Context()).Programs), "[{main 1 2 3 0}]")
 		h.close()
+	})
+}
+
+// listsCounted is a store that counts the lists of sessions.
+type listsCounted struct {
+	dispatch.Store
+	lists atomic.Int32
+}
+
+func (s *listsCounted) ListSessions(ctx context.Context, f store.SessionFilter) ([]store.Session, int, error) {
+	s.lists.Add(1)
+	return s.Store.ListSessions(ctx, f)
+}
+
+// Every process takes this picture once a second while a client is connected.
+func TestStatusCountsNoSessions(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		st := &listsCounted{Store: newStore(t)}
+		h := open(t, st)
+		want(t, "the error of the store", h.d.Status(t.Context()).StoreError, "")
+		want(t, "lists of sessions", st.lists.Load(), 0)
 	})
 }

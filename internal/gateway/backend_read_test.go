@@ -294,7 +294,7 @@ func (h *fakeBackend) Status(context.Context) chat.SystemStatus {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	st := chat.SystemStatus{
-		NodeID: "gw-1", Version: "0.1.0", Store: "sqlite", SessionsKnown: len(h.sessions), Channels: slices.Clone(h.channels),
+		NodeID: "gw-1", Version: "0.1.0", Store: "sqlite", Channels: slices.Clone(h.channels),
 		Stranded: h.stranded, Progress: h.progress(), Nodes: []chat.NodeStatus{{ID: "n1", Name: "gw-1", Version: "0.1.0", Lease: 13 * time.Second}},
 	}
 	if h.down {

@@ -167,7 +167,7 @@ func (s *Server) hello(ctx context.Context, c *client, who *identity, protocol i
 		Server:   wire.HelloServer{Version: s.version(), BootID: s.bootID, ConnID: c.id},
 		Features: wire.HelloFeatures{Methods: s.methodNames, Events: eventNames(), Capabilities: []string{wire.CapExtended}},
 		Snapshot: wire.HelloSnapshot{
-			Presence: []string{}, Health: health.of(false, who.cred.Own()), StateVersion: wire.StateVersion{Health: health.version},
+			Presence: []string{}, Health: health.of(false), StateVersion: wire.StateVersion{Health: health.version},
 			UptimeMs: time.Since(s.startedAt).Milliseconds(),
 			SessionDefaults: wire.SessionDefaults{
 				DefaultAgentID: agent, MainKey: "main", MainSessionKey: "agent:" + agent + ":main", Scope: sessionScope,

@@ -38,15 +38,14 @@ type monitor struct {
 	current   atomic.Pointer[healthPicture]
 }
 
-// healthPicture is the result of the last check of the gateway, in both views, for callers that see everything and for those that see only
-// their own data.
+// healthPicture is the result of the last check of the gateway, in both of its forms.
 type healthPicture struct {
-	version  uint64
-	at       time.Time // time of the check
-	all, own healthViews
-	essence  string // compared to detect changes
-	status   chat.SystemStatus
-	took     time.Duration
+	version uint64
+	at      time.Time // time of the check
+	views   healthViews
+	essence string // compared to detect changes
+	status  chat.SystemStatus
+	took    time.Duration
 }
 
 type healthViews struct{ standard, extended json.RawMessage }
@@ -84,7 +83,7 @@ func (m *monitor) picture(st chat.SystemStatus, took time.Duration) *healthPictu
 		OK: len(problems) == 0, TS: time.Now().UnixMilli(), DurationMs: took.Milliseconds(),
 		Channels: map[string]wire.HealthChannel{}, ChannelOrder: []string{}, ChannelLabels: map[string]string{},
 		DefaultAgentID: m.backend.DefaultAgent(), Agents: []string{},
-		Sessions: wire.HealthSessions{Path: st.Store, Count: st.SessionsKnown, Recent: []string{}},
+		Sessions: wire.HealthSessions{Path: st.Store, Recent: []string{}},
 	}
 	for _, ch := range st.Channels {
 		if _, twice := p.Channels[ch.ID]; twice {
@@ -101,9 +100,7 @@ func (m *monitor) picture(st chat.SystemStatus, took time.Duration) *healthPictu
 		Problems: problems, Database: wire.HealthDatabase{OK: st.StoreError == "", LatencyMs: st.StoreLatency.Milliseconds()},
 		Scheduler: wire.HealthScheduler{OK: !stalled(st.Progress), LastTickAgeMs: ageMs(st.Progress.CronAge)}, NodeID: st.NodeID,
 	}
-	pic.all = viewsOf(p, extra)
-	p.Sessions.Count = 0
-	pic.own = viewsOf(p, extra)
+	pic.views = viewsOf(p, extra)
 	pic.essence = string(strictjson.Encode([]any{problems, p.ChannelOrder, connected(st.Channels)}))
 	return pic
 }
@@ -242,21 +239,17 @@ func (w *watcher) publishHealth(pic *healthPicture) {
 	w.s.health.current.Store(&next)
 	for _, c := range w.s.hub.Opened() {
 		if id := c.who.Load(); id.level >= chat.ScopeLevel(chat.ScopeRead) {
-			c.PutState(wire.EventHealth, next.of(id.extended, id.cred.Own()), next.version)
+			c.PutState(wire.EventHealth, next.of(id.extended), next.version)
 		}
 	}
 }
 
-// of returns the picture for one caller: the number of sessions is 0 for callers that see only their own.
-func (p *healthPicture) of(extended, own bool) json.RawMessage {
-	v := p.all
-	if own {
-		v = p.own
-	}
+// of returns the picture in one of its forms.
+func (p *healthPicture) of(extended bool) json.RawMessage {
 	if extended {
-		return v.extended
+		return p.views.extended
 	}
-	return v.standard
+	return p.views.standard
 }
 
 // publishLanes also publishes when work of another replica may have changed, which these lanes do not show: a page then reads the running

@@ -35,7 +35,7 @@ func (o overview) health(ctx context.Context, c *rpc.Call, p wire.HealthParams) 
 	if p.Probe {
 		pic = o.srv.health.look(ctx)
 	}
-	return rpc.Encoded[wire.HealthResult](pic.of(c.Extended, c.Cred.Own())), nil
+	return rpc.Encoded[wire.HealthResult](pic.of(c.Extended)), nil
 }
 
 // status takes a new picture: the answer must be current, and in its first seconds the gateway has no other picture.
@@ -47,9 +47,11 @@ func (o overview) status(ctx context.Context, c *rpc.Call, _ wire.NoParams) (wir
 		OK: len(problemsOf(&st)) == 0, Version: s.version(), BootID: s.bootID, NodeID: st.NodeID,
 		UptimeMs: time.Since(s.startedAt).Milliseconds(),
 		Draining: st.Draining || s.state.draining(), Clients: o.clients(c), Agents: len(s.backend.Agents()),
-		Sessions: wire.StatusSessions{Known: o.knownSessions(ctx, c, &st), Running: lanes.Sessions.Running, Waiting: lanes.Sessions.Waiting},
+		Sessions: wire.StatusSessions{Running: lanes.Sessions.Running, Waiting: lanes.Sessions.Waiting},
 		Cron:     o.cronCount(ctx, c), Lanes: map[string]wire.LaneCount{}, Nodes: []wire.StatusNode{},
 	}
+	known := o.knownSessions(ctx, c, &st)
+	out.Sessions.Known, out.Sessions.KnownIsLowerBound = min(known, store.Counted), known > store.Counted
 	if st.DiskLow {
 		out.Disk = diskLow
 	}
@@ -76,17 +78,12 @@ func (o overview) clients(c *rpc.Call) int {
 	return o.srv.hub.Count()
 }
 
-// knownSessions returns the number of sessions; a caller that sees only its own data counts its own. On an error it is 0, as in the
-// picture.
+// knownSessions counts the sessions that the caller sees. On an error it is 0, as in the picture.
 func (o overview) knownSessions(ctx context.Context, c *rpc.Call, st *chat.SystemStatus) int {
-	who := c.Visible()
-	if who == "" {
-		return st.SessionsKnown
-	}
 	if st.StoreError != "" {
 		return 0
 	}
-	_, total, err := o.srv.backend.Sessions(ctx, store.SessionFilter{Visible: who, Limit: 1})
+	_, total, err := o.srv.backend.Sessions(ctx, store.SessionFilter{Visible: c.Visible(), Limit: 1})
 	if err != nil {
 		return 0
 	}

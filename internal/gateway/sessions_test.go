@@ -2,6 +2,7 @@ package gateway_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"reflect"
 	"strconv"
 	"strings"
@@ -147,6 +148,28 @@ func TestListAnswersAreCutAtFourMebibytes(t *testing.T) {
 	}
 	if last := h["messages"].([]any)[19].(params); last["seq"] != 50.0 {
 		t.Errorf("the newest message is missing: seq %v", last["seq"])
+	}
+}
+
+func TestTotalOfSessionsStopsAtThousand(t *testing.T) {
+	t.Parallel()
+	b := start(t)
+	b.fakeBackend.set(func() {
+		for i := range 1001 {
+			b.fakeBackend.fakeSession(chat.SessionKey{Agent: "main", Rest: fmt.Sprintf("s%04d", i)}, "ann")
+		}
+	})
+	s := b.login(adminToken)
+	for offset, want := range map[int]params{0: {"totalCount": 1000.0, "totalIsLowerBound": true, "hasMore": true}, 1000: {"totalCount": 1001.0, "totalIsLowerBound": nil, "hasMore": false}} {
+		list := s.must("sessions.list", params{"limit": 1, "offset": offset})
+		for member, want := range want {
+			if list[member] != want {
+				t.Errorf("at %d: %s is %v, want %v", offset, member, list[member], want)
+			}
+		}
+	}
+	if n := s.must("status", nil)["sessions"].(params); n["known"] != 1000.0 || n["knownIsLowerBound"] != true {
+		t.Errorf("status has %v", n)
 	}
 }
 

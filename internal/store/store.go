@@ -113,7 +113,7 @@ type Inbox interface {
 	// another session, and runs whose messages the retention deleted. Runs of jobs have no files.
 	FilesOfRuns(ctx context.Context, key chat.SessionKey, runs []string) (map[string][]chat.Attachment, error)
 	// PendingInputs lists messages of a session that are accepted and not yet run and whose sequence number is above after, oldest first, at most limit and at
-	// most [ReadBytes]. It also returns the number of all of them. The list is empty only when no such message exists.
+	// most [ReadBytes]. It also returns the number of all of them; [Counted] + 1 means that there are more. The list is empty only when no such message exists.
 	PendingInputs(ctx context.Context, key chat.SessionKey, after int64, limit int) ([]Waiting, int, error)
 	// RunByID reads a run; chat.ErrNotFound.
 	RunByID(ctx context.Context, id string) (Run, error)
@@ -124,7 +124,7 @@ type Sessions interface {
 	// Session reads a session; chat.ErrSessionNotFound. Visible restricts to sessions of that principal; "" = all.
 	Session(ctx context.Context, key chat.SessionKey, visible string) (Session, error)
 	// ListSessions lists newest first (or by last message). At most [ReadBytes] of notes, previews and errors; a search does not hold more rows than it
-	// returns.
+	// returns. The number of matching sessions is counted as far as [SessionFilter.Bounds] says.
 	ListSessions(ctx context.Context, f SessionFilter) ([]Session, int, error)
 	// Transcript reads entries of a transcript, at most [ReadBytes] or MaxBytes, see [TranscriptQuery]. The transcript of an unknown
 	// session is empty, except for what a deletion kept.

@@ -184,8 +184,9 @@ type ClientMark struct {
 
 // PendingInputs are the first messages that wait.
 type PendingInputs struct {
-	Items []PendingInput `json:"items"` // at most 20
-	Total int            `json:"total"` // how many wait
+	Items             []PendingInput `json:"items"`                       // at most 20
+	Total             int            `json:"total"`                       // how many wait; counted up to 1000
+	TotalIsLowerBound bool           `json:"totalIsLowerBound,omitempty"` // there are more than total
 }
 
 // PendingInput is a message that waits.

@@ -47,7 +47,7 @@ type HealthScheduler struct {
 // HealthSessions counts sessions.
 type HealthSessions struct {
 	Path   string   `json:"path"`   // which store has them: sqlite or postgres
-	Count  int      `json:"count"`  // how many there are; 0 for a credential that sees only its own sessions
+	Count  int      `json:"count"`  // always 0, as a count of all sessions is slow; see status
 	Recent []string `json:"recent"` // always empty; see sessions.list
 }
 
@@ -89,9 +89,10 @@ type StatusProgram struct {
 
 // StatusSessions counts sessions.
 type StatusSessions struct {
-	Known   int `json:"known"`   // in the store
-	Running int `json:"running"` // with a run on this process
-	Waiting int `json:"waiting"` // with a waiting message on this process
+	Known             int  `json:"known"`                       // in the store; counted up to 1000
+	Running           int  `json:"running"`                     // with a run on this process
+	Waiting           int  `json:"waiting"`                     // with a waiting message on this process
+	KnownIsLowerBound bool `json:"knownIsLowerBound,omitempty"` // there are more than known
 }
 
 // StatusCron counts jobs.

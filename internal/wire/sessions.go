@@ -39,15 +39,16 @@ type SessionsListParams struct {
 
 // SessionsListResult is the result of sessions.list.
 type SessionsListResult struct {
-	TS           int64          `json:"ts"`           // the time of the gateway in Unix milliseconds
-	Count        int            `json:"count"`        // how many this answer has
-	TotalCount   int            `json:"totalCount"`   // how many there are
-	LimitApplied int64          `json:"limitApplied"` // the limit of this answer
-	Offset       int64          `json:"offset"`       // as in the parameters
-	NextOffset   *int64         `json:"nextOffset"`   // the offset of the next page; null on the last page
-	HasMore      bool           `json:"hasMore"`      // more pages follow
-	Sessions     []SessionRow   `json:"sessions"`     // the sessions
-	Defaults     map[string]any `json:"defaults"`     // always empty
+	TS                int64          `json:"ts"`                          // the time of the gateway in Unix milliseconds
+	Count             int            `json:"count"`                       // how many this answer has
+	TotalCount        int            `json:"totalCount"`                  // how many there are; counted up to 1000, or to the end of this page
+	TotalIsLowerBound bool           `json:"totalIsLowerBound,omitempty"` // there are more than totalCount
+	LimitApplied      int64          `json:"limitApplied"`                // the limit of this answer
+	Offset            int64          `json:"offset"`                      // as in the parameters
+	NextOffset        *int64         `json:"nextOffset"`                  // the offset of the next page; null on the last page
+	HasMore           bool           `json:"hasMore"`                     // more pages follow
+	Sessions          []SessionRow   `json:"sessions"`                    // the sessions
+	Defaults          map[string]any `json:"defaults"`                    // always empty
 }
 
 // SessionsDescribeParams are the parameters of sessions.describe.

@@ -730,6 +730,7 @@ declare namespace wire {
   interface PendingInputs {
     items: Array<PendingInput>;
     total: number;
+    totalIsLowerBound?: boolean;
   }
   interface PreviewChange {
     atMs: number;
@@ -926,6 +927,7 @@ declare namespace wire {
     ts: number;
     count: number;
     totalCount: number;
+    totalIsLowerBound?: boolean;
     limitApplied: number;
     offset: number;
     nextOffset: number | null;
@@ -1000,6 +1002,7 @@ declare namespace wire {
     known: number;
     running: number;
     waiting: number;
+    knownIsLowerBound?: boolean;
   }
   interface Task {
     id: string;

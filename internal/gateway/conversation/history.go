@@ -101,7 +101,7 @@ func (v view) state(ctx context.Context, by chat.Caller, maxChars int, out *wire
 	if err != nil {
 		return err
 	}
-	out.PendingInputs = wire.PendingInputs{Items: []wire.PendingInput{}, Total: total}
+	out.PendingInputs = wire.PendingInputs{Items: []wire.PendingInput{}, Total: min(total, store.Counted), TotalIsLowerBound: total > store.Counted}
 	for _, w := range waiting {
 		out.PendingInputs.Items = append(out.PendingInputs.Items, pendingView(w, maxChars))
 	}

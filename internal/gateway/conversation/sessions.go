@@ -64,8 +64,9 @@ func (h handlers) listSessions(ctx context.Context, c *rpc.Call, p wire.Sessions
 	if err != nil {
 		return nil, err
 	}
+	_, _, most := f.Bounds()
 	out := &wire.SessionsListResult{
-		TS: now.UnixMilli(), TotalCount: total, LimitApplied: int64(f.Limit), Offset: p.Offset,
+		TS: now.UnixMilli(), TotalCount: min(total, most), TotalIsLowerBound: total > most, LimitApplied: int64(f.Limit), Offset: p.Offset,
 		Sessions: []wire.SessionRow{}, Defaults: map[string]any{},
 	}
 	size, read := 0, 0

@@ -1,8 +1,8 @@
 package sqlstore
 
 import (
-	"cmp"
 	"context"
+	"slices"
 	"strings"
 
 	"laneway/internal/chat"
@@ -13,9 +13,6 @@ import (
 type Sessions struct{ db Engine }
 
 var _ store.Sessions = Sessions{}
-
-// defaultSessions is how many sessions a list has without a limit.
-const defaultSessions = 50
 
 const (
 	selectSessions = `SELECT key, session_id, principal, lane, COALESCE(owner, ''), epoch, last_seq, taken_seq, done_seq, stop_seq, run_limit, waiting,
@@ -119,9 +116,9 @@ func matching(ctx context.Context, tx Tx, f *store.SessionFilter) (keys []string
 	if f.Named {
 		from += tx.PerEngine(namedLike, namedGlob)
 	}
-	limit, offset := cmp.Or(f.Limit, defaultSessions), max(f.Offset, 0)
+	limit, offset, most := f.Bounds()
 	if f.Search == "" {
-		if _, err = one(ctx, tx, `SELECT count(*)`+from, into(&total), args...); err != nil {
+		if _, err = one(ctx, tx, `SELECT count(*) FROM (SELECT 1`+from+` {limit $5}) n`, into(&total), append(slices.Clip(args), most+1)...); err != nil {
 			return nil, 0, err
 		}
 		p := page{columns: `key`, rows: `SELECT key, ` + sessionBytes + from + order + ` {limit $5} OFFSET $6`, args: append(args, limit, offset)}
@@ -139,7 +136,7 @@ func matching(ctx context.Context, tx Tx, f *store.SessionFilter) (keys []string
 		if err := r.Scan(&key, &preview, &size); err != nil || !strings.Contains(strings.ToLower(key+"\x00"+preview), search) {
 			return err
 		}
-		total++
+		total = min(total, most) + 1
 		if full || total <= offset {
 			return nil
 		}

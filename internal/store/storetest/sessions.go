@@ -15,6 +15,7 @@ func sessionTests() []test {
 		{"ListIsNewestFirst", listIsNewestFirst},
 		{"ListByLastMessage", listByLastMessage},
 		{"ListPages", listPages},
+		{"TotalsStopAtTheirBound", totalsStop},
 		{"ListFilters", listFilters},
 		{"ListLeavesOutRunsOfJobsAndSubTurns", listWithoutRuns},
 		{"NamedSessionsAreCounted", namedSessionsAreCounted},
@@ -133,6 +134,21 @@ func listPages(w *world) {
 	names, total = w.list(store.SessionFilter{Limit: 7, Offset: 99})
 	equal(w, "after the end", len(names), 0)
 	equal(w, "total after the end", total, 60)
+}
+
+// A total counts as far as it was asked for, and at least one session further than the page.
+func totalsStop(w *world) {
+	node := w.node()
+	for i := range 12 {
+		w.rooms(node, "main", "ann", fmt.Sprintf("room%02d", i))
+		w.beat(node)
+	}
+	for _, search := range []string{"", "room"} {
+		for _, c := range []struct{ limit, offset, count, want int }{{1, 0, 4, 5}, {3, 4, 4, 8}, {3, 9, 4, 12}, {1, 0, 0, 12}, {1, 0, 12, 12}, {1, 0, 11, 12}} {
+			_, total := w.list(store.SessionFilter{Search: search, Limit: c.limit, Offset: c.offset, Count: c.count})
+			equal(w, fmt.Sprintf("total of %+v, search %q", c, search), total, c.want)
+		}
+	}
 }
 
 func listFilters(w *world) {
