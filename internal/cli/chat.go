@@ -7,6 +7,7 @@ import (
 	"io"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"laneway/internal/client"
 	"laneway/internal/wire"
@@ -25,6 +26,9 @@ func (*chatCmd) Help() string {
 commands: /help lists them, /stop stops the answer. Ctrl-C stops the answer, too; without one, or a second time, it leaves. Ctrl-D and
 /quit leave; Ctrl-D waits for the answer. Arrow keys walk through earlier lines, Tab completes commands.
 
+What happens in the session meanwhile appears at once: answers of jobs, reminders, messages of other clients, and questions of the agent. A
+question is answered by the number of an answer or a word such as yes.
+
 Lines of a pipe are sent one after the other, each after the answer to the last.
 
 Examples:
@@ -42,11 +46,12 @@ func (c *chatCmd) Run(ctx context.Context, env *environment) error {
 		dial:    func(ctx context.Context) (gatewayConn, error) { return c.connect(ctx, env) },
 		session: sessionKey(c.Session, c.Agent), agent: c.Agent,
 	}
+	talk.follows = env.terminal != nil // answers of a pipe belong to its lines
 	if err := talk.open(ctx); err != nil {
 		return err
 	}
 	defer talk.close()
-	loop := &chatLoop{talk: talk, env: env}
+	loop := newChatLoop(talk, env)
 	if env.terminal == nil {
 		loop.screen = pipe{lines: bufio.NewReader(env.stdin), Writer: env.stdout}
 		return loop.run(ctx)
@@ -111,11 +116,24 @@ type chatLoop struct {
 
 	styled *markdown // nil = answers are shown unchanged
 
-	asked   question  // the latest question of the agent; a number chooses one of its options
-	open    []pending // sent messages that have not ended, oldest first
-	shown   answer
+	asked   asked             // open questions of the agent
+	open    []pending         // sent messages that have not ended, oldest first
+	shown   map[string]string // the part that has been shown of each answer that has not ended
+	writing string            // the run whose answer was shown last
+	midLine bool              // the last line on the screen has no end
+	stopped bool              // Stopped was said since the last line or interrupt
 	failed  bool
 	leaving bool // the input has ended: the loop ends after the last answer
+
+	menus  []string         // the questions that were shown
+	own    map[string]bool  // the runs of the messages of this client, which are shown by their events
+	cursor string           // the position in the transcript up to which its entries have been shown
+	later  <-chan time.Time // when to read the entries after it; nil = nothing has happened
+}
+
+// newChatLoop returns a conversation without a screen.
+func newChatLoop(talk *conversation, env *environment) *chatLoop {
+	return &chatLoop{talk: talk, env: env, own: map[string]bool{}, shown: map[string]string{}}
 }
 
 type pending struct {
@@ -128,20 +146,19 @@ type typed struct {
 	err  error
 }
 
-// greet shows the banner and the end of the transcript.
+// greet shows the banner, the end of the transcript and the open questions.
 func (l *chatLoop) greet(ctx context.Context, banner string, limit int) error {
 	l.write(l.env.style(styleDim, banner))
-	if limit == 0 {
-		return nil
-	}
 	var history wire.HistoryPage[wire.HistoryMessage]
-	if err := l.talk.conn.Call(ctx, "chat.history", wire.ChatHistoryParams{SessionKey: l.talk.session, Limit: new(int64(limit)), MaxChars: new(int64(2000))}, &history); err != nil {
+	params := wire.ChatHistoryParams{SessionKey: l.talk.session, Limit: new(int64(max(1, limit))), MaxChars: new(int64(2000))}
+	if err := l.talk.conn.Call(ctx, "chat.history", params, &history); err != nil {
 		return err
 	}
-	for _, m := range history.Messages {
-		l.write(l.env.style(styleBold, cell(m.Role, 12)+": ") + l.clean(m.Text()) + l.cleanEnd() + "\n")
+	l.talk.full, l.cursor = history.SessionKey, history.DeltaCursor
+	for _, m := range history.Messages[:min(limit, len(history.Messages))] {
+		l.write(l.entry(m) + "\n")
 	}
-	return nil
+	return l.refreshQuestions(ctx, "")
 }
 
 // commandWords returns the commands of the gateway and of this client, for completion. It omits those of a gateway that does not list them.
@@ -165,7 +182,7 @@ func (l *chatLoop) commandWords(ctx context.Context) []string {
 func (l *chatLoop) run(ctx context.Context) error {
 	lines, ask, done := make(chan typed), make(chan struct{}, 1), make(chan struct{})
 	defer close(done)
-	go l.readLines(lines, ask, done)
+	go readLines(l.screen.readLine, lines, ask, done)
 	hint(ask)
 	l.screen.ready()
 	for {
@@ -183,14 +200,14 @@ func (l *chatLoop) run(ctx context.Context) error {
 
 // readLines reads a line each time that one is requested, so that nothing is read after the conversation has ended. A read that has started
 // cannot be interrupted: when a signal ends the conversation during a read, this goroutine ends with the process.
-func (l *chatLoop) readLines(lines chan<- typed, ask, done <-chan struct{}) {
+func readLines(read func() (string, error), lines chan<- typed, ask, done <-chan struct{}) {
 	for {
 		select {
 		case <-ask:
 		case <-done:
 			return
 		}
-		text, err := l.screen.readLine()
+		text, err := read()
 		select {
 		case lines <- typed{text, err}:
 		case <-done:
@@ -216,15 +233,27 @@ func (l *chatLoop) step(ctx context.Context, lines <-chan typed, ask chan<- stru
 		return again, err
 	case <-l.screen.interrupts():
 		return l.interrupt(ctx)
+	case <-l.later:
+		l.later = nil
+		return true, l.unlessClosed(l.catchUp(ctx))
 	case event, open := <-l.talk.conn.Events():
 		if !open || event.Gap {
 			return l.reattach(ctx, open)
 		}
-		if chat, ok := decodeChat(event); ok {
-			l.show(chat)
+		if err := l.unlessClosed(l.happened(ctx, event)); err != nil {
+			return false, err
 		}
 		return !l.leaving || len(l.open) > 0, nil
 	}
+}
+
+// unlessClosed passes an error on, except that of a connection that has ended: the closed channel of events comes next, and with it a new
+// connection, after which everything is read again.
+func (l *chatLoop) unlessClosed(err error) error {
+	if errors.Is(err, client.ErrClosed) {
+		return nil
+	}
+	return err
 }
 
 func (l *chatLoop) line(ctx context.Context, line typed) (again bool, err error) {
@@ -249,11 +278,18 @@ func (l *chatLoop) line(ctx context.Context, line typed) (again bool, err error)
 	case "/quit", "/exit":
 		return false, nil
 	default:
-		command := l.asked.command(text)
-		if command != text {
-			l.asked = question{} // it can be answered only once
+		if q, waits := l.asked.current(); waits {
+			option, err := choose(q, text)
+			if err != nil {
+				l.complain(err.Error())
+				l.readyAgain()
+				return true, nil
+			}
+			if option > 0 {
+				return true, l.unlessClosed(l.answerQuestion(ctx, q, option))
+			}
 		}
-		return true, l.send(ctx, command)
+		return true, l.send(ctx, text)
 	}
 }
 
@@ -264,7 +300,7 @@ func (l *chatLoop) interrupt(ctx context.Context) (again bool, err error) {
 		l.write("\n")
 		return false, nil
 	}
-	l.open[0].stopping = true
+	l.open[0].stopping, l.stopped = true, false
 	_, err = l.talk.abort(ctx, l.open[0].key)
 	return true, err
 }
@@ -272,7 +308,8 @@ func (l *chatLoop) interrupt(ctx context.Context) (again bool, err error) {
 // send submits one message. It prints a refusal and does not end the conversation.
 func (l *chatLoop) send(ctx context.Context, text string) error {
 	p := pending{key: newKey(), text: text}
-	l.open = append(l.open, p)
+	l.open, l.stopped = append(l.open, p), false
+	l.own[p.key] = true
 	_, err := l.talk.submit(ctx, p.key, text)
 	switch {
 	case err == nil:
@@ -350,5 +387,5 @@ func (l *chatLoop) reconnect(ctx context.Context) error {
 		}
 		l.conclude(end)
 	}
-	return nil
+	return l.unlessClosed(errors.Join(l.catchUp(ctx), l.refreshQuestions(ctx, "")))
 }

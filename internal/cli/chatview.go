@@ -1,15 +1,170 @@
 package cli
 
 import (
+	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
+	"time"
 
+	"laneway/internal/client"
 	"laneway/internal/wire"
 )
 
-// answer is the part of the current answer that has been shown.
-type answer struct{ run, text string }
+// newsDelay is the time from an event to the read of what is new: several events cause one.
+const newsDelay = 100 * time.Millisecond
+
+// happened handles one event of the gateway.
+func (l *chatLoop) happened(ctx context.Context, event client.Event) error {
+	if e, ok := decodeChat(event); ok && l.mine(e.RunID) {
+		l.show(e)
+		return nil
+	}
+	var of struct {
+		SessionKey string         `json:"sessionKey"`
+		Reason     string         `json:"reason"`
+		State      wire.ChatState `json:"state"`
+	}
+	if json.Unmarshal(event.Payload, &of) != nil {
+		return nil
+	}
+	key, err := l.talk.key(ctx)
+	if err != nil || of.SessionKey != key {
+		return err
+	}
+	switch event.Name {
+	case wire.EventQuestions:
+		return l.refreshQuestions(ctx, of.Reason)
+	case wire.EventChat, wire.EventSessions:
+		if l.interactive && l.later == nil && (event.Name == wire.EventSessions || of.State.Ends()) {
+			l.later = time.After(newsDelay)
+		}
+	}
+	return nil
+}
+
+// catchUp shows the new entries of the transcript that the events of this client's messages have not shown.
+func (l *chatLoop) catchUp(ctx context.Context) error {
+	const fromStart = "m:0"
+	for l.interactive {
+		var news wire.HistoryDelta[wire.HistoryMessage]
+		params := wire.ChatHistoryParams{SessionKey: l.talk.session, Cursor: &l.cursor, MaxChars: new(int64(500_000))}
+		if err := l.talk.conn.Call(ctx, "chat.history", params, &news); err != nil {
+			return err
+		}
+		switch {
+		case news.Kind == "reset" && l.cursor != fromStart: // another transcript has begun
+			l.cursor = fromStart
+			continue
+		case len(news.Messages) == 0:
+			return nil
+		}
+		l.cursor = news.DeltaCursor
+		for _, m := range news.Messages {
+			if err := l.news(ctx, m); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// news shows an entry of the transcript unless it is shown otherwise: a message of this client and its answer by their events, a question as
+// a menu.
+func (l *chatLoop) news(ctx context.Context, m wire.HistoryMessage) error {
+	if l.own[m.RunID] {
+		return nil
+	}
+	if i := strings.LastIndexByte(m.Text(), '\n'); i >= 0 && strings.HasPrefix(m.Text()[i+1:], "Write /") {
+		if err := l.refreshQuestions(ctx, ""); err != nil {
+			return err
+		}
+		asks := func(id string) bool { return strings.Contains(m.Text()[i+1:], " "+id) }
+		if slices.ContainsFunc(l.menus, asks) {
+			return nil
+		}
+	}
+	l.insert(l.entry(m))
+	return nil
+}
+
+// entry formats an entry of the transcript.
+func (l *chatLoop) entry(m wire.HistoryMessage) string {
+	text := plain(m.Text())
+	if l.styled != nil {
+		styled := &markdown{}
+		text = styled.write(text) + styled.end()
+	}
+	return l.env.style(styleBold, cell(m.Role, 12)+": ") + strings.TrimSuffix(text, "\n")
+}
+
+// insert shows lines above the line that is being typed, and between the pieces of an answer that is being written.
+func (l *chatLoop) insert(lines string) {
+	if len(l.open) == 0 {
+		l.screen.above(lines + "\n")
+		return
+	}
+	l.pause()
+	l.writing = ""
+	l.write(lines + "\n")
+}
+
+// pause ends the line of an answer that is being written.
+func (l *chatLoop) pause() {
+	l.write(l.cleanEnd())
+	if l.midLine {
+		l.write("\n")
+	}
+}
+
+// refreshQuestions reads the open questions of the session, shows those that are new, and says when one has closed.
+func (l *chatLoop) refreshQuestions(ctx context.Context, reason string) error {
+	list, err := l.talk.questions(ctx)
+	if errors.Is(err, client.ErrClosed) || ctx.Err() != nil {
+		return err
+	}
+	if err != nil { // the conversation goes on without them
+		if reason != "" {
+			l.complain("the questions of the agent cannot be read: " + err.Error())
+		}
+		return nil
+	}
+	fresh, closed := l.asked.update(list)
+	if len(closed) > 0 {
+		l.insert(l.env.style(styleDim, inWords(reason)))
+	}
+	for _, q := range fresh {
+		l.menus = append(l.menus, q.ID)
+		if l.interactive {
+			l.insert(l.env.style(styleBold, menu(q)) + "\nWrite the number of an answer.")
+		} else {
+			l.env.complainLines(menu(q) + "\nAnswer it on the dashboard, or with: laneway questions answer " + q.ID + " 1")
+		}
+	}
+	return nil
+}
+
+// answerQuestion answers a question and shows the next one that waits.
+func (l *chatLoop) answerQuestion(ctx context.Context, q wire.Question, option int64) error {
+	l.asked.remove(q.ID) // it can be answered only once
+	said, err := l.talk.answer(ctx, q.ID, option)
+	switch {
+	case errors.Is(err, client.ErrClosed) || ctx.Err() != nil:
+		return err
+	case err != nil:
+		l.complain(err.Error())
+	default:
+		l.write(l.env.style(styleDim, plain(said)) + "\n")
+	}
+	if next, waits := l.asked.current(); waits {
+		l.write(l.env.style(styleBold, menu(next)) + "\nWrite the number of an answer.\n")
+	}
+	l.readyAgain()
+	return nil
+}
 
 // conclude shows the end of a run that ended while the client was not connected.
 func (l *chatLoop) conclude(end turnEnd) {
@@ -27,65 +182,45 @@ func (l *chatLoop) conclude(end turnEnd) {
 
 // show writes the new part of the answer to a message of this client.
 func (l *chatLoop) show(e wire.ChatEvent) {
-	if !l.mine(e.RunID) {
-		l.ask(e)
-		return
-	}
-	if l.shown.run != e.RunID {
-		if l.shown.text != "" {
-			l.write(l.cleanEnd() + "\n")
-		}
-		l.shown = answer{run: e.RunID}
-	}
 	text := e.Message.Text()
 	if text == "" && e.State == wire.ChatDelta && e.DeltaText != nil && !e.Replace {
-		text = l.shown.text + *e.DeltaText
+		text = l.shown[e.RunID] + *e.DeltaText
 	}
-	l.grow(text)
+	l.grow(e.RunID, text)
 	if e.State.Ends() {
 		l.end(e)
 	}
 }
 
-// ask shows a question of the agent as a menu.
-func (l *chatLoop) ask(e wire.ChatEvent) {
-	q, ok := questionOf(e)
-	if !ok || !inSession(e.SessionKey, l.talk.session) {
+// grow writes the part of an answer that is not on the screen yet; an answer that has restarted is written again.
+func (l *chatLoop) grow(run, text string) {
+	shown := l.shown[run]
+	if text == "" || text == shown {
 		return
 	}
-	l.asked = q
-	l.write(l.cleanEnd())
-	if l.shown.text != "" && !strings.HasSuffix(l.shown.text, "\n") {
-		l.write("\n")
+	if l.writing != run {
+		l.pause()
+		l.writing = run
 	}
-	l.write(l.env.style(styleBold, q.menu()) + "\nWrite the number of an answer.\n")
-	l.screen.ready()
-}
-
-// grow writes the part of the answer that is not on the screen yet; an answer that has restarted is written again.
-func (l *chatLoop) grow(text string) {
-	more, goesOn := strings.CutPrefix(text, l.shown.text)
-	switch {
-	case text == "":
-	case goesOn:
-		l.write(l.clean(more))
-		l.shown.text = text
-	default:
-		l.write(l.cleanEnd() + "\n" + l.clean(text))
-		l.shown.text = text
+	more, goesOn := strings.CutPrefix(text, shown)
+	if !goesOn {
+		l.write(l.cleanEnd() + "\n")
+		more = text
 	}
+	l.write(l.clean(more))
+	l.shown[run] = text
 }
 
 func (l *chatLoop) end(e wire.ChatEvent) {
-	l.write(l.cleanEnd())
-	if l.shown.text != "" && !strings.HasSuffix(l.shown.text, "\n") {
-		l.write("\n")
+	if l.writing == e.RunID {
+		l.pause()
+		l.writing = ""
 	}
-	l.shown = answer{}
+	delete(l.shown, e.RunID)
 	l.settle(e.RunID)
 	switch end := endOf(e); end.Status {
 	case "aborted":
-		l.complain("stopped: " + cell(e.StopReason, 40))
+		l.sayStopped(e.StopReason)
 	case "error":
 		l.complain(e.ErrorMessage)
 	case "merged":
@@ -96,6 +231,17 @@ func (l *chatLoop) end(e wire.ChatEvent) {
 		}
 	}
 	l.readyAgain()
+}
+
+// sayStopped says once that answers were stopped: one request may stop several.
+func (l *chatLoop) sayStopped(reason string) {
+	switch {
+	case !l.interactive:
+		l.complain("the message was not answered: it was stopped (" + cell(reason, 40) + ")")
+	case !l.stopped:
+		l.stopped = true
+		l.remark("Stopped.")
+	}
 }
 
 // readyAgain shows the prompt unless an answer is being written.
@@ -159,12 +305,19 @@ func (l *chatLoop) remark(sentence string) {
 }
 
 func (l *chatLoop) write(s string) {
+	if s == "" {
+		return
+	}
+	l.midLine = !strings.HasSuffix(s, "\n")
 	_, _ = io.WriteString(l.screen, s) //nolint:errcheck // a closed output ends the next read as well
 }
 
 // complain prints a failure: on a terminal in the conversation, otherwise on standard error.
 func (l *chatLoop) complain(sentence string) {
 	l.failed = true
+	if l.midLine {
+		l.pause()
+	}
 	if l.interactive {
 		l.write(l.env.style(styleFault, "laneway: "+oneLine(sentence)) + "\n")
 		return

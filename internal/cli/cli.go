@@ -51,9 +51,11 @@ func Run(ctx context.Context, args []string, o Options) int {
 		systemConfig: o.SystemConfig, now: time.Now, signals: o.Signals, version: version, exec: o.Exec,
 		dial: dialAs(version.Version, 0), upload: uploadFile, service: ownGateway{o}, migrate: schema{}, tokens: storeTokens{},
 	}
+	in, fromFile := o.Stdin.(*os.File)
+	env.fromTerminal = fromFile && term.IsTerminal(int(in.Fd()))
 	if out, is := o.Stdout.(*os.File); is {
 		env.toTerminal = term.IsTerminal(int(out.Fd()))
-		if in, is := o.Stdin.(*os.File); is {
+		if fromFile {
 			env.terminal = openConsole(in, out)
 		}
 	}
@@ -69,6 +71,8 @@ type environment struct {
 	environ func() []string
 	// terminal is the controlling terminal of stdin and stdout; nil when one of them is not a terminal.
 	terminal *console
+	// fromTerminal: a person types stdin.
+	fromTerminal bool
 	// toTerminal: stdout is read by a person, in lines of limited width.
 	toTerminal bool
 	// systemConfig is the configuration file of the host; "" = the default of package config.

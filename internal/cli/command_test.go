@@ -201,6 +201,7 @@ func (k *keys) readLine() (string, error) {
 }
 func (k *keys) interrupts() <-chan struct{} { return k.pressed }
 func (k *keys) ready()                      { k.prompts++ }
+func (k *keys) above(lines string)          { k.WriteString(lines) }
 
 func TestCtrlCStopsTheAnswerAndThenLeaves(t *testing.T) {
 	t.Parallel()
@@ -211,7 +212,8 @@ func TestCtrlCStopsTheAnswerAndThenLeaves(t *testing.T) {
 			t.Fatal(err)
 		}
 		typing := &keys{lines: make(chan string), pressed: make(chan struct{})}
-		loop := &chatLoop{talk: talk, env: b.env, screen: typing, interactive: true}
+		loop := newChatLoop(talk, b.env)
+		loop.screen, loop.interactive = typing, true
 		ended := make(chan error)
 		go func() { ended <- loop.run(t.Context()) }()
 		for _, line := range []string{"hang", "^C", "evil \x1b[31m text", "^C"} {
@@ -228,7 +230,7 @@ func TestCtrlCStopsTheAnswerAndThenLeaves(t *testing.T) {
 		close(typing.lines)
 		talk.close()
 		got := typing.String()
-		if got != "ha\nlaneway: stopped: stop\nevil \\u001b[31m text\n\n" {
+		if got != "ha\nStopped.\nevil \\u001b[31m text\n\n" {
 			t.Errorf("the screen shows %q", got)
 		}
 		if len(b.gateway.aborted) != 1 || typing.prompts != 3 {
@@ -241,9 +243,9 @@ func TestAnAnswerThatBeginsAnewIsShownAnew(t *testing.T) {
 	t.Parallel()
 	b := newBench("")
 	typing := &keys{}
-	loop := &chatLoop{env: b.env, screen: typing, open: []pending{{key: "r"}}}
+	loop := newChatLoop(nil, b.env)
+	loop.screen, loop.open = typing, []pending{{key: "r"}}
 	for _, e := range []wire.ChatEvent{
-		{RunID: "other", State: wire.ChatDelta, DeltaText: new("no")},
 		{RunID: "r", State: wire.ChatDelta, DeltaText: new("Hel")},
 		{RunID: "r", State: wire.ChatDelta, DeltaText: new("lo"), Message: assistantMessage("Hello")},
 		{RunID: "r", State: wire.ChatDelta, DeltaText: new("Good"), Replace: true, Message: assistantMessage("Good")},

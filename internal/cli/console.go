@@ -44,6 +44,8 @@ type screen interface {
 	io.Writer
 	// ready shows that the next line is expected.
 	ready()
+	// above shows lines above the line that is being typed, while the next one is expected.
+	above(lines string)
 }
 
 // pipe is the screen without a terminal: no prompt, no editing.
@@ -53,6 +55,8 @@ type pipe struct {
 }
 
 func (p pipe) ready() {}
+
+func (p pipe) above(lines string) { _, _ = io.WriteString(p.Writer, lines) } //nolint:errcheck // a closed output ends the next read as well
 
 func (p pipe) interrupts() <-chan struct{} { return nil }
 
@@ -141,7 +145,8 @@ func newEditor(c *console, history *lineHistory, prompt string, words func() []s
 func (e *editor) interrupts() <-chan struct{}    { return e.pressed }
 func (e *editor) readLine() (string, error)      { return e.terminal.ReadLine() }
 func (e *editor) Write(text []byte) (int, error) { return e.terminal.Write(text) }
-func (e *editor) ready()                         { _, _ = e.terminal.Write([]byte(e.prompt)) } //nolint:errcheck // the next read fails then
+func (e *editor) ready()                         { _, _ = e.terminal.Write([]byte(e.prompt)) }                      //nolint:errcheck // the next read fails then
+func (e *editor) above(lines string)             { _, _ = e.terminal.Write([]byte("\r\x1b[K" + lines + e.prompt)) } //nolint:errcheck // as above
 func (e *editor) close() error                   { return term.Restore(e.fd, e.before) }
 func complete(line string, pos int, key rune, words []string) (completed string, at int, ok bool) {
 	if key != '\t' || pos != len(line) || !strings.HasPrefix(line, "/") {

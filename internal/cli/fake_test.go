@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"time"
@@ -24,6 +25,39 @@ type fakeGateway struct {
 	refuse  error // of the next dials
 	calls   []string
 	aborted []string
+
+	conn      *fakeConn             // the newest connection
+	entries   []wire.HistoryMessage // what others wrote, in the order of its seq
+	questions []wire.Question
+	answers   []string // of questions
+}
+
+// others lets another client or a job write an entry, and publishes that the session has changed.
+func (g *fakeGateway) others(role, text string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	seq := int64(len(g.entries) + 1)
+	g.entries = append(g.entries, wire.HistoryMessage{Seq: seq, Role: role, RunID: fmt.Sprintf("foreign-%d", seq), Content: []wire.TextPart{{Text: text}}})
+	g.conn.publish(wire.EventSessions, wire.SessionsChanged{SessionKey: "agent:main:main", Reason: "message"})
+}
+
+// release lets the runs of hang end with their answer.
+func (g *fakeGateway) release() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for key, run := range g.runs {
+		if run.ended == "" {
+			g.conn.finish(key, run)
+		}
+	}
+}
+
+// ask asks a question, or closes all of them, and publishes that.
+func (g *fakeGateway) ask(reason string, open ...wire.Question) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.questions = open
+	g.conn.publish(wire.EventQuestions, wire.QuestionsChanged{SessionKey: "agent:main:main", Reason: reason})
 }
 
 type fakeRun struct {
@@ -32,7 +66,17 @@ type fakeRun struct {
 	ended         string // "" while it runs
 }
 
-func newFakeGateway() *fakeGateway { return &fakeGateway{runs: map[string]*fakeRun{}} }
+func newFakeGateway() *fakeGateway {
+	return &fakeGateway{runs: map[string]*fakeRun{}, questions: []wire.Question{mayIRun("0b6c1f7e90a1")}}
+}
+
+// mayIRun is a question to this client, with two answers.
+func mayIRun(id string) wire.Question {
+	return wire.Question{
+		ID: id, SessionKey: "agent:main:main", AgentID: "main", Principal: "gateway", Mine: true, Text: "run \x1b[31mls",
+		Options: []wire.QuestionOption{{Label: "Allow", Allow: true}, {Label: "Deny"}}, AskedAtMs: 1, ExpiresAtMs: 2,
+	}
+}
 
 func (g *fakeGateway) dial(ctx context.Context, t target) (gatewayConn, error) {
 	g.mu.Lock()
@@ -46,7 +90,8 @@ func (g *fakeGateway) dial(ctx context.Context, t target) (gatewayConn, error) {
 	case t.Token.Reveal() == "wrong":
 		return nil, errors.New("the gateway refused the credential; check --token or LANEWAY_TOKEN")
 	}
-	return &fakeConn{gateway: g, events: make(chan client.Event, 64)}, nil
+	g.conn = &fakeConn{gateway: g, events: make(chan client.Event, 64)}
+	return g.conn, nil
 }
 
 type fakeConn struct {
@@ -113,7 +158,13 @@ func (c *fakeConn) answer(method string, params json.RawMessage) (any, error) {
 		}
 		return c.abort(p), nil
 	case "chat.history":
-		return c.history(), nil
+		var p wire.ChatHistoryParams
+		if err := json.Unmarshal(params, &p); err != nil {
+			return nil, err
+		}
+		return c.history(p), nil
+	case "sessions.subscribe":
+		return wire.SessionsSubscribeResult{Subscribed: true}, nil
 	case "commands.list":
 		return json.RawMessage(`{"commands":[{"textAliases":["/stop"]},{"textAliases":["/stopall"]},{"textAliases":["/status"]}]}`), nil
 	case "sessions.describe":
@@ -133,9 +184,15 @@ func (c *fakeConn) answer(method string, params json.RawMessage) (any, error) {
 	case "runs.get":
 		return json.RawMessage(`{"run":` + fakeTurn + `,"tasks":[],"deliveries":[]}`), nil
 	case "questions.list":
-		return json.RawMessage(`{"ts":1,"questions":[{"id":"0b6c1f7e90a1","sessionKey":"agent:main:main","agentId":"main","principal":"gateway","mine":true,"text":"run \u001b[31mls","options":[{"label":"Allow","allow":true},{"label":"Deny","allow":false}],"askedAtMs":1,"expiresAtMs":2}]}`), nil
+		return wire.QuestionsListResult{Questions: c.gateway.questions}, nil
 	case "questions.answer":
-		return json.RawMessage(`{"ok":true,"text":"The answer is: \u001b[31mAllow."}`), nil
+		var p wire.QuestionsAnswerParams
+		if err := json.Unmarshal(params, &p); err != nil {
+			return nil, err
+		}
+		c.gateway.answers = append(c.gateway.answers, fmt.Sprintf("%s %d", p.ID, p.Option))
+		c.gateway.questions = nil
+		return wire.QuestionsAnswerResult{OK: true, Text: "The answer is: \x1b[31mAllow."}, nil
 	case "tasks.list":
 		return json.RawMessage(`{"ts":1,"tasks":[` + fakeTask + `]}`), nil
 	case "tasks.get":
@@ -289,11 +346,15 @@ func (c *fakeConn) event(e wire.ChatEvent) {
 	if c.lost {
 		return
 	}
+	c.publish(wire.EventChat, e)
+}
+
+func (c *fakeConn) publish(name string, e any) {
 	payload, err := json.Marshal(e)
 	if err != nil {
 		panic(err)
 	}
-	c.events <- client.Event{Name: "chat", Payload: payload}
+	c.events <- client.Event{Name: name, Payload: payload}
 }
 
 func assistantMessage(text string) *wire.ChatMessage {
@@ -313,8 +374,15 @@ func (c *fakeConn) abort(p wire.ChatAbortParams) wire.ChatAbortResult {
 	return result
 }
 
-func (c *fakeConn) history() wire.HistoryPage[wire.HistoryMessage] {
-	result := wire.HistoryPage[wire.HistoryMessage]{SessionKey: "agent:main:main", SessionID: "s-1", TotalMessages: 2}
+func (c *fakeConn) history(p wire.ChatHistoryParams) any {
+	if p.Cursor != nil {
+		var from int
+		if _, err := fmt.Sscanf(*p.Cursor, "m:%d", &from); err != nil || from > len(c.gateway.entries) {
+			return wire.HistoryReset{Kind: "reset"}
+		}
+		return wire.HistoryDelta[wire.HistoryMessage]{Kind: "delta", Messages: c.gateway.entries[from:], DeltaCursor: fmt.Sprintf("m:%d", len(c.gateway.entries))}
+	}
+	result := wire.HistoryPage[wire.HistoryMessage]{SessionKey: "agent:main:main", SessionID: "s-1", TotalMessages: 2, DeltaCursor: fmt.Sprintf("m:%d", len(c.gateway.entries))}
 	result.Messages = []wire.HistoryMessage{{Role: "user", Content: []wire.TextPart{{Text: "earlier question"}}, Timestamp: testNow().UnixMilli()}}
 	for key, run := range c.gateway.runs {
 		said, stop := assistantMessage(run.shown), "stop"

@@ -61,6 +61,14 @@ func (p *echoBackend) ReceiveFrom(_ context.Context, m chat.Message, _ gateway.C
 	return chat.Receipt{RunID: m.ID, Session: m.Session, Seq: 1, AcceptedAt: testNow(), State: store.StateRunning}, nil
 }
 
+func (p *echoBackend) Transcript(context.Context, store.TranscriptQuery) (store.Transcript, error) {
+	return store.Transcript{SessionID: "s"}, nil
+}
+
+func (p *echoBackend) PendingInputs(context.Context, chat.SessionKey, int64, int) ([]store.Waiting, int, error) {
+	return nil, 0, nil
+}
+
 func (p *echoBackend) DefaultAgent() string                           { return "main" }
 func (p *echoBackend) Audit(context.Context, chat.Audit) error        { return nil }
 func (p *echoBackend) Agents() []agent.Info                           { return []agent.Info{{ID: "main", Runner: "echo"}} }

@@ -33,6 +33,8 @@ func hostile(t *testing.T, then func(ws *websocket.Conn)) *httptest.Server {
 			case "chat.send":
 				send(`{"type":"res","id":"` + req.ID + `","ok":true,"payload":{"runId":"r","status":"started"}}`)
 				then(ws)
+			default:
+				send(`{"type":"res","id":"` + req.ID + `","ok":false,"error":{"code":"UNAVAILABLE","message":"not now"}}`)
 			}
 		}
 	}))

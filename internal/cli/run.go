@@ -242,6 +242,9 @@ func (env *environment) note(sentence string) {
 	}
 }
 
+// complainLines prints lines that are safe for a terminal, as they are.
+func (env *environment) complainLines(lines string) { _, _ = fmt.Fprintln(env.stderr, lines) }
+
 func (env *environment) complain(sentence string) {
 	_, _ = fmt.Fprintln(env.stderr, "laneway: "+oneLine(sentence))
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"laneway/internal/client"
 	"laneway/internal/wire"
 )
 
@@ -24,14 +26,17 @@ type sendCmd struct {
 	Agent   string        `help:"Agent that answers; default the gateway's." placeholder:"ID" complete:"agents"`
 	File    []string      `help:"A file that goes with the message, at most 20 MB; may be given more than once." placeholder:"PATH" type:"path" sep:"none"`
 	Timeout time.Duration `help:"How long to wait for the answer; then the message is stopped." default:"10m"`
-	NoWait  bool          `help:"Fail when the agent asks for a permission, instead of waiting for its answer."`
+	NoWait  bool          `help:"When the agent asks for a permission, stop and fail at once."`
 	JSON    bool          `help:"Print the answer, its run id and how it ended as JSON."`
 }
 
 // Help is the long help of the command.
 func (*sendCmd) Help() string {
 	return `Prints the answer on standard output. Exit status 0 means answered; 1 that it was not, with the reason on standard error. A lost
-connection is taken up again; the message is never sent twice. A question of the agent is shown on standard error and waited for.
+connection is taken up again; the message is never sent twice.
+
+When the agent asks for a permission, the question appears on standard error with a number for each answer. On a terminal, type the number
+or a word such as yes. Elsewhere the command that answers it is printed, and send waits for the answer; with --no-wait it fails at once.
 
 Examples:
 
@@ -58,13 +63,8 @@ func (c *sendCmd) Run(ctx context.Context, env *environment) error {
 		dial:    func(ctx context.Context) (gatewayConn, error) { return c.connect(ctx, env) },
 		session: sessionKey(c.Session, c.Agent), agent: c.Agent, timeout: &limit, files: files,
 	}
-	talk.asked = func(q question) error {
-		if c.NoWait {
-			return asksError(oneLine(q.text))
-		}
-		env.note(q.menu() + "\nAnswer it in laneway chat, or with: laneway send --session " + c.Session + " \"" + q.options[0].command + "\"")
-		return nil
-	}
+	done := c.listen(env, talk)
+	defer done()
 	began := env.now()
 	end, err := c.exchange(ctx, talk, text)
 	if err != nil {
@@ -133,6 +133,83 @@ type asksError string
 
 func (e asksError) Error() string { return string(e) }
 
+// listen shows the questions of the agent while the message waits, and reads their answers from a terminal until done is called.
+func (c *sendCmd) listen(env *environment, talk *conversation) (done func()) {
+	lines, wanted, ended := make(chan typed), make(chan struct{}, 1), make(chan struct{})
+	if env.fromTerminal {
+		in := pipe{lines: bufio.NewReader(env.stdin)}
+		go readLines(in.readLine, lines, wanted, ended)
+	}
+	var open asked
+	show := func(q wire.Question) {
+		env.complainLines(menu(q))
+		if !env.fromTerminal {
+			env.complainLines("Answer it in laneway chat, on the dashboard, or with: laneway questions answer " + q.ID + " 1")
+			return
+		}
+		env.complainLines("Write the number of an answer.")
+		hint(wanted)
+	}
+	talk.asked = func(ctx context.Context, reason string) error {
+		list, err := talk.questions(ctx)
+		if errors.Is(err, client.ErrClosed) || ctx.Err() != nil {
+			return err
+		}
+		if err != nil { // the message is answered nevertheless
+			if reason != "" {
+				env.complain("the questions of the agent cannot be read: " + err.Error())
+			}
+			return nil
+		}
+		fresh, closed := open.update(list)
+		if len(closed) > 0 {
+			env.complain(inWords(reason))
+		}
+		for _, q := range fresh {
+			if c.NoWait {
+				return asksError(oneLine(asks(q)))
+			}
+			show(q)
+		}
+		return nil
+	}
+	talk.typed = lines
+	talk.answered = func(ctx context.Context, line typed) error {
+		if line.err != nil {
+			return nil //nolint:nilerr // the terminal is closed; the question can be answered elsewhere
+		}
+		defer hint(wanted)
+		q, waits := open.current()
+		text := strings.TrimSpace(line.text)
+		if !waits || text == "" {
+			return nil
+		}
+		option, err := choose(q, text)
+		if err == nil && option == 0 {
+			err = fmt.Errorf("write the number of an answer, 1 to %d", len(q.Options))
+		}
+		if err != nil {
+			env.complain(err.Error())
+			return nil
+		}
+		open.remove(q.ID)
+		said, err := talk.answer(ctx, q.ID, option)
+		switch {
+		case errors.Is(err, client.ErrClosed) || ctx.Err() != nil:
+			return err
+		case err != nil:
+			env.complain(err.Error())
+			return nil
+		}
+		env.complainLines(plain(said))
+		if q, waits := open.current(); waits {
+			show(q)
+		}
+		return nil
+	}
+	return func() { close(ended) }
+}
+
 var errNoAnswer = errors.New("no answer in time")
 
 // exchange sends one message and waits for its end within the time limit. A command that times out stops the run, because an unread answer
@@ -146,16 +223,16 @@ func (c *sendCmd) exchange(ctx context.Context, talk *conversation, text string)
 	defer talk.close()
 	run := newKey()
 	end, err := talk.ask(ctx, run, text, nil)
-	var asks asksError
-	if asked := errors.As(err, &asks); err == nil || (ctx.Err() == nil && !asked) {
+	var question asksError
+	if asked := errors.As(err, &question); err == nil || (ctx.Err() == nil && !asked) {
 		return end, err
 	}
 	known, stopped := talk.giveUp(ctx, run, text)
 	if known != nil {
 		return *known, nil
 	}
-	if asks != "" {
-		return turnEnd{}, fmt.Errorf("the agent asks for a permission, and --no-wait was given; %s. %s", stopped, string(asks))
+	if question != "" {
+		return turnEnd{}, fmt.Errorf("the agent asks for a permission, and --no-wait was given; %s. %s", stopped, string(question))
 	}
 	if errors.Is(context.Cause(ctx), errNoAnswer) {
 		return turnEnd{}, fmt.Errorf("no answer within %s; %s", c.Timeout, stopped)

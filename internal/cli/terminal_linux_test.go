@@ -102,7 +102,7 @@ func TestCtrlCOnATerminalStopsTheAnswerOnly(t *testing.T) {
 	b := newBench("", "HOME", t.TempDir(), "NO_COLOR", "1")
 	b.env.stdout = terminal
 	b.env.terminal = &console{in: terminal, out: terminal}
-	wants := []string{"> ", "hang\r\nha", "stopped: stop\r\n> ", "still here\r\nstill here\r\n> "}
+	wants := []string{"> ", "hang\r\nha", "Stopped.\r\n> ", "still here\r\nstill here\r\n> "}
 	seen, screen, over := watch(keyboard, wants)
 	ended := make(chan int, 1)
 	go func() { ended <- run(t.Context(), []string{"chat", "--history", "0"}, b.env) }()

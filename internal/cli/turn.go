@@ -1,10 +1,12 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -23,11 +25,15 @@ type conversation struct {
 	agent   string
 	timeout *int64
 	files   []wire.Attachment // of each message
-	// asked is called for each question of the agent while a message waits for its end; its error ends the wait. nil = questions are not
-	// shown.
-	asked func(question) error
+	follows bool              // receive what happens in the session besides the messages of this client
+	// asked is called when the open questions of the session may have changed while a message waits for its end, with the reason of the
+	// event, and answered for each line of typed; their errors end the wait. nil = questions are not shown.
+	asked    func(ctx context.Context, reason string) error
+	answered func(context.Context, typed) error
+	typed    <-chan typed
 
 	conn gatewayConn
+	full string // the whole key of the session, once it is known
 }
 
 // turnEnd is how a message ended.
@@ -72,7 +78,26 @@ func (c *conversation) open(ctx context.Context) error {
 		return err
 	}
 	c.conn = conn
+	if !c.follows {
+		return nil
+	}
+	if err := conn.Call(ctx, "sessions.subscribe", wire.SessionsSubscribeParams{Deltas: new(false)}, &wire.SessionsSubscribeResult{}); err != nil {
+		c.close()
+		return err
+	}
 	return nil
+}
+
+// key returns the whole key of the session, which the gateway knows.
+func (c *conversation) key(ctx context.Context) (string, error) {
+	if c.full == "" && !strings.HasPrefix(c.session, "agent:") {
+		var history wire.HistoryPage[wire.HistoryMessage]
+		if err := c.conn.Call(ctx, "chat.history", wire.ChatHistoryParams{SessionKey: c.session, Limit: new(int64(1)), MaxChars: new(int64(1))}, &history); err != nil {
+			return "", err
+		}
+		c.full = history.SessionKey
+	}
+	return cmp.Or(c.full, c.session), nil
 }
 
 func (c *conversation) close() {
@@ -97,6 +122,10 @@ func (c *conversation) next(ctx context.Context) (wire.ChatEvent, error) {
 		select {
 		case <-ctx.Done():
 			return wire.ChatEvent{}, context.Cause(ctx)
+		case line := <-c.typed:
+			if err := c.answered(ctx, line); err != nil {
+				return wire.ChatEvent{}, err
+			}
 		case event, open := <-c.conn.Events():
 			if err := c.conn.Err(); !open && errors.Is(err, client.ErrProtocol) {
 				return wire.ChatEvent{}, err
@@ -104,15 +133,32 @@ func (c *conversation) next(ctx context.Context) (wire.ChatEvent, error) {
 			if !open || event.Gap { // the missed event may have been the end
 				return wire.ChatEvent{}, client.ErrClosed
 			}
-			if event.Name != wire.EventChat {
-				continue
+			switch event.Name {
+			case wire.EventQuestions:
+				if err := c.questionsChanged(ctx, event); err != nil {
+					return wire.ChatEvent{}, err
+				}
+			case wire.EventChat:
+				if chat, ok := decodeChat(event); ok {
+					return chat, nil
+				}
+				return wire.ChatEvent{}, fmt.Errorf("%w: it sent a chat event that is not understood", client.ErrProtocol)
 			}
-			if chat, ok := decodeChat(event); ok {
-				return chat, nil
-			}
-			return wire.ChatEvent{}, fmt.Errorf("%w: it sent a chat event that is not understood", client.ErrProtocol)
 		}
 	}
+}
+
+// questionsChanged passes an event about open questions to asked.
+func (c *conversation) questionsChanged(ctx context.Context, event client.Event) error {
+	var changed wire.QuestionsChanged
+	if c.asked == nil || json.Unmarshal(event.Payload, &changed) != nil {
+		return nil
+	}
+	key, err := c.key(ctx)
+	if err != nil || changed.SessionKey != key {
+		return err
+	}
+	return c.asked(ctx, changed.Reason)
 }
 
 func decodeChat(event client.Event) (wire.ChatEvent, bool) {
@@ -166,9 +212,6 @@ func (c *conversation) watch(ctx context.Context, key string, result wire.ChatSe
 			return turnEnd{}, err
 		}
 		if event.RunID != key {
-			if err := c.question(event); err != nil {
-				return turnEnd{}, err
-			}
 			continue
 		}
 		show(event)
@@ -176,17 +219,6 @@ func (c *conversation) watch(ctx context.Context, key string, result wire.ChatSe
 			return endOf(event), nil
 		}
 	}
-}
-
-// question passes an event of the session to asked if it is a question.
-func (c *conversation) question(event wire.ChatEvent) error {
-	if c.asked == nil || !inSession(event.SessionKey, c.session) {
-		return nil
-	}
-	if q, ok := questionOf(event); ok {
-		return c.asked(q)
-	}
-	return nil
 }
 
 func endOf(e wire.ChatEvent) turnEnd {
@@ -213,6 +245,11 @@ func (c *conversation) resume(ctx context.Context, key, text string) (wire.ChatS
 		result, err = c.submit(ctx, key, text)
 		return err
 	})
+	if err == nil && c.asked != nil { // an event about a question may have been lost
+		if err := c.asked(ctx, ""); err != nil && !errors.Is(err, client.ErrClosed) {
+			return result, err
+		}
+	}
 	return result, err
 }
 
