@@ -7,7 +7,6 @@ package main
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -17,24 +16,19 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
+
+	"laneway/internal/testrun"
 )
 
-// scene is a command after the first, which starts the gateway. A scene with until is repeated until its output contains that string.
-type scene struct {
-	args  []string
-	until string
-}
-
-func scenes() []scene {
-	return []scene{
-		{args: []string{"send", "hello"}},
-		{args: []string{"cron", "add", "--at", "in 2s", "--name", "tea", "--message", "Tea is ready", "--deliver", "web:main"}},
-		{args: []string{"sessions", "show", "main"}, until: "Tea is ready"},
-	}
-}
+// hello is the scene of the first message, tea the job whose answer appears in the open conversation.
+var (
+	hello = []string{"send", "hello"}
+	tea   = []string{"cron", "add", "--at", "in 2s", "--name", "tea", "--message", "Tea is ready", "--deliver", "web:main"}
+)
 
 func main() {
 	if err := record(context.Background(), os.Args[1:], os.Stdout); err != nil {
@@ -79,14 +73,17 @@ func record(ctx context.Context, args []string, out io.Writer) (err error) {
 	}
 	plain := strings.NewReplacer(home, "~", address, "127.0.0.1:18790")
 	lines := append([]string{"$ laneway serve"}, shown...)
-	for _, scene := range scenes() {
-		text, err := output(ctx, program, append(env, "LANEWAY_URL=http://"+address), scene.args, scene.until)
-		if err != nil {
-			return err
-		}
-		lines = append(lines, "", "$ laneway "+quoted(scene.args))
-		lines = append(lines, strings.Split(strings.TrimRight(text, "\n"), "\n")...)
+	env = append(env, "LANEWAY_URL=http://"+address)
+	said, err := output(ctx, program, env, hello)
+	if err != nil {
+		return err
 	}
+	lines = append(lines, "", "$ laneway "+quoted(hello), said)
+	talk, err := conversation(ctx, program, env)
+	if err != nil {
+		return err
+	}
+	lines = append(append(lines, ""), talk...)
 	for i := range lines {
 		lines[i] = plain.Replace(lines[i])
 	}
@@ -110,26 +107,42 @@ func firstLines(r io.Reader) (lines []string, address string, err error) {
 	return nil, "", fmt.Errorf("the gateway ended early: %s", strings.Join(lines, "; "))
 }
 
-func output(ctx context.Context, program string, env, args []string, until string) (string, error) {
-	again := time.NewTicker(200 * time.Millisecond)
-	defer again.Stop()
-	for {
-		cmd := exec.CommandContext(ctx, program, args...) //nolint:gosec // the program that is recorded
-		cmd.Env = env
-		var text bytes.Buffer
-		cmd.Stdout, cmd.Stderr = &text, &text
-		if err := cmd.Run(); err != nil {
-			return "", fmt.Errorf("%s: %w: %s", args[0], err, text.String())
-		}
-		if strings.Contains(text.String(), until) {
-			return text.String(), nil
-		}
-		select {
-		case <-again.C:
-		case <-ctx.Done():
-			return "", fmt.Errorf("%s does not print %q: %w", args[0], until, ctx.Err())
-		}
+func output(ctx context.Context, program string, env, args []string) (string, error) {
+	cmd := exec.CommandContext(ctx, program, args...) //nolint:gosec // the program that is recorded
+	cmd.Env = env
+	text, err := cmd.CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("%s: %w: %s", args[0], err, text)
 	}
+	return strings.TrimRight(string(text), "\n"), nil
+}
+
+// conversation opens laneway chat on a terminal, adds the job elsewhere, and waits until its answer appears by itself.
+func conversation(ctx context.Context, program string, env []string) (lines []string, err error) {
+	chat := exec.CommandContext(ctx, program, "chat", "--history", "0") //nolint:gosec // as above
+	chat.Env = append(env, "TERM=xterm", "NO_COLOR=1")
+	screen, err := testrun.OpenTerminal(chat)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, screen.Leave()) }()
+	if err := screen.Await(ctx, regexp.MustCompile(`(?m)^> `)); err != nil {
+		return nil, err
+	}
+	said, err := output(ctx, program, env, tea)
+	if err != nil {
+		return nil, err
+	}
+	if err := screen.Await(ctx, regexp.MustCompile(`Tea is ready\n> `)); err != nil {
+		return nil, err
+	}
+	shown := strings.Split(strings.TrimSuffix(screen.Shown(), "> "), "\n")
+	answer := slices.IndexFunc(shown, func(line string) bool { return strings.Contains(line, "Tea is ready") })
+	if answer < 0 {
+		return nil, fmt.Errorf("the answer of the job is not on the screen: %q", shown)
+	}
+	lines = append([]string{"$ laneway chat"}, shown[:answer]...)
+	return append(lines, "> ", "", "# in another terminal", "$ laneway "+quoted(tea), said, "", "# two seconds later, in the chat", shown[answer], "> "), nil
 }
 
 func quoted(args []string) string {

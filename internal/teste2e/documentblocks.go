@@ -83,6 +83,28 @@ func (b block) exchanges() (list []exchange) {
 	return list
 }
 
+// sceneLine is a line of a block of the language terminal: a command on that terminal or on another one (`$ …`), a line that the person types into
+// the command (`> …`), or what the terminal shows.
+type sceneLine struct{ command, typed, shows string }
+
+// scene returns the lines of a block of the language terminal. The first is the command that stays on the terminal.
+func (b block) scene() (lines []sceneLine) {
+	for line := range strings.Lines(b.text) {
+		line = strings.TrimSpace(line)
+		command, is := strings.CutPrefix(line, "$ ")
+		typed, types := strings.CutPrefix(line, "> ")
+		switch {
+		case is:
+			lines = append(lines, sceneLine{command: command})
+		case types:
+			lines = append(lines, sceneLine{typed: typed})
+		case line != "":
+			lines = append(lines, sceneLine{shows: line})
+		}
+	}
+	return lines
+}
+
 // commandless matches a block without a language that looks like commands, so that none is skipped.
 var commandless = regexp.MustCompile(`(?m)^(\$ |# |laneway |go run |make |install |useradd |curl )`)
 

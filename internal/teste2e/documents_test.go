@@ -127,6 +127,50 @@ func (s *stage) page(blocks []block) {
 				s.exchange(b, e)
 			}
 		}
+		if b.lang == "terminal" {
+			s.play(b)
+		}
+	}
+}
+
+// play plays a block that a terminal shows: its first command runs on a terminal of the test, the person types the lines after the prompt, the
+// other commands run elsewhere, and all other lines appear by themselves, in order.
+func (s *stage) play(b block) {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(s.t.Context(), testrun.Patience)
+	defer cancel()
+	lines := b.scene()
+	cmd := exec.CommandContext(ctx, "sh", "-c", "exec "+s.replace.Replace(lines[0].command))
+	cmd.Dir, cmd.Env = "../..", append(slices.Clone(s.env), "TERM=xterm", "NO_COLOR=1")
+	screen, err := testrun.OpenTerminal(cmd)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	wait := func(pattern string) {
+		s.t.Helper()
+		if err := screen.Await(ctx, regexp.MustCompile(pattern)); err != nil {
+			s.t.Fatalf("%s:%d: %v", b.file, b.line, err)
+		}
+	}
+	wait(`(?m)^> `)
+	for _, line := range lines[1:] {
+		switch {
+		case line.command != "":
+			if out, err := s.run(line.command, s.as); err != nil {
+				s.t.Fatalf("%s:%d: %s: %v\n%s", b.file, b.line, line.command, err, out)
+			}
+		case line.typed != "":
+			if err := screen.Type(line.typed + "\r"); err != nil {
+				s.t.Fatal(err)
+			}
+			wait(regexp.QuoteMeta(line.typed) + `\n`)
+		default:
+			wait(`(?m)^` + strings.ReplaceAll(regexp.QuoteMeta(line.shows), "…", ".*") + `\n`)
+		}
+	}
+	s.t.Logf("%s:%d: the terminal shows\n%s", b.file, b.line, screen.Shown())
+	if err := screen.Leave(); err != nil {
+		s.t.Errorf("%s:%d: %s: %v", b.file, b.line, lines[0].command, err)
 	}
 }
 
@@ -207,6 +251,9 @@ func TestEveryCommandOfTheDocumentsRunsAsPrinted(t *testing.T) {
 			}
 			for _, e := range b.exchanges() {
 				found[e.command] = true
+				commands++
+			}
+			if b.lang == "terminal" {
 				commands++
 			}
 		}
