@@ -86,9 +86,15 @@ func ExamineStore(ctx context.Context, cfg config.Config, secrets []secret.Secre
 
 // examineZones names the release of the time zone rules: those of ZONEINFO may be older than those of the program.
 func examineZones() Finding {
-	release := schedule.ZoneRelease()
-	if release == "unknown" {
+	release, embedded := schedule.ZoneRelease(), schedule.EmbeddedRelease()
+	if err := schedule.CheckZones(); err != nil {
+		return Finding{Failure, "the time zone rules cannot be read: " + err.Error(), "correct ZONEINFO, or unset it to use the rules of the program"}
+	}
+	switch {
+	case release == schedule.UnknownRelease:
 		return Finding{Warning, "the time zone rules that ZONEINFO names have no release", "add their file tzdata.zi, or unset ZONEINFO to use those of the program"}
+	case release < embedded:
+		return Finding{Warning, "the time zone rules that ZONEINFO names are those of " + release + ", and the program has those of " + embedded, "unset ZONEINFO, or name newer rules; replicas with the older ones fire jobs at other moments where a country has changed its clocks"}
 	}
 	return Finding{Weight: Fine, Text: "the time zone rules are those of " + release}
 }

@@ -16,6 +16,8 @@ import (
 
 	"laneway/internal/chat"
 	"laneway/internal/config"
+	"laneway/internal/cron/schedule"
+	"laneway/internal/cron/schedule/zonetest"
 	"laneway/internal/secret"
 	"laneway/internal/signature"
 	"laneway/internal/store"
@@ -234,6 +236,23 @@ func TestAMissingModelIsFoundBeforeTheFirstMessage(t *testing.T) {
 		p.probeAgents(t.Context())
 		if warned := strings.Contains(log.String(), "turns of an agent may fail"); warned != (want.Weight == Warning) {
 			t.Errorf("%s: the start logs %q", model, log.String())
+		}
+	}
+}
+
+func TestOlderOrMissingZoneRulesAreFound(t *testing.T) {
+	for _, c := range []struct {
+		dir, text string
+		want      Weight
+	}{
+		{"", "those of " + schedule.EmbeddedRelease(), Fine},
+		{zonetest.Write(t, "2025b", nil), "those of 2025b, and the program has those of", Warning},
+		{zonetest.Write(t, "", map[string]string{"Europe/Berlin": "CET-1"}), "have no release", Warning},
+		{filepath.Join(t.TempDir(), "none"), "ZONEINFO of the gateway names a file or directory that does not exist", Failure},
+	} {
+		t.Setenv("ZONEINFO", c.dir)
+		if f := examineZones(); f.Weight != c.want || !strings.Contains(f.Text, c.text) {
+			t.Errorf("%q: %+v, want %s with %q", c.dir, f, c.want, c.text)
 		}
 	}
 }

@@ -57,7 +57,8 @@ func (r *Released) add(j cron.Job, w store.HeldWork) {
 	if err != nil || j.Pause != nil {
 		return
 	}
-	d := j.Timetable(compiled).Decide(cron.Claim{Planned: j.State.Next, Now: w.Now, Policy: j.Missed})
+	t := j.Timetable(compiled)
+	d := t.Decide(j.Claim(t, w.Now))
 	r.Jobs++
 	r.Runs += len(d.Runs)
 	for _, span := range d.Missed {

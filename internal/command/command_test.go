@@ -179,7 +179,7 @@ func (h *fakeBackend) Agents() []agent.Info { return []agent.Info{{ID: "main", R
 
 func someJobs() []cron.Job {
 	return []cron.Job{
-		{ID: "a", Key: "key of tea", Name: "tea", Enabled: true, Schedule: schedule.Spec{Kind: schedule.KindEvery, EveryMs: 5_400_000}, State: cron.JobState{NextRunAt: now().Add(time.Hour), LastRunAt: now().Add(-30 * time.Minute), LastState: cron.RunOK}, Payload: cron.Payload{Text: "make tea"}},
+		{ID: "a", Key: "key of tea", Name: "tea", Enabled: true, Schedule: schedule.Spec{Kind: schedule.KindEvery, EveryMs: 5_400_000}, State: cron.JobState{Plan: cron.Plan{NextRunAt: now().Add(time.Hour)}, LastRunAt: now().Add(-30 * time.Minute), LastState: cron.RunOK}, Payload: cron.Payload{Text: "make tea"}},
 		{ID: "b", Name: "news", Enabled: true, Schedule: schedule.Spec{Kind: schedule.KindCron, Expr: "0 9 * * *", TZ: "UTC"}, Pause: &cron.Pause{}},
 		{ID: "c", Name: "NEWS", Schedule: schedule.Spec{Kind: schedule.KindAt, At: now().Add(2 * time.Hour)}},
 	}

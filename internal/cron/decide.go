@@ -1,6 +1,7 @@
 package cron
 
 import (
+	"slices"
 	"time"
 
 	"laneway/internal/cron/schedule"
@@ -23,6 +24,8 @@ type Claim struct {
 	// Previous is the slot decided before or, for the first one, the moment the schedule was activated. It is used only as the start of the search for slots
 	// that a gap skipped; zero disables the search before Planned.
 	Previous time.Time
+	// Wall is the wall time that Planned stands for, if the zone rules of another release have planned it; else zero.
+	Wall time.Time
 	// Now is the database's clock.
 	Now    time.Time
 	Policy MissedPolicy
@@ -61,9 +64,14 @@ func (t Timetable) Decide(c Claim) Decision {
 		return Decision{}
 	}
 	planned, known := t.plannedFire(c.Planned)
-	cut := t.cut(c, planned)
-	d := t.duePart(c, planned, cut)
-	if !known && (len(d.Runs) == 0 || d.Runs[0].Slot.After(planned.Slot)) {
+	after := planned.Slot.Add(-1) // the slots of the schedule from here on are undecided
+	if !c.Wall.IsZero() {
+		after = t.Schedule.Reached(c.Planned, c.Wall)
+	}
+	stray := !known || !planned.Slot.After(after)
+	cut := t.cut(c, planned, after)
+	d := t.duePart(c, planned, stray, after, cut)
+	if stray && !slices.ContainsFunc(d.Runs, func(r PlannedRun) bool { return r.Slot.Equal(planned.Slot) }) {
 		stray := MissedSpan{Reason: ReasonPolicy, First: planned.Slot, Last: planned.Slot, Count: 1}
 		d.Missed = append([]MissedSpan{stray}, d.Missed...)
 	}
@@ -87,11 +95,11 @@ func (t Timetable) plannedFire(slot time.Time) (schedule.Fire, bool) {
 }
 
 // cut is the last instant up to which this claim decides every slot. Slots are decided in order: one whose jitter has not passed holds back the later ones.
-func (t Timetable) cut(c Claim, planned schedule.Fire) time.Time {
+func (t Timetable) cut(c Claim, planned schedule.Fire, after time.Time) time.Time {
 	if planned.At.After(c.Now) {
-		return planned.Slot
+		return later(planned.Slot, after)
 	}
-	cut := later(planned.Slot, c.Now.Add(-time.Duration(t.JitterMs)*time.Millisecond))
+	cut := later(later(planned.Slot, after), c.Now.Add(-time.Duration(t.JitterMs)*time.Millisecond))
 	for range int(MaxJitter / time.Second) {
 		next, ok := t.Schedule.Next(cut)
 		if !ok || t.ended(next.Slot) {
@@ -105,17 +113,25 @@ func (t Timetable) cut(c Claim, planned schedule.Fire) time.Time {
 	return cut
 }
 
-func (t Timetable) duePart(c Claim, planned schedule.Fire, cut time.Time) Decision {
-	others := t.count(planned.Slot, cut)
+// duePart decides about the planned slot, which is a stray if it isn't one of the slots in (after, cut], and about these slots.
+func (t Timetable) duePart(c Claim, planned schedule.Fire, stray bool, after, cut time.Time) Decision {
+	others := t.count(after, cut)
+	if !stray {
+		others--
+	}
 	late := c.Now.Sub(planned.At)
 	if late <= newestSlack && others == 0 {
 		return Decision{Runs: []PlannedRun{{Fire: planned, Trigger: TriggerSchedule, Late: max(0, late)}}}
 	}
-	if late <= tickSlack && others < mostAtOnce {
-		fires := append([]schedule.Fire{planned}, t.newest(planned.Slot, cut, int(others))...)
+	if late <= tickSlack && others < mostAtOnce && !after.Before(planned.Slot.Add(-1)) {
+		fires := append([]schedule.Fire{planned}, t.newest(later(planned.Slot, after), cut, int(others))...)
 		return Decision{Runs: runs(fires[:min(len(fires), t.remaining())], TriggerSchedule, c.Now)}
 	}
-	return t.afterOutage(c, planned.Slot.Add(-1), cut)
+	var strays []schedule.Fire
+	if stray {
+		strays = append(strays, planned)
+	}
+	return t.afterOutage(c, strays, after, cut)
 }
 
 // remaining is how many more fires the job has.
@@ -126,20 +142,26 @@ func (t Timetable) remaining() int {
 	return max(0, t.MaxRuns-t.Fired)
 }
 
-// afterOutage applies the policy to the slots in (after, cut].
-func (t Timetable) afterOutage(c Claim, after, cut time.Time) Decision {
+// afterOutage applies the policy to the slots in (after, cut], and to a slot that is not one of them.
+func (t Timetable) afterOutage(c Claim, strays []schedule.Fire, after, cut time.Time) Decision {
 	var regular []PlannedRun
 	policy := c.Policy.For(t.Schedule.Kind())
-	if last := t.newest(after, cut, 1); len(last) == 1 && c.Now.Sub(last[0].At) <= newestSlack {
+	last := t.newest(after, cut, 1)
+	switch {
+	case len(last) == 1 && c.Now.Sub(last[0].At) <= newestSlack:
 		regular = runs(last, TriggerSchedule, c.Now)
 		cut = last[0].Slot.Add(-1)
+	case len(strays) == 1 && c.Now.Sub(strays[0].At) <= newestSlack:
+		regular, strays = runs(strays, TriggerSchedule, c.Now), nil
 	}
 	inside := after
 	if policy.Window != NoWindow {
 		inside = later(after, c.Now.Add(-policy.Window-1))
+		strays = slices.DeleteFunc(strays, func(f schedule.Fire) bool { return !f.Slot.After(c.Now.Add(-policy.Window - 1)) })
 	}
 	inside = earlier(inside, cut)
-	chosen := t.newest(inside, cut, min(policy.wanted(len(regular)), t.remaining()-len(regular)))
+	most := min(policy.wanted(len(regular)), t.remaining()-len(regular))
+	chosen := t.newest(inside, cut, most)
 	rest := cut
 	if len(chosen) > 0 {
 		rest = chosen[0].Slot.Add(-1)
@@ -148,7 +170,11 @@ func (t Timetable) afterOutage(c Claim, after, cut time.Time) Decision {
 	if policy.Rule == MissedFireAll {
 		reason = ReasonMaxCatchup
 	}
+	if len(chosen) < most {
+		chosen = append(strays, chosen...)
+	}
 	d := Decision{Runs: append(runs(chosen, TriggerCatchup, c.Now), regular...)}
+	slices.SortFunc(d.Runs, func(a, b PlannedRun) int { return a.Slot.Compare(b.Slot) })
 	if span, ok := t.Span(ReasonWindow, after, inside); ok {
 		d.Missed = append(d.Missed, span)
 	}

@@ -125,6 +125,9 @@ func Explain(at time.Time, e Evidence) Explanation {
 			x.Slot = slot
 		}
 		x.Why, x.Text, x.Cure = e.ofRow(row)
+		if e.otherRules(row) {
+			x.Text += " The slot was planned by other clock rules of " + e.rules() + ", and kept its moment."
+		}
 		return x
 	}
 	slot, planned := e.slotIn(at)
@@ -325,6 +328,9 @@ func (e Evidence) passed(slot time.Time) (why Why, text string, cure Cure) {
 	if e.Held {
 		return WhyHeld, "The gateway is held, so no job starts.", Cure{Text: "end the hold: laneway release"}
 	}
+	if r, ok := e.sameSlot(slot); ok {
+		return WhyClock, "The slot was planned at " + e.when(r.ScheduledFor) + " by other clock rules of " + e.rules() + ", and kept its moment.", Cure{}
+	}
 	if c, ok := e.changed(slot); ok {
 		return WhyChanged, "The schedule was changed at " + e.when(c.At) + " by " + c.Who + "; under the one before this was perhaps no slot.", Cure{}
 	}
@@ -335,6 +341,34 @@ func (e Evidence) passed(slot time.Time) (why Why, text string, cure Cure) {
 		return WhyWaiting, "It is due since " + lasting(e.Now.Sub(slot)) + " and not claimed yet.", Cure{Text: "laneway status shows whether jobs are claimed"}
 	}
 	return WhyUnknown, "The ledger has no row for this slot, and nothing explains it.", Cure{Text: "keep a copy of the database and report this with the log of the gateway"}
+}
+
+// widestRules bounds how far a slot is from where other rules of its zone have planned it.
+const widestRules = 3 * time.Hour
+
+// otherRules reports whether a row is of a slot that the present rules of the zone do not have, although the schedule is the same.
+func (e Evidence) otherRules(r Run) bool {
+	if e.Job == nil || e.Timetable == nil || e.Timetable.Schedule.Release() == "" || r.SlotCount > 1 || !r.Trigger.Planned() || r.Reason == ReasonGap {
+		return false
+	}
+	fire, ok := e.Timetable.Schedule.Next(r.ScheduledFor.Add(-1))
+	return !e.Job.State.ActivatedAt.After(r.ScheduledFor) && !(ok && fire.Slot.Equal(r.ScheduledFor))
+}
+
+// sameSlot is the row of a slot that other rules of the zone have planned at another moment.
+func (e Evidence) sameSlot(slot time.Time) (Run, bool) {
+	for _, r := range e.Rows {
+		if r.ScheduledFor.Sub(slot).Abs() <= widestRules && e.otherRules(r) {
+			return r, true
+		}
+	}
+	return Run{}, false
+}
+
+// rules names the zone of the job and the release of its rules.
+func (e Evidence) rules() string {
+	s := e.Timetable.Schedule
+	return s.Location().String() + " (the present ones are those of " + s.Release() + ")"
 }
 
 // outage is the outage during which a slot became due.

@@ -22,7 +22,7 @@ func explained(t *testing.T, change func(e *cron.Evidence, j *cron.Job)) cron.Ev
 	t.Helper()
 	j := cron.Job{
 		ID: "j", Name: "digest", Enabled: true, CreatedAt: clockOf(1, 0, 0), Schedule: schedule.Spec{Kind: schedule.KindCron, Expr: "0 9 * * *", TZ: "UTC"},
-		State: cron.JobState{ActivatedAt: clockOf(1, 0, 0), Next: clockOf(26, 9, 0)},
+		State: cron.JobState{ActivatedAt: clockOf(1, 0, 0), Plan: cron.Plan{Next: clockOf(26, 9, 0)}},
 	}
 	e := cron.Evidence{Job: &j, Now: noon}
 	change(&e, &j)
@@ -60,7 +60,7 @@ func ranAt(state cron.RunState) func(*cron.Run) {
 func TestEachAnswerAboutASlotIsOneSentenceWithItsFigures(t *testing.T) {
 	t.Parallel()
 	nine := clockOf(25, 9, 0)
-	berlin, err := time.LoadLocation("Europe/Berlin")
+	berlin, err := schedule.LoadZone("Europe/Berlin")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -131,8 +131,8 @@ type Job struct { //nolint:recvcheck // After changes the job, the others only l
 
 // JobState is the state that runs and claims change. Clients never write it.
 type JobState struct {
-	Next        time.Time // the planned slot
-	NextRunAt   time.Time // the planned slot with jitter
+	Plan
+
 	ActivatedAt time.Time // when the current schedule took effect
 	Fired       int       // planned fires so far
 	RunCount    int64     // finished runs
@@ -151,6 +151,15 @@ type JobState struct {
 	ConsecutiveSkipped int
 	Queued             int // waiting and running runs
 	DeliveryPause      DeliveryPause
+}
+
+// Plan is the next fire of a job; zero when nothing is planned. Processes with different releases of the zone rules may share a store, so a slot is stored with
+// the wall time that it stands for and the release of the rules by which it was found; see [Timetable.Decide].
+type Plan struct {
+	Next        time.Time // the slot
+	NextRunAt   time.Time // the slot with jitter
+	NextWall    time.Time // see [schedule.Schedule.Wall]; zero when no zone rules take part
+	ZoneRelease string    // see [schedule.Schedule.Release]
 }
 
 // DeliveryPause means that the answers of a job are kept and not sent, because their address no longer accepts messages. The job fires as before. The zero

@@ -46,6 +46,9 @@ type JobStore interface {
 	// process is claiming. Decide decides about each job; ledger rows, messages and the next slot are written in the same transaction. Jobs whose row cannot be
 	// decoded are marked invalid and do not fire. The cost does not grow with the number of jobs that are not due.
 	Claim(ctx context.Context, p ClaimParams) (Claimed, error)
+	// Replan recomputes the slots of jobs that fire and whose slot the zone rules of an older release have planned. It takes at most p.Limit jobs after p.After in the
+	// order of release and id, skips those that another operation has locked, and changes nothing but the plan.
+	Replan(ctx context.Context, p ReplanParams) (Replanned, error)
 	// EnqueueRuns creates runs by hand (run now, backfill): ledger rows and messages. A run whose id exists is not created again (Existing); with p.New it is
 	// chat.ErrConflict, and nothing is created.
 	EnqueueRuns(ctx context.Context, p EnqueueParams) (Enqueued, error)
@@ -139,6 +142,26 @@ type ClaimParams struct {
 	Decide func(now time.Time, due []DueJob) []Verdict
 }
 
+// ReplanParams are the parameters of Replan.
+type ReplanParams struct {
+	// Release is that of the rules of the caller.
+	Release string
+	After   PlanPlace
+	Limit   int
+	// Replan is pure, as Decide of a claim: it returns the new plan of a job; false = the plan stays.
+	Replan func(j Job, now time.Time) (Plan, bool)
+}
+
+// PlanPlace is a position in the order of release and id.
+type PlanPlace struct{ Release, ID string }
+
+// Replanned is the result of Replan: the changed jobs, and the position of the last one that was read. More: Limit was reached.
+type Replanned struct {
+	Jobs []Job
+	Last PlanPlace
+	More bool
+}
+
 // DueJob is a due job, with the input for overlap and budget.
 type DueJob struct {
 	Job Job
@@ -176,8 +199,8 @@ type Verdict struct {
 	Rows []Run
 	// Cancel are active runs that are stopped for a new one (cancel_previous).
 	Cancel []string
-	// The state to store: Next, NextRunAt, Fired, and Enabled false for jobs that will not fire any more.
-	Next, NextRunAt    time.Time
+	// The state to store: the next fire, Fired, and Enabled false for jobs that will not fire any more.
+	Plan
 	Fired              int
 	Disable            bool
 	ConsecutiveSkipped int

@@ -195,7 +195,8 @@ func (j Job) Decided(v Verdict, made int) Job {
 	}
 	j.Pause, j.Enabled = nil, j.Enabled && !v.Disable
 	s := &j.State
-	s.Next, s.NextRunAt, s.Fired, s.ConsecutiveSkipped = wholeMs(v.Next), wholeMs(v.NextRunAt), v.Fired, v.ConsecutiveSkipped
+	s.Plan, s.Fired, s.ConsecutiveSkipped = v.Plan, v.Fired, v.ConsecutiveSkipped
+	s.Next, s.NextRunAt = wholeMs(v.Next), wholeMs(v.NextRunAt)
 	s.Queued += made
 	return j
 }

@@ -91,7 +91,7 @@ func checkMatrix(t *testing.T, table map[matrixCell]string, down time.Duration, 
 	}
 	d := DueJob{Job: Job{
 		ID: "j", Owner: "ann", Agent: "main", Session: Isolated, Enabled: true, Overlap: overlap, Missed: missed, Schedule: spec,
-		State: JobState{Next: first, NextRunAt: first, ActivatedAt: first.Add(-time.Minute)},
+		State: JobState{Plan: Plan{Next: first, NextRunAt: first}, ActivatedAt: first.Add(-time.Minute)},
 	}}
 	if active {
 		cell.overlap, d.Active, d.Running = overlap, []string{"busy"}, 1

@@ -63,7 +63,7 @@ func (j *Job) succeeded(now time.Time) AlertKind {
 func (j *Job) failed(r Run, now time.Time) AlertKind {
 	if j.PauseAfter > 0 && j.State.ConsecutiveErrors >= j.PauseAfter && j.Owner != SystemOwner {
 		j.Enabled, j.AutoDisabled = false, true
-		j.State.Next, j.State.NextRunAt = time.Time{}, time.Time{}
+		j.State.Plan = Plan{}
 		j.State.LastAlertAt = now
 		return AlertDisabled
 	}

@@ -92,14 +92,14 @@ func (p *Planner) GiveUp(now time.Time, due []DueJob) []Verdict {
 		if window == NoWindow {
 			continue
 		}
-		span, ok := t.Span(ReasonNoAgent, d.Job.State.Next.Add(-1), now.Add(-window-1))
+		span, ok := t.Span(ReasonNoAgent, t.undecided(d.Job.State.Plan), now.Add(-window-1))
 		if !ok {
 			continue
 		}
 		next, more := t.Next(span.Last)
 		verdicts = append(verdicts, Verdict{
 			JobID: d.Job.ID, Rows: []Run{d.Job.spanRow(span, RunMissed)}, Fired: d.Job.State.Fired, ConsecutiveSkipped: d.Job.State.ConsecutiveSkipped,
-			Next: next.Slot, NextRunAt: next.At, Disable: !more,
+			Plan: t.PlanOf(next), Disable: !more,
 		})
 	}
 	return verdicts
@@ -114,8 +114,8 @@ func resumed(j Job, t Timetable, now time.Time) Verdict {
 	if row, ok := PausedRow(j, t, now); ok {
 		v.Rows = append(v.Rows, row)
 	}
-	next, more := t.Next(now)
-	v.Next, v.NextRunAt, v.Disable = next.Slot, next.At, !more
+	next, more := t.Next(t.Free(j.State.Plan, now))
+	v.Plan, v.Disable = t.PlanOf(next), !more
 	return v
 }
 
@@ -124,7 +124,7 @@ func resumed(j Job, t Timetable, now time.Time) Verdict {
 func PausedRow(j Job, t Timetable, now time.Time) (Run, bool) {
 	after := j.Pause.At
 	if !j.State.Next.IsZero() {
-		after = j.State.Next.Add(-1)
+		after = t.undecided(j.State.Plan)
 	}
 	span, ok := t.Span(ReasonPaused, after, now)
 	if !ok {
@@ -138,11 +138,14 @@ func (p *Planner) verdict(d DueJob, t Timetable, now time.Time) Verdict {
 	planned := d.Job.State.Next
 	if planned.IsZero() { // a row without a slot cannot be due: plan from now
 		next, more := t.First(now)
-		return Verdict{JobID: d.Job.ID, Fired: d.Job.State.Fired, Next: next.Slot, NextRunAt: next.At, Disable: !more}
+		return Verdict{JobID: d.Job.ID, Fired: d.Job.State.Fired, Plan: t.PlanOf(next), Disable: !more}
 	}
-	decided := t.Decide(Claim{Planned: planned, Previous: t.before(planned, d.Job.State.ActivatedAt), Now: now, Policy: d.Job.Missed})
+	if plan, moved := p.Replan(d.Job, now); moved {
+		return Verdict{JobID: d.Job.ID, Fired: d.Job.State.Fired, ConsecutiveSkipped: d.Job.State.ConsecutiveSkipped, Plan: plan}
+	}
+	decided := t.Decide(d.Job.Claim(t, now))
 	v := Verdict{
-		JobID: d.Job.ID, Fired: d.Job.State.Fired + len(decided.Runs), Next: decided.Next.Slot, NextRunAt: decided.Next.At, Disable: !decided.More,
+		JobID: d.Job.ID, Fired: d.Job.State.Fired + len(decided.Runs), Plan: t.PlanOf(decided.Next), Disable: !decided.More,
 		ConsecutiveSkipped: d.Job.State.ConsecutiveSkipped,
 	}
 	for _, span := range decided.Missed {
@@ -155,6 +158,29 @@ func (p *Planner) verdict(d DueJob, t Timetable, now time.Time) Verdict {
 	}
 	p.launch(&v, d, decided.Runs)
 	return v
+}
+
+// Claim is the state in which a replica with this timetable of the job claims it.
+func (j Job) Claim(t Timetable, now time.Time) Claim {
+	c := Claim{Planned: j.State.Next, Previous: t.before(j.State.Next, j.State.ActivatedAt), Now: now, Policy: j.Missed}
+	if t.foreign(j.State.Plan) {
+		c.Wall = j.State.NextWall
+	}
+	return c
+}
+
+// Replan is the plan of a job by the rules of this process, if those are newer than the rules that planned its slot; false = the plan stays. A slot whose right
+// moment has passed fires as it was planned.
+func (p *Planner) Replan(j Job, now time.Time) (Plan, bool) {
+	t, err := p.Timetable(j)
+	if err != nil || !t.foreign(j.State.Plan) || !schedule.Newer(t.Schedule.Release(), j.State.ZoneRelease) {
+		return j.State.Plan, false
+	}
+	next, ok := t.Next(t.undecided(j.State.Plan))
+	if !ok || !next.At.After(now) {
+		return j.State.Plan, false
+	}
+	return t.PlanOf(next), true
 }
 
 // before is the slot before the planned one, so that a slot which a gap has skipped between them is recorded; zero when no slot can be lost.

@@ -1,11 +1,14 @@
 package cron
 
 import (
+	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"laneway/internal/cron/schedule"
+	"laneway/internal/cron/schedule/zonetest"
 )
 
 // Runs that catch up wait for an active run: whatever the policy for missed slots allows waits, and overlap skips none of it.
@@ -31,7 +34,7 @@ func TestCatchingUpWaitsBehindAnActiveRunWhateverTheOverlapPolicy(t *testing.T) 
 		j := Job{
 			ID: "j", Owner: "ann", Agent: "main", Session: Isolated, Enabled: true, Overlap: c.overlap,
 			Schedule: schedule.Spec{Kind: schedule.KindEvery, EveryMs: 60_000}, Missed: MissedPolicy{Rule: MissedFireAll, MaxCatchup: 5},
-			State: JobState{Next: now.Add(-10 * time.Minute), NextRunAt: now.Add(-10 * time.Minute)},
+			State: JobState{Plan: Plan{Next: now.Add(-10 * time.Minute), NextRunAt: now.Add(-10 * time.Minute)}},
 		}
 		before := "" // the session of the active run
 		if len(c.active) > 0 {
@@ -72,7 +75,7 @@ func TestSlotsOfOneClaimOverlapEachOther(t *testing.T) {
 	} {
 		j := Job{
 			ID: "j", Owner: "ann", Agent: "main", Session: Isolated, Enabled: true, Overlap: overlap,
-			Schedule: schedule.Spec{Kind: schedule.KindEvery, EveryMs: 1000}, State: JobState{Next: now.Add(-time.Second), NextRunAt: now.Add(-time.Second)},
+			Schedule: schedule.Spec{Kind: schedule.KindEvery, EveryMs: 1000}, State: JobState{Plan: Plan{Next: now.Add(-time.Second), NextRunAt: now.Add(-time.Second)}},
 		}
 		v := NewPlanner(schedule.NewCompiler(0), PlannerConfig{}).Decide(now, []DueJob{{Job: j}})[0]
 		if got := [2]int{len(v.Runs), len(v.Rows)}; got != want {
@@ -93,7 +96,7 @@ func TestSlotsOfAMissingAgentAreMissedAfterTheCatchUpWindow(t *testing.T) {
 	hourly := func(change func(j *Job)) Job {
 		j := Job{
 			ID: "j", Owner: "ann", Agent: "coder", Session: Isolated, Enabled: true, Schedule: schedule.Spec{Kind: schedule.KindCron, Expr: "0 * * * *", TZ: "UTC"},
-			State: JobState{Next: now.Add(-3 * time.Hour), NextRunAt: now.Add(-3 * time.Hour), Fired: 4, ConsecutiveSkipped: 2},
+			State: JobState{Plan: Plan{Next: now.Add(-3 * time.Hour), NextRunAt: now.Add(-3 * time.Hour)}, Fired: 4, ConsecutiveSkipped: 2},
 		}
 		change(&j)
 		return j
@@ -134,5 +137,222 @@ func TestSlotsOfAMissingAgentAreMissedAfterTheCatchUpWindow(t *testing.T) {
 		if !v.Next.Equal(c.next) || v.Disable != c.over || v.Fired != 4 || v.ConsecutiveSkipped != 2 || len(v.Runs) != 0 {
 			t.Errorf("%s: %+v, want the next slot at %s, over %t", name, v, c.next, c.over)
 		}
+	}
+}
+
+// twoReleases are planners of an older and a newer release of the rules of America/Vancouver: the newer one has no winter time.
+func twoReleases(t *testing.T) (older, newer *Planner) {
+	t.Helper()
+	return releases(t, "PST8PDT,M3.2.0,M11.1.0", "<-07>7")
+}
+
+func releases(t *testing.T, olderRule, newerRule string) (older, newer *Planner) {
+	t.Helper()
+	planner := func(release, rule string) *Planner {
+		t.Setenv("ZONEINFO", zonetest.Write(t, release, map[string]string{"America/Vancouver": rule}))
+		return NewPlanner(schedule.NewCompiler(0), PlannerConfig{})
+	}
+	return planner("2026a", olderRule), planner("2026f", newerRule)
+}
+
+// planned is a job in Vancouver whose next fire after a moment was found by a planner.
+func planned(t *testing.T, p *Planner, expr string, after time.Time) Job {
+	t.Helper()
+	j := Job{ID: "j", Owner: "ann", Agent: "main", Session: Isolated, Enabled: true, Overlap: OverlapConcurrent, Schedule: schedule.Spec{Kind: schedule.KindCron, Expr: expr, TZ: "America/Vancouver"}}
+	table, err := p.Timetable(j)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, ok := table.Next(after)
+	if !ok {
+		t.Fatalf("%s does not fire", expr)
+	}
+	j.State = JobState{Plan: table.PlanOf(first), ActivatedAt: after}
+	return j
+}
+
+// claim decides about the next slot of a job when it is due.
+func claim(t *testing.T, p *Planner, j Job, late time.Duration) (Job, Verdict) {
+	t.Helper()
+	v := p.Decide(j.State.NextRunAt.Add(late), []DueJob{{Job: j}})[0]
+	if v.Invalid != "" || v.Disable {
+		t.Fatalf("the job ends: %+v", v)
+	}
+	return j.Decided(v, 0), v
+}
+
+func TestTwoZoneReleasesFireNoLocalTimeTwice(t *testing.T) {
+	summer, winter := "PST8PDT,M3.2.0,M11.1.0", "<-07>7"
+	localTimesFireOnce(t, time.Date(2026, 12, 7, 0, 0, 0, 0, time.UTC), summer, winter)
+	localTimesFireOnce(t, time.Date(2026, 12, 7, 0, 0, 0, 0, time.UTC), winter, summer)
+	localTimesFireOnce(t, time.Date(2027, 3, 11, 0, 0, 0, 0, time.UTC), summer, "PST8")
+	localTimesFireOnce(t, time.Date(2027, 3, 11, 0, 0, 0, 0, time.UTC), "PST8", summer)
+	localTimesFireOnce(t, time.Date(2026, 10, 29, 0, 0, 0, 0, time.UTC), summer, winter)
+	localTimesFireOnce(t, time.Date(2026, 10, 29, 0, 0, 0, 0, time.UTC), winter, summer)
+}
+
+// localTimesFireOnce checks that jobs of two processes with different rules fire each local time once, whichever of them claims and plans.
+func localTimesFireOnce(t *testing.T, begin time.Time, olderRule, newerRule string) {
+	t.Helper()
+	older, newer := releases(t, olderRule, newerRule)
+	for seed := range uint64(60) {
+		dice := rand.New(rand.NewPCG(seed, 1))
+		for expr, perDay := range map[string]int{"0 9 * * *": 1, "30 9,15 * * *": 2, "0 0 * * *": 1, "15 30 23 * * *": 1, "30 2 * * *": 1, "30 1 * * *": 1} {
+			j := planned(t, older, expr, begin)
+			walls := map[time.Time]bool{}
+			for range 12 {
+				wall, fired := j.State.NextWall, 0
+				for fired == 0 {
+					if dice.IntN(2) == 0 {
+						if plan, ok := newer.Replan(j, j.State.NextRunAt.Add(-time.Duration(dice.IntN(180))*time.Minute)); ok {
+							j.State.Plan = plan
+						}
+					}
+					p := []*Planner{older, newer}[dice.IntN(2)]
+					var v Verdict
+					j, v = claim(t, p, j, 0)
+					fired = len(v.Runs)
+				}
+				if walls[wall] || fired != 1 || !j.State.NextWall.After(wall) {
+					t.Fatalf("seed %d, %s: %d runs for %s, then %s", seed, expr, fired, wall, j.State.NextWall)
+				}
+				walls[wall] = true
+			}
+			days := map[string]int{}
+			for at := range walls {
+				days[at.Format(time.DateOnly)]++
+			}
+			for day := begin.Add(24 * time.Hour); day.Before(begin.Add(time.Duration(12/perDay-2) * 24 * time.Hour)); day = day.Add(24 * time.Hour) {
+				if n := days[day.Format(time.DateOnly)]; n != perDay {
+					t.Fatalf("seed %d, %s: %d fires on %s, want %d", seed, expr, n, day.Format(time.DateOnly), perDay)
+				}
+			}
+		}
+	}
+}
+
+func TestRepeatingJobsFollowRealTimeUnderTwoReleases(t *testing.T) {
+	older, newer := twoReleases(t)
+	dice := rand.New(rand.NewPCG(7, 7))
+	for expr, every := range map[string]time.Duration{"*/15 * * * *": 15 * time.Minute, "0 * * * *": time.Hour} {
+		j := planned(t, newer, expr, time.Date(2026, 12, 7, 0, 1, 0, 0, time.UTC))
+		for range 100 {
+			before := j.State.Next
+			if plan, ok := newer.Replan(j, before.Add(-time.Minute)); ok {
+				j.State.Plan = plan
+			}
+			var v Verdict
+			if j, v = claim(t, []*Planner{older, newer}[dice.IntN(2)], j, 0); len(v.Runs) != 1 || !j.State.Next.Equal(before.Add(every)) {
+				t.Fatalf("%s: after %s comes %s, %d runs", expr, before, j.State.Next, len(v.Runs))
+			}
+		}
+	}
+}
+
+// The right moment, 16:00 UTC, has passed when a newer release is there: the slot fires once as it was planned, at 17:00 UTC, also late.
+func TestPassedSlotFiresOnceAsPlanned(t *testing.T) {
+	older, newer := twoReleases(t)
+	day := func(d, h, m int) time.Time { return time.Date(2026, 12, d, h, m, 0, 0, time.UTC) }
+	j := planned(t, older, "0 9 * * *", day(10, 15, 0))
+	if plan, ok := newer.Replan(j, day(10, 15, 59)); !ok || !plan.Next.Equal(day(10, 16, 0)) || plan.ZoneRelease != "2026f" || !plan.NextWall.Equal(j.State.NextWall) {
+		t.Errorf("before the right moment: %+v, %t", plan, ok)
+	}
+	if plan, ok := newer.Replan(j, day(10, 16, 0)); ok {
+		t.Errorf("after the right moment the plan became %+v", plan)
+	}
+	for _, late := range []time.Duration{0, time.Second, 20 * time.Second, 30 * time.Minute} {
+		after, v := claim(t, newer, j, late)
+		if len(v.Runs) != 1 || !v.Runs[0].Run.ScheduledFor.Equal(day(10, 17, 0)) || len(v.Rows) != 0 || !after.State.Next.Equal(day(11, 16, 0)) {
+			t.Errorf("%s late: runs %+v, rows %+v, next %s", late, v.Runs, v.Rows, after.State.Next)
+		}
+	}
+	skips := j
+	skips.Missed = MissedPolicy{Rule: MissedSkip}
+	if _, v := claim(t, newer, skips, time.Hour); len(v.Runs) != 0 || len(v.Rows) != 1 || v.Rows[0].State != RunMissed {
+		t.Errorf("a job that skips missed slots: runs %+v, rows %+v", v.Runs, v.Rows)
+	}
+}
+
+// A slot whose right moment is later moves there instead of firing an hour early.
+func TestNewerReleaseMovesSlotsInsteadOfFiringEarly(t *testing.T) {
+	newer, older := twoReleases(t) // 2026a plays the newer rules: its winter time is an hour behind
+	newer.compiler, older.compiler = withRelease(t, "2026g", "PST8PDT,M3.2.0,M11.1.0"), withRelease(t, "2026f", "<-07>7")
+	j := planned(t, older, "0 9 * * *", time.Date(2026, 12, 10, 15, 0, 0, 0, time.UTC))
+	after, v := claim(t, newer, j, 0)
+	if want := time.Date(2026, 12, 10, 17, 0, 0, 0, time.UTC); len(v.Runs) != 0 || !after.State.Next.Equal(want) || after.State.ZoneRelease != "2026g" {
+		t.Errorf("%d runs, then %+v", len(v.Runs), after.State.Plan)
+	}
+	if _, v := claim(t, newer, after, 0); len(v.Runs) != 1 {
+		t.Errorf("%d runs at the right moment", len(v.Runs))
+	}
+}
+
+func withRelease(t *testing.T, release, rule string) *schedule.Compiler {
+	t.Helper()
+	t.Setenv("ZONEINFO", zonetest.Write(t, release, map[string]string{"America/Vancouver": rule}))
+	return schedule.NewCompiler(0)
+}
+
+func TestJitterKeepsItsDelayUnderNewerRules(t *testing.T) {
+	older, newer := twoReleases(t)
+	j := planned(t, older, "0 9 * * *", time.Date(2026, 12, 10, 0, 0, 0, 0, time.UTC))
+	j.JitterMs = (20 * time.Minute).Milliseconds()
+	right := time.Date(2026, 12, 10, 16, 0, 0, 0, time.UTC)
+	plan, ok := newer.Replan(j, right.Add(-time.Hour))
+	if want := right.Add(Jitter(j.ID, right, j.JitterMs)); !ok || !plan.Next.Equal(right) || !plan.NextRunAt.Equal(want) {
+		t.Errorf("the plan is %+v, want the start %s", plan, want)
+	}
+}
+
+func TestResumedJobFiresNoLocalTimeAgain(t *testing.T) {
+	older, newer := twoReleases(t)
+	j := planned(t, newer, "0 9 * * *", time.Date(2026, 12, 10, 15, 0, 0, 0, time.UTC))
+	j, v := claim(t, newer, j, 0) // 9:00 has run at 16:00 UTC
+	if len(v.Runs) != 1 {
+		t.Fatalf("%d runs", len(v.Runs))
+	}
+	paused := j.State.Next.Add(-24*time.Hour + 10*time.Minute)
+	j.Pause, j.State.NextRunAt = &Pause{At: paused, Until: paused.Add(10 * time.Minute)}, paused.Add(10*time.Minute)
+	j, v = claim(t, older, j, 0)
+	if want := time.Date(2026, 12, 11, 17, 0, 0, 0, time.UTC); !j.State.Next.Equal(want) || len(v.Rows) != 0 {
+		t.Errorf("resumed for %s with rows %+v, want %s", j.State.Next, v.Rows, want)
+	}
+}
+
+// A backfill follows the rules of the process and leaves the plan alone.
+func TestBackfillFollowsThePresentRules(t *testing.T) {
+	older, newer := twoReleases(t)
+	j := planned(t, older, "0 9 * * *", time.Date(2026, 12, 10, 0, 0, 0, 0, time.UTC))
+	table, err := newer.Timetable(j)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fires, _ := table.Between(time.Date(2026, 12, 8, 0, 0, 0, 0, time.UTC), time.Date(2026, 12, 10, 0, 0, 0, 0, time.UTC), 10)
+	runs := newer.Backfill(DueJob{Job: j}, fires, false)
+	if len(runs) != 2 || runs[0].Run.ScheduledFor.Hour() != 16 || runs[1].Run.ScheduledFor.Hour() != 16 {
+		t.Errorf("the backfill runs %+v", runs)
+	}
+}
+
+// 9:00 ran at 17:00 UTC by the older rules; the newer ones have it at 16:00.
+func TestWhyNamesTheChangeOfTheRules(t *testing.T) {
+	older, newer := twoReleases(t)
+	j := planned(t, older, "0 9 * * *", time.Date(2026, 12, 10, 0, 0, 0, 0, time.UTC))
+	j.CreatedAt = j.State.ActivatedAt
+	ran := j.State.Next
+	j, v := claim(t, newer, j, 0)
+	row := v.Runs[0].Run
+	row.State, row.StartedAt, row.Delivery = RunOK, ran, DeliveryDone
+	table, err := newer.Timetable(j)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := Evidence{Job: &j, Timetable: &table, Rows: []Run{row}, Now: ran.Add(time.Hour), Zone: table.Schedule.Location()}
+	const sentence = "by other clock rules of America/Vancouver (the present ones are those of 2026f), and kept its moment."
+	if x := Explain(ran, e); x.Why != WhyRan || !strings.HasSuffix(x.Text, sentence) {
+		t.Errorf("the run: %s: %s", x.Why, x.Text)
+	}
+	if x := Explain(ran.Add(-time.Hour), e); x.Why != WhyClock || !strings.HasPrefix(x.Text, "The slot was planned at Thu 10 Dec 10:00 "+sentence) {
+		t.Errorf("the right moment: %s: %s", x.Why, x.Text)
 	}
 }

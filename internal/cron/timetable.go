@@ -46,6 +46,35 @@ func (t Timetable) First(now time.Time) (schedule.Fire, bool) {
 	return t.Next(now)
 }
 
+// PlanOf is a fire as it is stored; zero for the zero Fire.
+func (t Timetable) PlanOf(f schedule.Fire) Plan {
+	if f.Slot.IsZero() {
+		return Plan{}
+	}
+	return Plan{Next: f.Slot, NextRunAt: f.At, NextWall: t.Schedule.Wall(f), ZoneRelease: t.Schedule.Release()}
+}
+
+// foreign reports whether the rules of another release have planned a slot.
+func (t Timetable) foreign(p Plan) bool {
+	return !p.NextWall.IsZero() && p.ZoneRelease != t.Schedule.Release()
+}
+
+// undecided is the instant after which the slots begin that are not decided: the planned one and those that follow it.
+func (t Timetable) undecided(p Plan) time.Time {
+	if !t.foreign(p) {
+		return p.Next.Add(-1)
+	}
+	return t.Schedule.Reached(p.Next.Add(-time.Second), p.NextWall.Add(-time.Second))
+}
+
+// Free is the instant from which a job may fire that is planned again now, given its plan before: now, or later if the rules of another release have planned it.
+func (t Timetable) Free(before Plan, now time.Time) time.Time {
+	if t.foreign(before) {
+		now = later(now, t.undecided(before))
+	}
+	return now
+}
+
 func (t Timetable) ended(slot time.Time) bool { return !t.EndsAt.IsZero() && slot.After(t.EndsAt) }
 
 // count is the number of slots in (after, until] inside the bounds of time.

@@ -12,6 +12,7 @@ import (
 
 	"laneway/internal/agent"
 	"laneway/internal/chat"
+	"laneway/internal/cron/schedule"
 	"laneway/internal/dispatch"
 	"laneway/internal/store"
 	"laneway/internal/store/sqlite"
@@ -91,7 +92,7 @@ func TestAModelThatCanPlanKnowsTheClockOfThePerson(t *testing.T) {
 				h.end(h.send(annaHere, "plan something", person("7", "7")))
 				req, started, _ := runner.call(0)
 				at := started.UTC()
-				if loc, err := time.LoadLocation(c.zone); err == nil {
+				if loc, err := schedule.LoadZone(c.zone); err == nil {
 					at = at.In(loc)
 				}
 				want := ""

@@ -35,6 +35,7 @@ type monitor struct {
 	state     *lifecycle
 	log       *slog.Logger
 	startedAt time.Time
+	zones     string // the release of the time zone rules
 	current   atomic.Pointer[healthPicture]
 }
 
@@ -310,11 +311,12 @@ type readinessChecks struct {
 	Disk       string `json:"disk,omitempty"` // "low", or absent
 	Starting   bool   `json:"starting,omitempty"`
 	Held       bool   `json:"held,omitempty"` // it starts no work; administrators can chat
+	Zones      string `json:"zones"`          // the release of the time zone rules of this process
 }
 
 // readyz reports whether new work should be sent here.
 func (m *monitor) readyz(w http.ResponseWriter, r *http.Request) {
-	checks := readinessChecks{Database: "ok", Migrations: "ok", Draining: m.state.draining() || m.state.leaving.Load(), Starting: !m.state.ready()}
+	checks := readinessChecks{Database: "ok", Migrations: "ok", Draining: m.state.draining() || m.state.leaving.Load(), Starting: !m.state.ready(), Zones: m.zones}
 	checks.Held = !checks.Starting && m.now(r.Context()).status.Held != ""
 	err := m.askReady(r.Context())
 	var named *NotReadyError

@@ -15,6 +15,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/gorilla/websocket"
 
+	"laneway/internal/cron/schedule"
 	"laneway/internal/gateway/auth"
 	"laneway/internal/gateway/hook"
 	"laneway/internal/gateway/inflight"
@@ -70,7 +71,7 @@ func New(cfg Config, backend Backend, log *slog.Logger) (*Server, error) {
 		bootID: uuid.NewString(), startedAt: time.Now(), inFlight: inflight.New(cfg.MaxPayload, cfg.Deadlines.Request),
 	}
 	s.connects = params.Of[wire.ConnectParams]()
-	s.health = &monitor{backend: backend, state: s.state, log: log, startedAt: s.startedAt}
+	s.health = &monitor{backend: backend, state: s.state, log: log, startedAt: s.startedAt, zones: schedule.ZoneRelease()}
 	s.connLimiter = socket.NewConnLimiter(socket.ConnLimits{
 		MaxSockets: cfg.MaxSockets, MaxUnauthenticatedPerAddr: cfg.MaxUnauthenticatedPerAddr, WriteTimeout: cfg.Deadlines.Write, Exempt: policy.Trusted,
 		Network: auth.Network,

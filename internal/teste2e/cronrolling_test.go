@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"laneway/internal/cron/schedule/zonetest"
 	"laneway/internal/testpg"
 )
 
@@ -67,5 +68,49 @@ func TestEverySlotFiresOnceWhileReplicasRestartOrSleep(t *testing.T) {
 			}
 			t.Log(found)
 		})
+	}
+}
+
+// Two processes have two releases of the zone rules, as during an update. A job at a local time of today by the newer rules, which is an hour later by the older ones, fires once: its
+// next slot is tomorrow, whichever process has fired it and planned the next one.
+func TestTwoProcessesWithTwoZoneReleasesFireOnce(t *testing.T) {
+	NeedsProcesses(t)
+	t.Parallel()
+	database := testpg.DB(t)
+	var all []*Gateway
+	for _, dir := range []string{
+		zonetest.Write(t, "2026a", map[string]string{"America/Vancouver": "<-08>8"}), zonetest.Write(t, "2026f", map[string]string{"America/Vancouver": "<-07>7"}),
+	} {
+		g := Install(t, database, cronConfig).AtOnce()
+		g.env = append(g.env, "ZONEINFO="+dir)
+		g.Start()
+		all = append(all, g)
+	}
+	c, jobs, due := connect(t, all[1]), map[string]bool{}, time.Now().Add(5*time.Second).Truncate(time.Second)
+	for i := range 12 {
+		local := due.Add(time.Duration(i%3)*time.Second - 7*time.Hour).UTC()
+		j := addJob(t, c, fmt.Sprintf("daily %d", i), map[string]any{"kind": "cron", "expr": local.Format("5 4 15 * * *"), "tz": "America/Vancouver"}, saying("done"))
+		jobs[j.ID] = true
+	}
+	pause(time.Until(due) + 5*time.Second)
+	o := OpenOracle(t, all[0], database)
+	nodes := map[string]int{}
+	for _, row := range o.Rows("SELECT job_id, state, node, scheduled_for FROM cron_run_logs WHERE owner <> 'system'") {
+		f := strings.Split(row, "|")
+		if !jobs[f[0]] {
+			t.Errorf("a job ran twice, or is not known: %s", row)
+		}
+		delete(jobs, f[0])
+		nodes[f[2]]++
+	}
+	if len(jobs) > 0 {
+		t.Errorf("%d jobs did not run", len(jobs))
+	}
+	t.Logf("fired by %v", nodes)
+	if n := o.Count(fmt.Sprintf("SELECT count(*) FROM cron_jobs WHERE owner <> 'system' AND next_slot < %d", due.Add(23*time.Hour).UnixMilli())); n > 0 {
+		t.Errorf("%d jobs fire again today", n)
+	}
+	if n := o.Count("SELECT count(*) FROM cron_jobs WHERE owner <> 'system' AND next_wall IS NULL"); n > 0 {
+		t.Errorf("%d slots have no wall time", n)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"laneway/internal/chat"
+	"laneway/internal/cron/schedule"
 	"laneway/internal/store/sqlite"
 	"laneway/internal/store/sqlite/sqlitetest"
 	"laneway/internal/usage"
@@ -341,7 +342,7 @@ func TestATurnWithoutTokensCountsWithItsTime(t *testing.T) {
 func TestADayBeginsInTheZoneOfTheGateway(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		zone, err := time.LoadLocation("Europe/Berlin")
+		zone, err := schedule.LoadZone("Europe/Berlin")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -375,6 +375,8 @@ CREATE TABLE cron_jobs (
     updated_at              bigint NOT NULL DEFAULT 0,
     next_slot               bigint,
     next_run_at             bigint, -- with jitter; for a paused job the time to resume; NULL = nothing is planned
+    next_wall               bigint, -- the wall time of the slot by the zone rules that found it, as if it were UTC; NULL = no rules of a zone
+    zone_release            text NOT NULL DEFAULT '', -- the release of these rules
     activated_at            bigint,
     fired                   bigint NOT NULL DEFAULT 0,
     run_count               bigint NOT NULL DEFAULT 0,
@@ -398,6 +400,7 @@ CREATE TABLE cron_jobs (
 CREATE UNIQUE INDEX cron_jobs_key ON cron_jobs (owner, key);
 -- The claim reads only this index; the id orders jobs with the same time, which saves a sort.
 CREATE INDEX cron_jobs_due ON cron_jobs (next_run_at, id) WHERE enabled AND invalid = '';
+CREATE INDEX cron_jobs_rules ON cron_jobs (zone_release, id) WHERE zone_release <> ''; -- slots that older zone rules have planned
 CREATE INDEX cron_jobs_listed ON cron_jobs (owner, list_mark);
 
 -- The ledger of their runs. A run that executes is a message of the inbox, run_id, with the ownership, takeover and fence of every message.

@@ -375,6 +375,8 @@ CREATE TABLE cron_jobs (
     updated_at              INTEGER NOT NULL DEFAULT 0,
     next_slot               INTEGER,
     next_run_at             INTEGER, -- with jitter; for a paused job the time to resume; NULL = nothing is planned
+    next_wall               INTEGER, -- the wall time of the slot by the zone rules that found it, as if it were UTC; NULL = no rules of a zone
+    zone_release            TEXT NOT NULL DEFAULT '', -- the release of these rules
     activated_at            INTEGER,
     fired                   INTEGER NOT NULL DEFAULT 0,
     run_count               INTEGER NOT NULL DEFAULT 0,
@@ -399,6 +401,7 @@ CREATE UNIQUE INDEX cron_jobs_key ON cron_jobs (owner, key);
 -- The claim reads only this index; the id orders jobs with the same time, which saves a sort.
 CREATE INDEX cron_jobs_due ON cron_jobs (next_run_at, id)
     WHERE enabled = 1 AND next_run_at IS NOT NULL AND invalid = '' AND (paused_at IS NULL OR paused_until IS NOT NULL);
+CREATE INDEX cron_jobs_rules ON cron_jobs (zone_release, id) WHERE zone_release <> ''; -- slots that older zone rules have planned
 CREATE INDEX cron_jobs_listed ON cron_jobs (owner, list_mark);
 
 -- The ledger of their runs. A run that executes is a message of the inbox, run_id, with the ownership, takeover and fence of every message.

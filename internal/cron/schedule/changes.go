@@ -93,3 +93,54 @@ func (c *wallClock) steady(low, high wall) bool {
 		at = this + 1
 	}
 }
+
+// Wall is the wall time that a fire stands for, written as if the wall clock showed UTC: the last one, when it stands for those of a gap. It is zero when no zone
+// rules take part, see [Schedule.Release].
+func (s Schedule) Wall(f Fire) time.Time {
+	if s.release == "" || f.Slot.IsZero() {
+		return time.Time{}
+	}
+	at := f.Slot.Unix()
+	p := s.wall.pieceAt(at)
+	end := p.wall(at)
+	last := end
+	if f.DST == DSTGapShifted {
+		first := wall(p.start + s.wall.offsetAt(p.start-1))
+		for w, ok := s.wall.fields.next(first, end); ok; w, ok = s.wall.fields.next(w+1, end) {
+			last = w
+		}
+	}
+	return time.Unix(int64(last), 0).UTC()
+}
+
+// Reached is the instant up to which these rules have no slot left to decide after a slot that the rules of another release have planned, given the [Schedule.Wall]
+// of that slot: no wall time is decided twice, and none is left out, whichever rules planned the slot. A schedule that repeats within the day and has the same
+// slots under both rules follows real time and continues after the slot.
+func (s Schedule) Reached(slot, planned time.Time) time.Time {
+	if s.wall == nil || planned.IsZero() {
+		return slot
+	}
+	at, other := slot.Unix(), wall(planned.Unix())
+	own := s.wall.pieceAt(at).wall(at)
+	low, high := min(own, other), max(own, other)
+	if low == high || high-low > daySeconds || s.wall.steady(low, high) { // no rules differ by more: such a wall time does not belong to the slot
+		return slot
+	}
+	return time.Unix(s.wall.reached(other), 0).UTC()
+}
+
+// reached is the last instant of a fire that stands for a wall time, or the instant before the next one if this wall time does not exist.
+func (c *wallClock) reached(w wall) int64 {
+	at := instant(c.loc, w).Unix()
+	p := c.pieceAt(at)
+	if after := p.wall(at); after > w {
+		if _, more := c.fields.next(w+1, after+1); more { // the fire after the gap stands for other wall times as well
+			at--
+		}
+		return at
+	}
+	if later := c.offsetAfter(p, at); c.fold != FoldFirst && later < p.offset && w >= wall(p.end+later) {
+		at = int64(w) - later
+	}
+	return at
+}

@@ -291,7 +291,7 @@ func TestClockChangesOfZonesFollowEachOther(t *testing.T) {
 // ZONEINFO replaces the rules of the program by those of a directory; a zone that is not there is not found elsewhere.
 func TestZONEINFOReplacesTheEmbeddedZones(t *testing.T) {
 	dir := t.TempDir()
-	berlin, err := zoneFile("Europe/Berlin")
+	berlin, err := zoneRules{}.file("Europe/Berlin")
 	if err == nil {
 		err = errors.Join(os.WriteFile(filepath.Join(dir, "Custom"), berlin, 0o600), os.WriteFile(filepath.Join(dir, "tzdata.zi"), []byte("# version 2031a\nR x\n"), 0o600))
 	}
@@ -311,6 +311,18 @@ func TestZONEINFOReplacesTheEmbeddedZones(t *testing.T) {
 	}
 	if got := ZoneRelease(); got != "2031a" {
 		t.Errorf("the release is %s", got)
+	}
+}
+
+func TestMissingZONEINFOIsNamedAsTheCause(t *testing.T) {
+	t.Setenv("ZONEINFO", filepath.Join(t.TempDir(), "none"))
+	_, err := LoadZone("Europe/Berlin")
+	refused(t, "no rules", err, "schedule.tz", InvalidZone, "Europe/Berlin cannot be looked up: the variable ZONEINFO of the gateway names")
+	if CheckZones() == nil {
+		t.Error("the check accepts a directory that does not exist")
+	}
+	if _, err := LoadZone("+02:00"); err != nil {
+		t.Error("an offset needs no rules:", err)
 	}
 }
 

@@ -12,7 +12,10 @@ const DefaultCompilerSize = 4096
 // repeated call costs one lookup. It is safe for concurrent use and holds at most twice its size: when the newer half is full, the older one is dropped. Zones
 // are never dropped, because their number is bounded by the zone database.
 type Compiler struct {
-	size int
+	size  int
+	rules zoneRules
+	// release is that of the rules. Zones are cached, so the rules of a Compiler never change.
+	release string
 
 	mu    sync.Mutex
 	newer map[Spec]Schedule
@@ -25,8 +28,12 @@ func NewCompiler(size int) *Compiler {
 	if size <= 0 {
 		size = DefaultCompilerSize
 	}
-	return &Compiler{size: size, newer: map[Spec]Schedule{}, zones: map[string]*time.Location{}}
+	rules := currentZones()
+	return &Compiler{size: size, rules: rules, release: rules.release(), newer: map[Spec]Schedule{}, zones: map[string]*time.Location{}}
 }
+
+// Release is that of the zone rules, see [ZoneRelease].
+func (c *Compiler) Release() string { return c.release }
 
 // Compile returns the result of the function [Compile]. Errors are not cached.
 func (c *Compiler) Compile(s Spec) (Schedule, error) {
@@ -36,7 +43,7 @@ func (c *Compiler) Compile(s Spec) (Schedule, error) {
 	if found, ok := c.find(s); ok {
 		return found, nil
 	}
-	sched, err := compileWith(s, c.zone)
+	sched, err := compileWith(s, c.zone, func() string { return c.release })
 	if err != nil {
 		return Schedule{}, err
 	}
@@ -74,7 +81,7 @@ func (c *Compiler) zone(name string) (*time.Location, error) {
 	if ok {
 		return loc, nil
 	}
-	loc, err := LoadZone(name)
+	loc, err := c.rules.load(name)
 	if err != nil {
 		return nil, err
 	}

@@ -65,22 +65,26 @@ type Fire struct {
 // Schedule is a checked and compiled [Spec]: a small immutable value, safe for
 // concurrent use. The zero value never fires.
 type Schedule struct {
-	spec Spec
-	wall *wallClock // for kind cron
+	spec    Spec
+	wall    *wallClock // for kind cron
+	release string
 }
 
 // Compile turns an accepted Spec into a Schedule. It checks the form and the hard bounds, but neither the current time nor the rules of a user, so a stored job
 // stays valid when it grows old or the rules get stricter. Errors are [*InvalidError].
-func Compile(s Spec) (Schedule, error) { return compileWith(s, LoadZone) }
+func Compile(s Spec) (Schedule, error) {
+	rules := currentZones()
+	return compileWith(s, rules.load, rules.release)
+}
 
-func compileWith(s Spec, zone func(string) (*time.Location, error)) (Schedule, error) {
+func compileWith(s Spec, zone func(string) (*time.Location, error), release func() string) (Schedule, error) {
 	switch s.Kind {
 	case KindAt:
 		return compileAt(s)
 	case KindEvery:
 		return compileEvery(s)
 	case KindCron:
-		return compileCron(s, zone)
+		return compileCron(s, zone, release)
 	case "":
 		return Schedule{}, NewInvalid("schedule.kind", InvalidMissing, "one of at, every and cron is needed")
 	default:
@@ -98,7 +102,7 @@ func compileAt(s Spec) (Schedule, error) {
 	return Schedule{spec: Spec{Kind: KindAt, At: s.At.UTC().Truncate(time.Millisecond)}}, nil
 }
 
-func compileCron(s Spec, zone func(string) (*time.Location, error)) (Schedule, error) {
+func compileCron(s Spec, zone func(string) (*time.Location, error), release func() string) (Schedule, error) {
 	expr, err := parseExpr(s.Expr)
 	if err != nil {
 		return Schedule{}, err
@@ -117,10 +121,14 @@ func compileCron(s Spec, zone func(string) (*time.Location, error)) (Schedule, e
 	if s.TZ == "" {
 		s.TZ = "UTC"
 	}
-	return Schedule{
+	out := Schedule{
 		spec: Spec{Kind: KindCron, Expr: expr.text, TZ: s.TZ, Gap: s.Gap, Fold: s.Fold},
 		wall: clock,
-	}, nil
+	}
+	if loc != time.UTC && !strings.ContainsRune("+-", rune(s.TZ[0])) {
+		out.release = release()
+	}
+	return out, nil
 }
 
 // dstRules fills in the rules that the job does not set. A job that repeats within the day follows real time: a clock change neither drops nor doubles a fire.
@@ -162,6 +170,10 @@ func (s Schedule) Rules() (GapRule, FoldRule) {
 	}
 	return s.wall.gap, s.wall.fold
 }
+
+// Release is the release of the zone rules with which the schedule was compiled, see [ZoneRelease]. It is empty when no rules take part: for at and every, for
+// UTC and for a fixed offset.
+func (s Schedule) Release() string { return s.release }
 
 // Location is the zone of a cron schedule, UTC for the other kinds.
 func (s Schedule) Location() *time.Location {

@@ -38,7 +38,9 @@ const (
 // different releases, and one of last year moves jobs by an hour. No other code of the program loads a zone.
 //
 // It decompresses a file, so callers on a hot path should cache the result; see [Compiler].
-func LoadZone(name string) (*time.Location, error) {
+func LoadZone(name string) (*time.Location, error) { return currentZones().load(name) }
+
+func (z zoneRules) load(name string) (*time.Location, error) {
 	switch {
 	case name == "", name == "UTC", name == "Z":
 		return time.UTC, nil
@@ -47,8 +49,11 @@ func LoadZone(name string) (*time.Location, error) {
 	case !zoneNameAllowed(name):
 		return nil, unknownZone(name)
 	}
-	data, err := zoneFile(name)
-	if err != nil {
+	data, err := z.file(name)
+	switch {
+	case errors.Is(err, errNoRules):
+		return nil, NewInvalid(fieldTZ, InvalidZone, "%s cannot be looked up: %s", name, errNoRules)
+	case err != nil:
 		return nil, unknownZone(name)
 	}
 	loc, err := time.LoadLocationFromTZData(name, data)
@@ -60,8 +65,37 @@ func LoadZone(name string) (*time.Location, error) {
 
 // ZoneRelease names the release of the rules that [LoadZone] reads, such as 2026f. The rules that ZONEINFO names have the
 // release of their file tzdata.zi or +VERSION, and otherwise "unknown".
-func ZoneRelease() string {
-	if own, ok := os.LookupEnv(zoneVariable); ok && own != "" { //nolint:forbidigo // the variable of package time; only this package reads zones
+func ZoneRelease() string { return currentZones().release() }
+
+// EmbeddedRelease names the release of the rules that are compiled into the program.
+func EmbeddedRelease() string {
+	release, _, _ := strings.Cut(zonesText, " ")
+	return release
+}
+
+// UnknownRelease is the release of rules that do not name theirs.
+const UnknownRelease = "unknown"
+
+// Newer reports whether a release of the rules is newer than another one. It is not known to be newer when one of them is unknown.
+func Newer(release, than string) bool {
+	return release != UnknownRelease && than != UnknownRelease && than != "" && release > than
+}
+
+// CheckZones reports that the rules which the variable ZONEINFO names do not exist.
+func CheckZones() error { return currentZones().check() }
+
+func (z zoneRules) check() error {
+	if z.path == "" {
+		return nil
+	}
+	if _, err := os.Stat(z.path); err != nil {
+		return errNoRules
+	}
+	return nil
+}
+
+func (z zoneRules) release() string {
+	if own := z.path; own != "" {
 		for file, before := range map[string]string{"tzdata.zi": "# version ", "+VERSION": ""} {
 			data, err := readZone(own, file)
 			line, _, _ := strings.Cut(string(data), "\n")
@@ -69,18 +103,28 @@ func ZoneRelease() string {
 				return strings.TrimSpace(release)
 			}
 		}
-		return "unknown"
+		return UnknownRelease
 	}
-	release, _, _ := strings.Cut(zonesText, " ")
-	return release
+	return EmbeddedRelease()
 }
 
-const zoneVariable = "ZONEINFO"
+// zoneRules are the rules of a directory or zip file; without a path, those of the program.
+type zoneRules struct{ path string }
 
-// zoneFile returns the compiled rules of a zone.
-func zoneFile(name string) ([]byte, error) {
-	if own, ok := os.LookupEnv(zoneVariable); ok && own != "" { //nolint:forbidigo // the variable of package time; only this package reads zones
-		return readZone(own, name)
+// errNoRules: the variable names nothing. All zones of the host would be unknown, which is not what the person who names one has to correct.
+var errNoRules = errors.New("the variable ZONEINFO of the gateway names a file or directory that does not exist")
+
+func currentZones() zoneRules {
+	return zoneRules{path: os.Getenv("ZONEINFO")} //nolint:forbidigo // the variable of package time; only this package reads zones
+}
+
+// file returns the compiled rules of a zone.
+func (z zoneRules) file(name string) ([]byte, error) {
+	if z.path != "" {
+		if err := z.check(); err != nil {
+			return nil, err
+		}
+		return readZone(z.path, name)
 	}
 	r, err := embedded()
 	if err != nil {

@@ -185,6 +185,9 @@ func (ed *Editor) replan(old, next cron.Job, now time.Time) (*cron.Job, error) {
 	same := old.Schedule == next.Schedule && old.JitterMs == next.JitterMs && old.MayFire() == next.MayFire() &&
 		old.StartsAt.Equal(next.StartsAt) && old.EndsAt.Equal(next.EndsAt) && old.MaxRuns == next.MaxRuns
 	if !same {
+		if old.Schedule != next.Schedule {
+			next.State.NextWall, next.State.ZoneRelease = time.Time{}, "" // the plan is that of another schedule
+		}
 		return ed.planned(next, now)
 	}
 	next.UpdatedAt, next.Revision = now, cron.RevisionOf(next)
@@ -202,18 +205,19 @@ func (p *parts) planned(j cron.Job, now time.Time) (*cron.Job, error) {
 		j.CreatedAt = now
 	}
 	j.UpdatedAt, j.State.ActivatedAt = now, now
-	before := j.State.Next
-	j.State.Next, j.State.NextRunAt = time.Time{}, time.Time{}
+	before := j.State.Plan
+	j.State.Plan = cron.Plan{}
 	switch {
 	case j.Pause != nil:
 		if fresh { // slots that passed before this gateway had the job do not count
 			fire, _ := t.First(now)
-			before = fire.Slot
+			before = t.PlanOf(fire)
 		}
-		j.State.Next, j.State.NextRunAt = before, j.Pause.Until
+		j.State.Plan = before
+		j.State.NextRunAt = j.Pause.Until
 	case j.MayFire():
-		fire, _ := t.First(now)
-		j.State.Next, j.State.NextRunAt = fire.Slot, fire.At
+		fire, _ := t.First(t.Free(before, now))
+		j.State.Plan = t.PlanOf(fire)
 	}
 	j.Revision = cron.RevisionOf(j)
 	return &j, nil

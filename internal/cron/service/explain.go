@@ -18,6 +18,8 @@ const (
 	mostExplained = 100
 	// rowsBefore is how many earlier rows are searched for one that stands for many slots.
 	rowsBefore = 50
+	// rulesApart is how far after its moment the run of a slot is searched that other rules of the zone have planned.
+	rulesApart = 3 * time.Hour
 	// mostHistory is how many outages, and how many changes, an explanation reads.
 	mostHistory = 100
 )
@@ -102,6 +104,15 @@ func (ed *Editor) evidence(ctx context.Context, p cron.ExplainParams, by chat.Ca
 		return err
 	}
 	e.Rows = append(during.Runs, before.Runs...)
+	if e.Timetable != nil && e.Timetable.Schedule.Release() != "" { // other rules of the zone may have planned the slot later
+		f := f
+		f.Since, f.Until, f.Ascending, f.Limit = p.Until, p.Until.Add(rulesApart), true, rowsBefore
+		after, err := ed.jobs.Runs(ctx, f)
+		if err != nil {
+			return err
+		}
+		e.Rows = append(e.Rows, after.Runs...)
+	}
 	if e.Kept, err = ed.kept(ctx, f, e.Now); err != nil {
 		return err
 	}

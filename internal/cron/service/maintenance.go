@@ -29,8 +29,20 @@ const (
 // pruneChunk is how many rows one transaction deletes.
 const pruneChunk = 500
 
+const (
+	// zonesEvery is how often a process looks for slots that older zone rules have planned. A process with older rules plans such slots as long as it runs.
+	zonesEvery = time.Minute
+	// zonesChunk is how many jobs one transaction plans again.
+	zonesChunk = 500
+)
+
 // maintenance implements the built-in jobs.
-type maintenance struct{ *parts }
+type maintenance struct {
+	*parts
+
+	release string // of the zone rules of this process
+	nudge   func()
+}
 
 // run does the work of a built-in job and returns a report. It checks its context between two chunks; completed chunks stay.
 func (mt *maintenance) run(ctx context.Context, what string, by agent.Summariser) (string, error) {
@@ -219,4 +231,50 @@ func (mt *maintenance) removeRollUps(ctx context.Context) {
 			mt.log.WarnContext(ctx, "a built-in job could not be removed", "job", j.Key, "err", err)
 		}
 	}
+}
+
+// followZones plans the jobs by the zone rules of this process whose slots older rules have planned, until ctx is done.
+func (mt *maintenance) followZones(ctx context.Context) {
+	if mt.release == schedule.UnknownRelease {
+		return
+	}
+	t := time.NewTimer(0)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
+		}
+		n, err := mt.replan(ctx)
+		switch {
+		case err != nil && ctx.Err() == nil:
+			mt.log.WarnContext(ctx, "the jobs could not be planned by the zone rules of this process; trying again", "release", mt.release, "err", err)
+		case n > 0:
+			mt.log.InfoContext(ctx, "jobs planned by newer zone rules", "release", mt.release, "jobs", n)
+		}
+		t.Reset(zonesEvery)
+	}
+}
+
+// replan plans the jobs again, in steps, and returns how many have changed.
+func (mt *maintenance) replan(ctx context.Context) (total int, err error) {
+	p := cron.ReplanParams{Release: mt.release, Limit: zonesChunk, Replan: mt.planner.Replan}
+	for mt.claimant() != "" && ctx.Err() == nil {
+		out, err := mt.jobs.Replan(ctx, p)
+		if err != nil {
+			return total, err
+		}
+		for _, j := range out.Jobs {
+			mt.events.publish(cron.Event{Action: cron.ActionUpdated, Job: j})
+		}
+		total, p.After = total+len(out.Jobs), out.Last
+		if !out.More {
+			break
+		}
+	}
+	if total > 0 {
+		mt.nudge()
+	}
+	return total, nil
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"sync"
 	"time"
 
 	"laneway/internal/agent"
@@ -123,19 +124,20 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	p.accounts = &accounts{store: deps.Store}
 	s.Delivery = &Delivery{parts: p}
 	p.jobs = publishingStore{p.store, p.events, p.accounts, s.Delivery.taken}
-	p.planner = cron.NewPlanner(schedule.NewCompiler(0), cron.PlannerConfig{
+	compiler := schedule.NewCompiler(0)
+	p.planner = cron.NewPlanner(compiler, cron.PlannerConfig{
 		Target: s.Delivery.replyTarget, PerDay: cfg.MaxRunsPerDay, Bounded: boundedOwner, OverBudget: cfg.OverBudget,
 	})
 	s.Editor = &Editor{parts: p, delivery: s.Delivery}
 	s.Runs = &Runs{parts: p}
-	s.maintenance = &maintenance{parts: p}
+	s.maintenance = &maintenance{parts: p, release: compiler.Release()}
 	s.attempts = &attempts{parts: p, delivery: s.Delivery, maintenance: s.maintenance}
 	var err error
 	s.loop, err = cron.NewRunner(cron.RunnerConfig{Node: p.claimant, Agents: deps.Agents, Given: deps.Given}, p.jobs, p.planner, &launcher{parts: p, delivery: s.Delivery}, cfg.Observer, p.log)
 	if err != nil {
 		return nil, fmt.Errorf("making the cron runner: %w", err)
 	}
-	s.Editor.nudge, s.Runs.nudge = s.loop.Nudge, s.loop.Nudge
+	s.Editor.nudge, s.Runs.nudge, s.maintenance.nudge = s.loop.Nudge, s.loop.Nudge, s.loop.Nudge
 	return s, nil
 }
 
@@ -159,6 +161,9 @@ func (s *Service) Run(ctx context.Context) error {
 		return nil
 	}
 	s.maintenance.addBuiltIn(ctx)
+	var planning sync.WaitGroup
+	planning.Go(func() { s.maintenance.followZones(ctx) })
+	defer planning.Wait()
 	return s.loop.Run(ctx)
 }
 

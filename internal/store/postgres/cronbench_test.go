@@ -149,7 +149,7 @@ func decideOnce(_ time.Time, due []cron.DueJob) []cron.Verdict {
 		key := chat.SessionKey{Agent: "main", Rest: fmt.Sprintf("cron:%s:schedule-%d", d.Job.ID, slot.UnixMilli())}
 		list = append(list, cron.Verdict{
 			JobID: d.Job.ID, Fired: d.Job.State.Fired + 1,
-			Next: time.UnixMilli(9_999_999_999_999), NextRunAt: time.UnixMilli(9_999_999_999_999),
+			Plan: cron.Plan{Next: time.UnixMilli(9_999_999_999_999), NextRunAt: time.UnixMilli(9_999_999_999_999)},
 			Runs: []cron.Launch{{
 				Run: cron.Run{
 					ID: id, JobID: d.Job.ID, JobName: d.Job.Name, JobKey: d.Job.Key, Owner: d.Job.Owner, Agent: "main", Lane: "cron",

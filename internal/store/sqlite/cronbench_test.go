@@ -24,7 +24,7 @@ func minutely(id string, anchor time.Time) cron.Job {
 		Schedule: schedule.Spec{Kind: schedule.KindEvery, EveryMs: 60_000, AnchorMs: anchor.UnixMilli()},
 		Payload:  cron.Payload{Kind: cron.PayloadAgentTurn, Text: "Write the digest"}, Delivery: cron.Delivery{Mode: cron.DeliverNone},
 		Retry: cron.DefaultRetry(), Timeout: cron.DefaultTimeout, Enabled: true, CreatedAt: anchor, UpdatedAt: anchor,
-		State: cron.JobState{Next: anchor, NextRunAt: anchor, ActivatedAt: anchor},
+		State: cron.JobState{Plan: cron.Plan{Next: anchor, NextRunAt: anchor}, ActivatedAt: anchor},
 	}
 }
 
@@ -35,7 +35,7 @@ func fire(_ time.Time, due []cron.DueJob) []cron.Verdict {
 		slot := d.Job.State.Next
 		next := slot.Add(time.Duration(d.Job.Schedule.EveryMs) * time.Millisecond)
 		all = append(all, cron.Verdict{
-			JobID: d.Job.ID, Next: next, NextRunAt: next, Fired: d.Job.State.Fired + 1,
+			JobID: d.Job.ID, Plan: cron.Plan{Next: next, NextRunAt: next}, Fired: d.Job.State.Fired + 1,
 			Runs: []cron.Launch{launchOf(&d.Job, cron.TriggerSchedule, slot)},
 		})
 	}

@@ -39,10 +39,10 @@ const (
 
 	// advanceSQL writes the usual decisions about locked jobs; decideSQL also those that end a pause or the job. A paused job is only decided upon when its
 	// pause has ended.
-	advanceSQL = `{set id text, slot int, at int, fired int, skipped int}
-		UPDATE cron_jobs AS j SET next_slot = NULLIF(v.slot, 0), next_run_at = NULLIF(v.at, 0), fired = v.fired, consecutive_skipped = v.skipped {from} WHERE j.id = v.id`
-	decideSQL = `{set id text, slot int, at int, fired int, skipped int, disable bool}
-		UPDATE cron_jobs AS j SET next_slot = NULLIF(v.slot, 0), next_run_at = NULLIF(v.at, 0), fired = v.fired, consecutive_skipped = v.skipped,
+	advanceSQL = `{set id text, slot int, at int, wall int, rules text, fired int, skipped int}
+		UPDATE cron_jobs AS j SET next_slot = NULLIF(v.slot, 0), next_run_at = NULLIF(v.at, 0), next_wall = NULLIF(v.wall, 0), zone_release = v.rules, fired = v.fired, consecutive_skipped = v.skipped {from} WHERE j.id = v.id`
+	decideSQL = `{set id text, slot int, at int, wall int, rules text, fired int, skipped int, disable bool}
+		UPDATE cron_jobs AS j SET next_slot = NULLIF(v.slot, 0), next_run_at = NULLIF(v.at, 0), next_wall = NULLIF(v.wall, 0), zone_release = v.rules, fired = v.fired, consecutive_skipped = v.skipped,
 			enabled = (enabled AND NOT v.disable), paused_at = NULL, paused_until = NULL, paused_note = '', paused_by = '', list_mark = list_mark + 1
 		{from} WHERE j.id = v.id`
 	invalidateSQL = `{set id text, why text} UPDATE cron_jobs AS j SET invalid = v.why, list_mark = list_mark + 1 {from} WHERE j.id = v.id`
@@ -351,7 +351,7 @@ func (c *claiming) advance(ctx context.Context, tx Tx, verdicts []cron.Verdict, 
 			c.out.Resumed = append(c.out.Resumed, next)
 		}
 		st := &next.State
-		row := []any{v.JobID, millis(st.Next), millis(st.NextRunAt), int64(st.Fired), int64(st.ConsecutiveSkipped)}
+		row := []any{v.JobID, millis(st.Next), millis(st.NextRunAt), millis(st.NextWall), st.ZoneRelease, int64(st.Fired), int64(st.ConsecutiveSkipped)}
 		switch {
 		case v.Invalid != "":
 			invalid = append(invalid, []any{v.JobID, v.Invalid})

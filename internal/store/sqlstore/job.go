@@ -18,7 +18,7 @@ const (
 	// jobColumns are the columns of a job that jobArgs writes and jobRow reads, in this order; the id comes before them.
 	jobColumns = `owner, key, key_derived, name, display_name, description, principal, agent, account_id, lane, kind, schedule, tz,
 		jitter_ms, starts_at, ends_at, max_runs, session, wake_mode, payload, delivery, alert, policy, enabled, paused_note, paused_by,
-		paused_at, paused_until, auto_disabled, invalid, revision, created_at, updated_at, next_slot, next_run_at, activated_at, fired,
+		paused_at, paused_until, auto_disabled, invalid, revision, created_at, updated_at, next_slot, next_run_at, next_wall, zone_release, activated_at, fired,
 		run_count, error_count, last_run_at, last_state, last_error, last_error_class, last_duration_ms, last_delivery,
 		last_delivery_error, last_alert_at, consecutive_errors, consecutive_skipped,
 		delivery_paused_at, delivery_paused_why, delivery_paused_channel, delivery_paused_chat`
@@ -33,6 +33,10 @@ const (
 
 	// jobPlanned is the condition of the index of jobs that may become due, to fire or to resume.
 	jobPlanned = `{true enabled} AND next_run_at IS NOT NULL AND invalid = '' AND (paused_at IS NULL OR paused_until IS NOT NULL)`
+
+	// olderRulesSQL reads jobs that fire and whose slot older zone rules have planned. A paused job is planned again when it is resumed.
+	olderRulesSQL = readJobAlone + `zone_release <> '' AND zone_release < $1 AND (zone_release, id) > ($2, $3) AND {true enabled} AND next_slot IS NOT NULL
+		AND invalid = '' AND paused_at IS NULL ORDER BY zone_release, id {limit $4} {skip}`
 )
 
 // storedJob is a row of a job. Columns that cannot be decoded must survive a change of another column; broken is the decoding error.
@@ -74,6 +78,8 @@ func (s Cron) scanner() func(Row) (storedJob, error) {
 		instant{&j.UpdatedAt},
 		instant{&st.Next},
 		instant{&st.NextRunAt},
+		instant{&st.NextWall},
+		&st.ZoneRelease,
 		instant{&st.ActivatedAt},
 		&st.Fired, &st.RunCount, &st.ErrorCount,
 		instant{&st.LastRunAt},
@@ -130,7 +136,7 @@ func jobArgs(j cron.Job, parts cron.Parts) []any {
 		parts.Schedule, parts.TZ, j.JitterMs, orNull(j.StartsAt), orNull(j.EndsAt), int64(j.MaxRuns), j.Session, j.WakeMode,
 		parts.Payload, parts.Delivery, parts.Alert, parts.Policy, j.Enabled, pause.Note, pause.By,
 		pausedAt, orNull(pause.Until), j.AutoDisabled, j.Invalid, j.Revision, millis(j.CreatedAt), millis(j.UpdatedAt),
-		orNull(st.Next), orNull(st.NextRunAt), orNull(st.ActivatedAt), int64(st.Fired), st.RunCount, st.ErrorCount, orNull(st.LastRunAt),
+		orNull(st.Next), orNull(st.NextRunAt), orNull(st.NextWall), st.ZoneRelease, orNull(st.ActivatedAt), int64(st.Fired), st.RunCount, st.ErrorCount, orNull(st.LastRunAt),
 		string(st.LastState), st.LastError, st.LastErrorClass, st.LastDuration.Milliseconds(), string(st.LastDelivery), st.LastDeliveryError,
 		orNull(st.LastAlertAt), int64(st.ConsecutiveErrors), int64(st.ConsecutiveSkipped),
 		orNull(st.DeliveryPause.Since), st.DeliveryPause.Reason, st.DeliveryPause.Channel, st.DeliveryPause.ChatID,
@@ -345,4 +351,38 @@ func (s Cron) lockJob(ctx context.Context, tx Tx, where string, args ...any) (j 
 		return j, false, fmt.Errorf("read a job: %w", err)
 	}
 	return j, found && locked, nil // a job that was created between the statements is not locked
+}
+
+// Replan recomputes the slots that older zone rules have planned; see cron.JobStore.
+func (s Cron) Replan(ctx context.Context, p cron.ReplanParams) (cron.Replanned, error) {
+	return result(ctx, s.db.Update, "plan jobs by newer zone rules", func(ctx context.Context, tx Tx) (out cron.Replanned, err error) {
+		var (
+			set  Set
+			scan = s.scanner()
+			read = 0
+		)
+		out.Last = p.After
+		err = tx.Query(ctx, olderRulesSQL, func(r Row) error {
+			j, err := scan(r)
+			if err != nil {
+				return err
+			}
+			read++
+			out.Last = cron.PlanPlace{Release: j.State.ZoneRelease, ID: j.ID}
+			plan, changed := p.Replan(j.Job, j.now)
+			if j.broken != "" || !changed {
+				return nil
+			}
+			j.State.Plan = plan
+			st := &j.State
+			set = append(set, []any{j.ID, millis(st.Next), millis(st.NextRunAt), millis(st.NextWall), st.ZoneRelease, int64(st.Fired), int64(st.ConsecutiveSkipped)})
+			out.Jobs = append(out.Jobs, j.Job)
+			return nil
+		}, p.Release, p.After.Release, p.After.ID, p.Limit)
+		out.More = read >= p.Limit
+		if err != nil || len(set) == 0 {
+			return out, err
+		}
+		return out, tx.Later(ctx, advanceSQL, nil, set)
+	})
 }

@@ -32,6 +32,7 @@ func cronClaimTests() []test {
 		{"ActiveRunsAndBudgetAreTold", activeRunsAreGiven},
 		{"MessageGoesToTheOwnerOfItsSession", ownerOfTheSession},
 		{"DrainingNodeTakesNoSession", drainingNodeClaims},
+		{"OlderZoneRulesArePlannedAgainInSteps", replanned},
 	}
 }
 
@@ -426,4 +427,49 @@ func drainingNodeClaims(w *world) {
 	equal(w, "taken", []any{l.Mine, l.Owner}, []any{false, ""})
 	taken := w.sweepOne(other, l.Message.Session)
 	equal(w, "found by the sweep", idsOf(taken.Messages), []string{l.Message.ID})
+}
+
+// Five jobs were planned by the rules of 2026a; others by newer or unknown ones, by none, or are paused. Steps of two take the five once each.
+func replanned(w *world) {
+	at := w.clock.now().Add(time.Hour)
+	of := func(release string, change func(j *cron.Job)) cron.Job {
+		return w.job(func(j *cron.Job) {
+			j.State.NextWall, j.State.ZoneRelease = at, release
+			if change != nil {
+				change(j)
+			}
+		})
+	}
+	var want, got []string
+	for range 5 {
+		want = append(want, of("2026a", nil).ID)
+	}
+	left := []cron.Job{
+		of("2026f", nil), of("2026g", nil), of("unknown", nil), of("", nil),
+		of("2026a", func(j *cron.Job) { j.Enabled = false }),
+		of("2026a", func(j *cron.Job) { j.Pause = &cron.Pause{At: w.clock.now(), Until: at} }),
+	}
+	p := cron.ReplanParams{Release: "2026f", Limit: 2, Replan: func(j cron.Job, now time.Time) (cron.Plan, bool) {
+		equal(w, "clock", now.UTC(), w.clock.now())
+		plan := cron.Plan{Next: at, NextRunAt: at.Add(time.Second), NextWall: at.Add(2 * time.Second), ZoneRelease: "2026f"}
+		return plan, j.ID != want[0]
+	}}
+	steps := 0
+	for more := true; more; steps++ {
+		out := try(w.cron().Replan(w.ctx, p)).ok(w)
+		for _, j := range out.Jobs {
+			equal(w, "changed", w.stored(j.ID), j)
+			equal(w, "plan", j.State.Plan, cron.Plan{Next: at, NextRunAt: at.Add(time.Second), NextWall: at.Add(2 * time.Second), ZoneRelease: "2026f"})
+			got = append(got, j.ID)
+		}
+		p.After, more = out.Last, out.More
+	}
+	slices.Sort(got)
+	equal(w, "planned again", got, slices.Sorted(slices.Values(want[1:])))
+	equal(w, "steps", steps, 3)
+	for _, j := range left {
+		equal(w, "left alone", w.stored(j.ID), j)
+	}
+	p.After = cron.PlanPlace{}
+	equal(w, "afterwards", len(try(w.cron().Replan(w.ctx, p)).ok(w).Jobs), 0)
 }

@@ -44,7 +44,8 @@ func everyMemberComesBack(w *world) {
 	j.AtMostOnce, j.DeleteAfter, j.AutoDisabled = true, true, true
 	j.Pause = &cron.Pause{Note: script, By: "bob", At: at, Until: at.Add(time.Minute)}
 	j.State = cron.JobState{
-		Next: at, NextRunAt: at.Add(time.Second), ActivatedAt: at, Fired: 3, RunCount: 1 << 40, ErrorCount: 5,
+		Plan:        cron.Plan{Next: at, NextRunAt: at.Add(time.Second), NextWall: at.Add(time.Hour), ZoneRelease: "2026f"},
+		ActivatedAt: at, Fired: 3, RunCount: 1 << 40, ErrorCount: 5,
 		LastRunAt: at, LastState: cron.RunError, LastError: script, LastErrorClass: "timeout", LastDuration: 1500 * time.Millisecond,
 		LastDelivery: cron.DeliveryNot, LastDeliveryError: "403", LastAlertAt: at, ConsecutiveErrors: 2, ConsecutiveSkipped: 4,
 		DeliveryPause: cron.DeliveryPause{Since: at, Reason: "blocked", Channel: "telegram:1", ChatID: "4711"},
@@ -52,9 +53,9 @@ func everyMemberComesBack(w *world) {
 	equal(w, "made", w.put(j), j)
 	equal(w, "read", w.stored(j.ID), j)
 	w.alter(j.ID, func(j *cron.Job) {
-		j.Pause, j.Enabled, j.State.Next, j.State.NextRunAt = nil, false, time.Time{}, time.Time{}
+		j.Pause, j.Enabled, j.State.Plan = nil, false, cron.Plan{}
 	})
-	j.Pause, j.Enabled, j.State.Next, j.State.NextRunAt = nil, false, time.Time{}, time.Time{}
+	j.Pause, j.Enabled, j.State.Plan = nil, false, cron.Plan{}
 	equal(w, "after the pause", w.stored(j.ID), j)
 	equal(w, "a change of nothing else", w.alter(j.ID, func(j *cron.Job) { j.State.DeliveryPause = cron.DeliveryPause{} }).Changed, true)
 	j.State.DeliveryPause = cron.DeliveryPause{}

@@ -40,7 +40,7 @@ func (w *world) draft() cron.Job {
 		Overlap:  cron.OverlapSkip, Missed: cron.MissedPolicy{Rule: cron.MissedFireOnce},
 		Retry: cron.DefaultRetry(), Timeout: cron.DefaultTimeout, PauseAfter: cron.DefaultPauseAfter,
 		Enabled: true, Revision: "r1", CreatedAt: now, UpdatedAt: now,
-		State: cron.JobState{Next: first, NextRunAt: first, ActivatedAt: now},
+		State: cron.JobState{Plan: cron.Plan{Next: first, NextRunAt: first}, ActivatedAt: now},
 	}
 }
 
