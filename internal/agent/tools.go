@@ -2,7 +2,10 @@ package agent
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
+	"regexp"
 
 	"laneway/internal/chat"
 )
@@ -14,11 +17,36 @@ type ToolSpec struct {
 	Schema json.RawMessage
 	// Idempotent is true when a call that is repeated under its key has no second effect.
 	Idempotent bool
+	// ReadOnly is true when no call changes anything, Additive when a call creates or sends and changes nothing that exists. Clients that ask a person before
+	// calls read them.
+	ReadOnly, Additive bool
 	// Waits is true when a call may take as long as the turn, because it waits for the end of another turn.
 	Waits bool
 	// InOrder is true when calls of such tools run one after the other, in the order of the model's answer, because a person reads their effects in
 	// that order. Other calls run concurrently.
 	InOrder bool
+}
+
+// maxToolName is the longest name of a tool that the endpoints of all models take.
+const maxToolName = 64
+
+// foreignInName matches what such a name cannot have.
+var foreignInName = regexp.MustCompile(`[^A-Za-z0-9_-]`)
+
+// ModelName returns a name for models: foreign characters become underscores, and a long name ends with a hash of the whole.
+func ModelName(name string) string {
+	if short := foreignInName.ReplaceAllLiteralString(name, "_"); len(short) <= maxToolName {
+		return short
+	}
+	return HashedName(name)
+}
+
+// HashedName returns a name for models that differs from that of any other name: it ends with six characters of a hash.
+func HashedName(name string) string {
+	const size = 6
+	sum := sha256.Sum256([]byte(name))
+	short := foreignInName.ReplaceAllLiteralString(name, "_")
+	return short[:min(len(short), maxToolName-1-size)] + "_" + hex.EncodeToString(sum[:])[:size]
 }
 
 // CallOrder makes the calls of tools that run in order wait for each other, in the order in which they join. The zero value is ready for use. It is

@@ -54,14 +54,12 @@ func examineState(s config.MCPServer, state chat.ToolServer) Finding {
 	case external.StateSuspended:
 		return Finding{Warning, "it has failed several times and receives no calls for a while", "see the log of the gateway"}
 	}
-	var missing []string
-	for _, tool := range s.Tools {
-		if !slices.Contains(state.Tools, state.Name+"_"+tool) {
-			missing = append(missing, tool)
+	if len(state.LeftOut) > 0 {
+		out := make([]string, 0, len(state.LeftOut))
+		for _, one := range state.LeftOut {
+			out = append(out, one.Name+" ("+one.Why+")")
 		}
-	}
-	if len(missing) > 0 {
-		return Finding{Warning, "it is connected and does not have " + strings.Join(missing, ", "), "fix the list mcp.servers." + state.Name + ".tools"}
+		return Finding{Warning, "it is connected; agents do not have " + strings.Join(out, ", "), "fix the list mcp.servers." + state.Name + ".tools, or the server"}
 	}
 	return Finding{Weight: Fine, Text: fmt.Sprintf("it is connected, with %d tools", len(state.Tools))}
 }

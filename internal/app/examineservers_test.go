@@ -36,7 +36,16 @@ func TestServersAreExaminedWithAndWithoutAGateway(t *testing.T) {
 		{"no agent has it", nil, Warning, "MCP server idle: no agent has it, so it is not connected"},
 		{"another gateway", []chat.ToolServer{}, Warning, "MCP server files: the running gateway does not have it"},
 		{"connected", state("files", external.StateConnected, "", "files_read", "files_write"), Fine, "MCP server files: it is connected, with 2 tools"},
-		{"a tool is missing", state("files", external.StateConnected, "", "files_read"), Warning, "MCP server files: it is connected and does not have write"},
+		{
+			"a tool is left out",
+			[]chat.ToolServer{{Name: "files", State: external.StateConnected, Tools: []string{"files_read"}, LeftOut: []chat.LeftOutTool{{Name: "write", Why: "models cannot use its schema"}}}},
+			Warning, "MCP server files: it is connected; agents do not have write (models cannot use its schema)",
+		},
+		{
+			"a tool has another name",
+			[]chat.ToolServer{{Name: "files", State: external.StateConnected, Tools: []string{"files_read", "files_wr_ite"}, Renamed: []chat.RenamedTool{{Name: "files_wr_ite", Own: "wr.ite"}}}},
+			Fine, "MCP server files: it is connected, with 2 tools",
+		},
 		{"failed", state("web", external.StateFailed, "no route"), Warning, "MCP server web: it is not connected: no route"},
 		{"suspended", state("web", external.StateSuspended, ""), Warning, "MCP server web: it has failed several times and receives no calls for a while"},
 		{"connecting", state("web", external.StateConnecting, ""), Warning, "MCP server web: it is being connected"},

@@ -327,7 +327,7 @@ func rules() []rule {
 		{
 			name: "tools of other servers know no service", example: imports{"laneway/internal/tool/external", "laneway/internal/store"},
 			applies: in(internal + "/tool/external"),
-			refuses: oursBut(internal+"/chat", internal+"/process", internal+"/retry", internal+"/secret", internal+"/tool"),
+			refuses: oursBut(internal+"/agent", internal+"/chat", internal+"/process", internal+"/retry", internal+"/secret", internal+"/tool"),
 		},
 		{
 			name: "MCP is spoken at its borders only", example: imports{"laneway/internal/dispatch", "github.com/modelcontextprotocol/go-sdk/mcp"},

@@ -170,11 +170,20 @@ type ToolServer struct {
 	Name string
 	// State is connecting, connected, suspended (not called for a while after several failures) or failed (not connected).
 	State string
-	// Tools are the names that are offered to agents.
-	Tools []string
+	// Tools are the names that are offered to agents. Renamed are those of them whose name at the server is another.
+	Tools   []string
+	Renamed []RenamedTool
+	// LeftOut are the tools that the operator lists and agents do not have.
+	LeftOut []LeftOutTool
 	// LastError is one sentence; "" when no error occurred since the connection.
 	LastError string
 }
+
+// RenamedTool is a tool that models know by another name than its server, because they take only letters, digits, `_` and `-`, at most 64.
+type RenamedTool struct{ Name, Own string }
+
+// LeftOutTool is a tool that is not offered, with the reason.
+type LeftOutTool struct{ Name, Why string }
 
 // ChannelStatus is a channel as people see it.
 type ChannelStatus struct {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -112,7 +113,17 @@ func (c *agentsListCmd) Run(ctx context.Context, env *environment) error {
 	if _, err := fmt.Fprintln(env.stdout); err != nil {
 		return err
 	}
-	return table(env.stdout, env.serverRows(list.Servers))
+	if err := table(env.stdout, env.serverRows(list.Servers)); err != nil {
+		return err
+	}
+	for _, s := range list.Servers {
+		for _, t := range s.LeftOut {
+			if _, err := fmt.Fprintf(env.stdout, "\n%s: the tool %s is not offered: %s\n", oneLine(s.Name), oneLine(t.Name), oneLine(t.Reason)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // lackOf returns a sentence about a part of requests that the model of an agent has refused.
@@ -139,6 +150,17 @@ func (env *environment) agentRows(list wire.AgentsListResult) [][]string {
 	return rows
 }
 
+// toolCells returns the names of the tools of a server, with its own name for a tool that models know by another.
+func toolCells(s wire.ToolServer) []string {
+	names := slices.Clone(s.Tools)
+	for i, name := range names {
+		if at := slices.IndexFunc(s.Renamed, func(t wire.RenamedTool) bool { return t.Name == name }); at >= 0 {
+			names[i] += "=" + s.Renamed[at].Own
+		}
+	}
+	return names
+}
+
 func (env *environment) serverRows(servers []wire.ToolServer) [][]string {
 	rows := [][]string{{"SERVER", "STATE", "TOOLS", "LAST ERROR"}}
 	for _, s := range servers {
@@ -146,7 +168,7 @@ func (env *environment) serverRows(servers []wire.ToolServer) [][]string {
 		if s.LastError != nil {
 			last = *s.LastError
 		}
-		rows = append(rows, []string{env.cell(s.Name, 20), cell(s.State, 20), env.cell(strings.Join(s.Tools, " "), 60), env.cell(last, 80)})
+		rows = append(rows, []string{env.cell(s.Name, 20), cell(s.State, 20), env.cell(strings.Join(toolCells(s), " "), 60), env.cell(last, 80)})
 	}
 	return rows
 }

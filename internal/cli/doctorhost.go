@@ -68,6 +68,12 @@ func (p *patient) agentsThere(ctx context.Context) (runners map[string]string, s
 	servers = make([]chat.ToolServer, 0, len(reply.Servers))
 	for _, s := range reply.Servers {
 		one := chat.ToolServer{Name: s.Name, State: s.State, Tools: s.Tools}
+		for _, t := range s.Renamed {
+			one.Renamed = append(one.Renamed, chat.RenamedTool{Name: t.Name, Own: t.Own})
+		}
+		for _, t := range s.LeftOut {
+			one.LeftOut = append(one.LeftOut, chat.LeftOutTool{Name: t.Name, Why: t.Reason})
+		}
 		if s.LastError != nil {
 			one.LastError = *s.LastError
 		}

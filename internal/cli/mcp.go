@@ -11,6 +11,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	gatewaymcp "laneway/internal/gateway/mcp"
 	"laneway/internal/secret"
 )
 
@@ -42,7 +43,7 @@ func (c *mcpCmd) Run(ctx context.Context, env *environment) error {
 		return fmt.Errorf("the gateway at %s does not serve its tools to this credential: %w", endpoint, err)
 	}
 	defer func() { _ = session.Close() }()
-	server, err := mirror(ctx, env.version.Version, session)
+	server, err := mirror(ctx, session)
 	if err != nil {
 		return err
 	}
@@ -75,9 +76,9 @@ func (c *mcpCmd) endpoint(ctx context.Context, env *environment) (string, secret
 	return u.String(), t.Token, nil
 }
 
-// mirror returns a server that has the tools of a session and forwards their calls.
-func mirror(ctx context.Context, version string, session *mcp.ClientSession) (*mcp.Server, error) {
-	server := mcp.NewServer(&mcp.Implementation{Name: "laneway", Version: version}, nil)
+// mirror returns a server that declares what the gateway declares, has the tools of a session and forwards their calls.
+func mirror(ctx context.Context, session *mcp.ClientSession) (*mcp.Server, error) {
+	server := gatewaymcp.NewServer(session.InitializeResult().ServerInfo, nil)
 	for tool, err := range session.Tools(ctx, nil) {
 		if err != nil {
 			return nil, fmt.Errorf("reading the tools of the gateway: %w", err)

@@ -139,6 +139,36 @@ func TestBatchAtMCPIsRefused(t *testing.T) {
 	}
 }
 
+func TestOnlyToolsAreAnsweredAtMCP(t *testing.T) {
+	t.Parallel()
+	h := newFakeBackend(t)
+	b := serve(t, h, toolBackend{h}, func(c *gateway.Config) { c.TurnTokens = oneTurn{} })
+	post := func(query, method string) string {
+		got := b.post("/mcp"+query, `{"jsonrpc":"2.0","id":1,"method":"`+method+`","params":{"level":"info","uri":"a:b","name":"x","ref":{"type":"ref/prompt","name":"x"},"argument":{"name":"a","value":""}}}`,
+			func(r *http.Request) {
+				r.Header.Set("Authorization", "Bearer "+turnToken)
+				r.Header.Set("Content-Type", "application/json")
+				r.Header.Set("Accept", "application/json, text/event-stream")
+			})
+		return string(got.body)
+	}
+	for _, method := range []string{
+		"resources/list", "resources/templates/list", "resources/read", "resources/subscribe", "prompts/list", "prompts/get", "logging/setLevel", "completion/complete",
+	} {
+		if got := post("", method); !strings.Contains(got, "-32601") {
+			t.Errorf("%s: %s, want that there is no such method", method, got)
+		}
+	}
+	for query, name := range map[string]string{"": `"note"`, "?prefix=laneway_": `"laneway_note"`} {
+		if got := post(query, "tools/list"); !strings.Contains(got, `"name":`+name) || !strings.Contains(got, `"annotations":{"destructiveHint":true`) {
+			t.Errorf("the tools: %s", got)
+		}
+	}
+	if got := post("", "ping"); !strings.Contains(got, `"result"`) {
+		t.Errorf("ping: %s", got)
+	}
+}
+
 // noTurns are the tokens of turns when no turn runs.
 type noTurns struct{}
 

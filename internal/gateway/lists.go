@@ -49,6 +49,12 @@ func (o overview) agentsList(_ context.Context, c *rpc.Call, _ wire.NoParams) (w
 func toolServers(list []chat.ToolServer) (out []wire.ToolServer) {
 	for _, s := range list {
 		one := wire.ToolServer{Name: s.Name, State: s.State, Tools: s.Tools}
+		for _, t := range s.Renamed {
+			one.Renamed = append(one.Renamed, wire.RenamedTool{Name: t.Name, Own: t.Own})
+		}
+		for _, t := range s.LeftOut {
+			one.LeftOut = append(one.LeftOut, wire.LeftOutTool{Name: t.Name, Reason: t.Why})
+		}
 		if s.LastError != "" {
 			one.LastError = &s.LastError
 		}

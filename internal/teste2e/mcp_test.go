@@ -255,6 +255,24 @@ func TestToolsKeepTheBoundsOfJobs(t *testing.T) {
 	})
 }
 
+// declared returns what a server declares: its name and version, its capabilities and its tools.
+func declared(ctx context.Context, t *testing.T, session *mcp.ClientSession) []string {
+	t.Helper()
+	list, err := session.ListTools(ctx, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []string
+	for _, part := range []any{session.InitializeResult().ServerInfo, session.InitializeResult().Capabilities, list.Tools} {
+		raw, err := json.Marshal(part)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, string(raw))
+	}
+	return out
+}
+
 // Every tool is called with a person's token, over HTTP and through `laneway mcp`; jobs and sessions of another owner do not exist.
 func TestACredentialHasToolsOfItsOwn(t *testing.T) {
 	NeedsProcesses(t)
@@ -282,6 +300,9 @@ func TestACredentialHasToolsOfItsOwn(t *testing.T) {
 		piped, err := stdio.Connect(ctx, &mcp.CommandTransport{Command: child}, nil)
 		if err != nil {
 			t.Fatal(err)
+		}
+		if diff := cmp.Diff(declared(ctx, t, own), declared(ctx, t, piped)); diff != "" {
+			t.Errorf("stdio does not declare what HTTP declares:\n%s", diff)
 		}
 		for how, session := range map[string]*mcp.ClientSession{"HTTP": own, "stdio": piped} {
 			offered := toolNames(ctx, session)

@@ -17,7 +17,8 @@ import (
 )
 
 // Variable makes a test binary the server; its value is "good", or a fault of the server itself: "endless" (a list of tools without end), "restless" (each
-// reading of the list changes it), "silent" (it does not answer unknown methods) or "schemas" (all tools except the first have unusable schemas).
+// reading of the list changes it), "silent" (it does not answer unknown methods), "noisy" (it prints other lines at its start and before each message), "names" (its tools have the names of [Names]) or
+// "schemas" (all tools except the first have unusable schemas).
 const Variable = "LANEWAY_TEST_MCP"
 
 // The variables of the tools note and send: a file whose lines note returns, and a file to which send appends its arguments.
@@ -29,8 +30,13 @@ const (
 // Tools returns the tools of the server. Each is named after its effect on the caller.
 func Tools() []string {
 	return []string{
-		"echo", "note", "send", "zero", "lists", "hang", "deaf", "huge", "long", "garbage", "die", "elicit", "strange", "change", "flood", "secret",
+		"echo", "note", "send", "zero", "lists", "hang", "deaf", "huge", "long", "garbage", "die", "elicit", "strange", "change", "flood", "prints", "secret",
 	}
+}
+
+// Names returns names of tools that MCP allows and models do not take.
+func Names() []string {
+	return []string{"calendar.listEvents", "calendar/listEvents", "calendar_listEvents", "a.b", "projects_locations_clusters_backups_restore", strings.Repeat("long.", 20), strings.Repeat("long.", 19) + "other"}
 }
 
 type message struct {
@@ -58,6 +64,12 @@ type server struct {
 // Serve runs the server until its input ends.
 func Serve(how string) {
 	s := &server{how: how, tools: Tools(), out: bufio.NewWriter(os.Stdout)}
+	if how == "names" {
+		s.tools = Names()
+	}
+	if how == "noisy" {
+		_, _ = io.WriteString(s.out, "\ufeffWeather server 1.4 listening on stdio\n{\"level\":\"info\"}\n42\n")
+	}
 	lines := bufio.NewReader(os.Stdin)
 	for {
 		line, err := lines.ReadBytes('\n')
@@ -74,6 +86,9 @@ func Serve(how string) {
 func (s *server) send(format string, args ...any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.how == "noisy" {
+		_, _ = io.WriteString(s.out, "[info] cache miss\n")
+	}
 	_, _ = fmt.Fprintf(s.out, format+"\n", args...)
 	_ = s.out.Flush()
 }
@@ -146,6 +161,8 @@ func (s *server) list(id json.RawMessage) {
 
 func (s *server) call(m message) {
 	switch m.Params.Name {
+	case "calendar.listEvents":
+		s.text(m.ID, "called as "+m.Params.Name)
 	case "echo":
 		s.text(m.ID, string(m.Params.Arguments)+" "+os.Getenv("KEY"))
 	case "note":
@@ -175,6 +192,10 @@ func (s *server) call(m message) {
 		s.tools = []string{"later", "secret"}
 		s.send(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
 		s.text(m.ID, "changed")
+	case "prints":
+		for range 100 {
+			s.send("[info] cache miss")
+		}
 	case "flood":
 		go s.flood()
 		s.text(m.ID, "it begins")

@@ -34,7 +34,7 @@ func (t *Table) Clock(ctx context.Context, person string) (string, error) {
 
 func (t *Table) remind() Tool {
 	return Tool{
-		Name: "remind", Scope: chat.ScopeWrite, Idempotent: true, Askable: true, Acts: always,
+		Name: "remind", Scope: chat.ScopeWrite, Idempotent: true, Additive: true, Askable: true, Acts: always,
 		Check: func(ctx context.Context, turn Turn, key string, args []byte) error {
 			_, err := t.reminder(ctx, turn, key, args)
 			return err

@@ -19,7 +19,7 @@ const nodesShown = 10
 
 func (t *Table) historySearch() Tool {
 	return Tool{
-		Name: "history_search", Scope: chat.ScopeWrite, Idempotent: true, Askable: true, Foreign: always, // its results may contain external text
+		Name: "history_search", Scope: chat.ScopeWrite, ReadOnly: true, Idempotent: true, Askable: true, Foreign: always, // its results may contain external text
 		Beyond: func(turn Turn, args []byte) bool {
 			a, err := read[searchArgs](args)
 			return err == nil && (a.Everywhere || turn.elsewhere(a.Session))

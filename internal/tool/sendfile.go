@@ -20,7 +20,7 @@ type Files interface {
 
 func (t *Table) sendFile() Tool {
 	return Tool{
-		Name: "send_file", Scope: chat.ScopeWrite, Idempotent: true, InOrder: true, Acts: always,
+		Name: "send_file", Scope: chat.ScopeWrite, Idempotent: true, Additive: true, InOrder: true, Acts: always,
 		Description: "Sends a file to the person at once, in this chat: one from the directory for files of this turn (path), or one with text that you write (name and text).",
 		Schema: `{"type":"object","additionalProperties":false,"properties":{
 			"path":{"type":"string","description":"Path of the file in the directory for files of this turn."},

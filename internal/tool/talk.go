@@ -28,7 +28,7 @@ const (
 
 func (t *Table) message() Tool {
 	return Tool{
-		Name: "message", Scope: chat.ScopeWrite, Idempotent: true, InOrder: true, Askable: true, Acts: always,
+		Name: "message", Scope: chat.ScopeWrite, Idempotent: true, Additive: true, InOrder: true, Askable: true, Acts: always,
 		Description: "Sends a text at once: to this chat, or to the chat of another session of the person.",
 		Schema: `{"type":"object","additionalProperties":false,"required":["text"],"properties":{
 			"text":{"type":"string"},
@@ -126,7 +126,7 @@ func (t *Table) readable(ctx context.Context, turn Turn, name string) (chat.Sess
 
 func (t *Table) sessions() Tool {
 	return Tool{
-		Name: "sessions", Scope: chat.ScopeWrite, Idempotent: true, InOrder: true, Askable: true, Acts: unless("list", "history"), Foreign: unless("list", "send"),
+		Name: "sessions", Scope: chat.ScopeWrite, Idempotent: true, Additive: true, InOrder: true, Askable: true, Acts: unless("list", "history"), Foreign: unless("list", "send"),
 		Description: "Lists the sessions of the person, reads the end of one, or gives one a text that its agent then works on.",
 		Schema: `{"type":"object","additionalProperties":false,"required":["action"],"properties":{
 			"action":{"type":"string","enum":["list","history","send"]},

@@ -146,6 +146,8 @@ type Tool struct {
 	Scope string
 	// Idempotent is true when a call that is repeated under its key has no second effect.
 	Idempotent bool
+	// ReadOnly and Additive are those of [agent.ToolSpec].
+	ReadOnly, Additive bool
 	// Waits is true when a call waits for the end of another turn, and may take as long as its own turn.
 	Waits bool
 	// InOrder is true when the calls of a turn must take effect in the order of the model's answer, see [agent.ToolSpec].
@@ -245,7 +247,8 @@ func (b *box) Specs() []agent.ToolSpec {
 	specs := make([]agent.ToolSpec, 0, len(b.tools))
 	for _, one := range b.tools {
 		specs = append(specs, agent.ToolSpec{
-			Name: one.Name, Description: one.Description, Schema: json.RawMessage(one.Schema), Idempotent: one.Idempotent, Waits: one.Waits, InOrder: one.InOrder,
+			Name: one.Name, Description: one.Description, Schema: json.RawMessage(one.Schema), Idempotent: one.Idempotent, ReadOnly: one.ReadOnly, Additive: one.Additive,
+			Waits: one.Waits, InOrder: one.InOrder,
 		})
 	}
 	return specs

@@ -82,10 +82,24 @@ type AgentsListResult struct {
 
 // ToolServer is an MCP server whose tools agents call.
 type ToolServer struct {
-	Name      string   `json:"name"`                                                    // its name
-	State     string   `json:"state" rule:"enum=connecting|connected|suspended|failed"` // suspended = it failed several times and is not called for a while; failed = it is not connected
-	Tools     []string `json:"tools"`                                                   // the names of the tools that are offered to agents
-	LastError *string  `json:"lastError"`                                               // the last error since the connection; null = no error
+	Name      string        `json:"name"`                                                    // its name
+	State     string        `json:"state" rule:"enum=connecting|connected|suspended|failed"` // suspended = it failed several times and is not called for a while; failed = it is not connected
+	Tools     []string      `json:"tools"`                                                   // the names of the tools that are offered to agents
+	Renamed   []RenamedTool `json:"renamed,omitempty"`                                       // those of them that have another name at the server
+	LeftOut   []LeftOutTool `json:"leftOut,omitempty"`                                       // the listed tools that agents do not have
+	LastError *string       `json:"lastError"`                                               // the last error since the connection; null = no error
+}
+
+// RenamedTool is a tool that models know by another name than its server.
+type RenamedTool struct {
+	Name string `json:"name"` // its name for models: letters, digits, _ and -, at most 64
+	Own  string `json:"own"`  // its name at the server
+}
+
+// LeftOutTool is a listed tool that agents do not have.
+type LeftOutTool struct {
+	Name   string `json:"name"`   // its name at the server
+	Reason string `json:"reason"` // why it is not offered
 }
 
 // AgentEntry is an agent.

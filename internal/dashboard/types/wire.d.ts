@@ -634,6 +634,10 @@ declare namespace wire {
     output_tokens: number;
     total_tokens: number;
   }
+  interface LeftOutTool {
+    name: string;
+    reason: string;
+  }
   interface LifecycleData {
     phase: "queued" | "start" | "end" | "error";
     error?: string;
@@ -781,6 +785,10 @@ declare namespace wire {
   interface QuestionsListResult {
     ts: number;
     questions: Array<Question>;
+  }
+  interface RenamedTool {
+    name: string;
+    own: string;
   }
   interface ResetEntry {
     sessionId: string;
@@ -1074,6 +1082,8 @@ declare namespace wire {
     name: string;
     state: "connecting" | "connected" | "suspended" | "failed";
     tools: Array<string>;
+    renamed?: Array<RenamedTool>;
+    leftOut?: Array<LeftOutTool>;
     lastError: string | null;
   }
   interface Usage {

@@ -13,6 +13,7 @@ import (
 	"unicode"
 
 	"github.com/google/uuid"
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"laneway/internal/agent"
@@ -194,18 +195,40 @@ func (h *Handler) fail(w http.ResponseWriter, r *http.Request, began time.Time, 
 	httpbody.WriteError(w, e.HTTPStatus(), e)
 }
 
+// NewServer returns a server without tools that declares tools alone, and answers no method of anything else: the SDK would answer with empty lists. A
+// nil log discards.
+func NewServer(info *sdk.Implementation, log *slog.Logger) *sdk.Server {
+	server := sdk.NewServer(info, &sdk.ServerOptions{Logger: log, Capabilities: &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{}}})
+	server.AddReceivingMiddleware(func(next sdk.MethodHandler) sdk.MethodHandler {
+		return func(ctx context.Context, method string, req sdk.Request) (sdk.Result, error) {
+			switch family, _, _ := strings.Cut(method, "/"); family {
+			case "resources", "prompts", "logging", "completion", "subscriptions":
+				return nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "this server has tools only; it has no method " + method}
+			}
+			return next(ctx, method, req)
+		}
+	})
+	return server
+}
+
+// annotations returns what clients that ask a person before calls read. A call of a client is new each time, so no tool is idempotent to them.
+func annotations(spec agent.ToolSpec) *sdk.ToolAnnotations {
+	destructive := !spec.ReadOnly && !spec.Additive
+	return &sdk.ToolAnnotations{ReadOnlyHint: spec.ReadOnly, DestructiveHint: &destructive}
+}
+
 // answer serves a request with the tools of its caller.
 func (h *Handler) answer(w http.ResponseWriter, r *http.Request, began time.Time, box agent.Toolbox) {
-	server := sdk.NewServer(&sdk.Implementation{Name: "laneway", Version: h.deps.Version}, &sdk.ServerOptions{
-		Logger: h.hidden, Capabilities: &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{}},
-	})
+	server := NewServer(&sdk.Implementation{Name: "laneway", Version: h.deps.Version}, h.hidden)
 	ctx, prefix := r.Context(), r.URL.Query().Get("prefix")
 	if !prefixForm.MatchString(prefix) {
 		h.fail(w, r, began, fault.Invalid("prefix must be up to 20 of the characters a-z, 0-9 and _"))
 		return
 	}
 	for _, spec := range box.Specs() {
-		server.AddTool(&sdk.Tool{Name: prefix + spec.Name, Description: spec.Description, InputSchema: spec.Schema}, h.call(ctx, box, spec.Name))
+		server.AddTool(&sdk.Tool{
+			Name: agent.ModelName(prefix + spec.Name), Description: spec.Description, InputSchema: spec.Schema, Annotations: annotations(spec),
+		}, h.call(ctx, box, spec.Name))
 	}
 	h.serve.ServeHTTP(w, r.WithContext(context.WithValue(ctx, serverOf{}, server)))
 	h.deps.Server.Count(methodName, nil, time.Since(began))

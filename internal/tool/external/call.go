@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -13,37 +14,55 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/sony/gobreaker/v2"
 
+	"laneway/internal/agent"
 	"laneway/internal/chat"
 	"laneway/internal/secret"
 	"laneway/internal/tool"
 )
 
-// nameRule is the form of a tool name: with the name of its server in front it has to be valid for the endpoint of every model.
-const nameRule = `^[A-Za-z0-9_-]{1,40}$`
+// whyMissing is why a listed tool is left out that the server does not have.
+const whyMissing = "the server has no tool of this name"
 
-// row returns a tool of the server as a row of the table; ok is false for a tool that is not offered.
-func (s *server) row(ctx context.Context, one *mcp.Tool) (row tool.Tool, ok bool) {
-	if !slices.Contains(s.cfg.Tools, one.Name) {
-		return row, false
+// modelNames returns the names under which models have the tools, by the server's names. They depend on the configuration alone, so that they stay over
+// restarts: a name that another tool has gets a hash of the server's name.
+func modelNames(cfg Config) map[string]string {
+	count := map[string]int{}
+	for _, own := range cfg.Tools {
+		count[agent.ModelName(cfg.Name+"_"+own)]++
 	}
+	names := make(map[string]string, len(cfg.Tools))
+	for _, own := range cfg.Tools {
+		full := cfg.Name + "_" + own
+		name := agent.ModelName(full)
+		if name != full && count[name] > 1 {
+			name = agent.HashedName(full)
+		}
+		names[own] = name
+	}
+	return names
+}
+
+// row returns a tool of the server as a row of the table, or why it is left out.
+func (s *server) row(one *mcp.Tool) (row tool.Tool, why string) {
 	schema, err := json.Marshal(one.InputSchema)
-	fits, _ := regexp.MatchString(nameRule, one.Name) //nolint:errcheck // the rule is a constant
-	if err != nil || !fits || len(schema) > maxSchema || !usable(schema) {
-		s.log.WarnContext(ctx, "a tool is not offered: its name or its schema cannot be used", "tool", chat.Cut(chat.Printable(one.Name), 64))
-		return row, false
+	switch {
+	case err != nil || len(schema) <= maxSchema && !usable(schema):
+		return row, "models cannot use its schema"
+	case len(schema) > maxSchema:
+		return row, fmt.Sprintf("its schema has %d bytes; the limit is %d", len(schema), maxSchema)
 	}
 	readOnly := slices.Contains(s.cfg.ReadOnly, one.Name) // what the server itself states (readOnlyHint) does not count: it is not trusted
 	row = tool.Tool{
-		Name: s.cfg.Name + "_" + one.Name, Description: chat.Cut(chat.CleanText(one.Description), maxDescription), Schema: string(schema),
-		Scope: chat.ScopeWrite, Idempotent: readOnly, Askable: true, Foreign: func([]byte) bool { return true },
+		Name: s.names[one.Name], Description: chat.Cut(chat.CleanText(one.Description), maxDescription), Schema: string(schema),
+		Scope: chat.ScopeWrite, Idempotent: readOnly, ReadOnly: readOnly, Askable: true, Foreign: func([]byte) bool { return true },
 		Run: func(ctx context.Context, _ tool.Turn, _ string, args []byte) (string, error) {
-			return s.call(ctx, one.Name, args)
+			return s.call(ctx, one.Name, args, readOnly)
 		},
 	}
 	if !readOnly {
 		row.Acts = func([]byte) bool { return true }
 	}
-	return row, true
+	return row, ""
 }
 
 // usable reports whether models and the gateway's own MCP server accept a schema; the server panics on others.
@@ -61,13 +80,13 @@ func usable(raw []byte) (ok bool) {
 	return true
 }
 
-// call makes one call. Its result and its error are for the model.
-func (s *server) call(ctx context.Context, name string, args []byte) (string, error) {
+// call makes one call; mayRepeat: it may be made twice. Its result and its error are for the model.
+func (s *server) call(ctx context.Context, name string, args []byte, mayRepeat bool) (string, error) {
 	var members map[string]any
 	if json.Unmarshal(args, &members) != nil {
 		return "", chat.Errorf(chat.CodeInvalid, "the arguments are not a JSON object")
 	}
-	result, err := s.breaker.Execute(func() (*mcp.CallToolResult, error) { return s.ask(ctx, name, members) })
+	result, err := s.breaker.Execute(func() (*mcp.CallToolResult, error) { return s.ask(ctx, name, members, mayRepeat) })
 	switch {
 	case errors.Is(err, gobreaker.ErrOpenState), errors.Is(err, gobreaker.ErrTooManyRequests):
 		return "", chat.Errorf(chat.CodeRunFailed, "the server %s has failed several times and receives no calls for a while; continue without it", s.cfg.Name)
@@ -77,6 +96,12 @@ func (s *server) call(ctx context.Context, name string, args []byte) (string, er
 		return "", chat.Errorf(chat.CodeRunFailed, "the call of the server %s was stopped; it may or may not have been made", s.cfg.Name)
 	case errors.Is(err, context.DeadlineExceeded):
 		return "", chat.Errorf(chat.CodeRunFailed, "the server %s did not answer within %s; the call may or may not have been made", s.cfg.Name, s.cfg.CallTime)
+	case errors.Is(err, errForgotten):
+		words := "no reason given"
+		if reason := refusal(err); reason != nil {
+			words = chat.Cut(chat.Printable(reason.Message), 500)
+		}
+		return "", chat.Errorf(chat.CodeRunFailed, "the server %s has ended the session (%s); the call may or may not have been made; the next call is in a new session", s.cfg.Name, words)
 	case err != nil:
 		s.log.WarnContext(ctx, "a call of a server of tools failed", "tool", name, "err", sentence(err))
 		return "", chat.Errorf(chat.CodeRunFailed, "the server %s failed on this call; the call may or may not have been made", s.cfg.Name)
@@ -91,31 +116,63 @@ func (s *server) call(ctx context.Context, name string, args []byte) (string, er
 	return text, nil
 }
 
-// ask sends one call. A refusal by the server is a result: the connection works.
-func (s *server) ask(ctx context.Context, name string, args map[string]any) (*mcp.CallToolResult, error) {
+// ask sends one call. In a session that the server has forgotten it was not made, if the server answers as the protocol demands (404); then, and if it may
+// be repeated, it is made once more in a new session.
+func (s *server) ask(ctx context.Context, name string, args map[string]any, mayRepeat bool) (*mcp.CallToolResult, error) {
 	session := s.current()
 	if session == nil {
 		return nil, errNotConnected
 	}
 	bound, cancel := context.WithTimeout(ctx, s.cfg.CallTime)
 	defer cancel()
-	result, err := session.CallTool(bound, &mcp.CallToolParams{Name: name, Arguments: args})
+	result, made, err := s.send(bound, session, name, args)
+	if errors.Is(err, errForgotten) && (!made || mayRepeat) {
+		if session = s.after(bound, session); session == nil && bound.Err() == nil {
+			return nil, errNotConnected
+		} else if session != nil {
+			result, made, err = s.send(bound, session, name, args)
+		}
+	}
 	switch reason := refusal(err); {
 	case err == nil:
 		return result, nil
 	case errors.Is(ctx.Err(), context.Canceled):
 		return nil, context.Canceled // the turn has ended: not a failure of the server
 	case bound.Err() != nil:
-		offer(s.silent, session)
+		if session != nil {
+			offer(s.silent, session)
+		}
 		return nil, context.DeadlineExceeded
-	case reason != nil:
+	case errors.Is(err, errForgotten) && !made:
+		return nil, errNotConnected
+	case reason != nil && !errors.Is(err, errForgotten):
 		text := "the server " + s.cfg.Name + " refuses the call: " + chat.Cut(chat.Printable(reason.Message), 500)
 		return &mcp.CallToolResult{IsError: true, Content: []mcp.Content{&mcp.TextContent{Text: text}}}, nil
 	default:
-		s.useless(session)
-		return nil, err //nolint:wrapcheck // the log names the server and the tool
+		return nil, err
 	}
 }
+
+// send sends one call in a session. errForgotten means that the server has forgotten the session, or that the connection ended before the call; then made
+// reports whether the call may have been made.
+func (s *server) send(ctx context.Context, session *mcp.ClientSession, name string, args map[string]any) (result *mcp.CallToolResult, made bool, err error) {
+	var this attempt
+	result, err = session.CallTool(context.WithValue(ctx, attemptKey{}, &this), &mcp.CallToolParams{Name: name, Arguments: args})
+	switch reason := refusal(err); {
+	case err == nil, ctx.Err() != nil:
+		return result, true, err //nolint:wrapcheck // ask explains it
+	case s.cfg.URL != "" && (this.forgotten.Load() || !this.sent.Load() || reason != nil && forgets.MatchString(reason.Message)):
+		s.useless(session, errForgotten)
+		return nil, this.sent.Load() && !this.forgotten.Load(), fmt.Errorf("%w: %w", errForgotten, err)
+	case reason == nil:
+		s.useless(session, errEnded)
+	}
+	return nil, true, err //nolint:wrapcheck // ask explains it
+}
+
+// forgets matches the sentences of servers that answer the request of a session that they do not know in another form than 404.
+var forgets = regexp.MustCompile(`(?i)\b(session|server)\b.{0,40}\b(not (be )?found|not initiali[sz]ed|expired|unknown|invalid|terminated|does(n't| not) exist|no longer (exists|valid))\b|` +
+	`\b(no|unknown|invalid|expired|no valid|missing) session\b|before initiali[sz]ation was complete`)
 
 // codeTransport is the code of the SDK for a request that did not reach the server; the SDK does not export it.
 const codeTransport = -32005

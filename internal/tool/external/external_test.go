@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"os"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -107,7 +108,8 @@ func TestEachFaultIsOneSentence(t *testing.T) {
 		{"deaf", "did not answer within 1s; the call may or may not have been made", time.Second},
 		{"huge", "failed on this call; the call may or may not have been made", external.MaxCallTime},
 		{"long", "the result has 102400 bytes; the limit is 65536", external.MaxCallTime},
-		{"garbage", "failed on this call; the call may or may not have been made", external.MaxCallTime},
+		{"garbage", "did not answer within 1s; the call may or may not have been made", time.Second}, // the line is skipped
+		{"prints", "failed on this call; the call may or may not have been made", external.MaxCallTime},
 		{"die", "failed on this call", external.MaxCallTime},
 		{"strange", `refuses the call: unknown argument "color"`, external.MaxCallTime},
 		{"elicit", "the client says: ", external.MaxCallTime},
@@ -157,7 +159,7 @@ func TestAConnectionThatHasFailedIsNotCalledConnected(t *testing.T) {
 	cfg := program(t, "good")
 	cfg.CallTime = external.MaxCallTime
 	set := open(t, cfg)
-	for _, name := range []string{"garbage", "die", "garbage"} {
+	for _, name := range []string{"prints", "die", "prints"} {
 		connected(t, set)
 		if got := call(t, set, "fake_"+name, `{}`); !strings.Contains(got.Text, "failed on this call") {
 			t.Errorf("%s: got %+v", name, got)
@@ -256,6 +258,60 @@ func TestAToolWithASchemaThatCannotBeUsedIsLeftOut(t *testing.T) {
 	if got := set.Status()[0].Tools; !cmp.Equal(got, []string{"fake_echo"}) {
 		t.Errorf("the tools are %q", got)
 	}
+}
+
+// TestNamesThatModelsDoNotTakeAreMapped also checks that the names are the same in another process, whose list has another order.
+func TestNamesThatModelsDoNotTakeAreMapped(t *testing.T) {
+	t.Parallel()
+	cfg := program(t, "names")
+	cfg.Tools = append(testmcp.Names(), "gone")
+	set := open(t, cfg)
+	connected(t, set)
+	status := set.Status()[0]
+	if len(status.Tools) != len(testmcp.Names()) {
+		t.Errorf("offered: %q", status.Tools)
+	}
+	form := regexp.MustCompile("^[A-Za-z0-9_-]{1,64}$")
+	for i, name := range status.Tools {
+		if !form.MatchString(name) || slices.Contains(status.Tools[:i], name) {
+			t.Errorf("%q cannot be used", name)
+		}
+	}
+	if !slices.Contains(status.Tools, "fake_calendar_listEvents") || !slices.Contains(status.Tools, "fake_a_b") {
+		t.Errorf("%q lacks the names that need no hash", status.Tools)
+	}
+	if want := []chat.LeftOutTool{{Name: "gone", Why: "the server has no tool of this name"}}; !cmp.Equal(status.LeftOut, want) {
+		t.Errorf("left out: %+v", status.LeftOut)
+	}
+	at := slices.IndexFunc(status.Renamed, func(one chat.RenamedTool) bool { return one.Own == "calendar.listEvents" })
+	if at < 0 {
+		t.Fatalf("renamed: %+v", status.Renamed)
+	}
+	if got := call(t, set, status.Renamed[at].Name, `{}`); got.Text != "called as calendar.listEvents" {
+		t.Errorf("got %+v", got)
+	}
+	slices.Reverse(cfg.Tools)
+	again := open(t, cfg)
+	connected(t, again)
+	if diff := cmp.Diff(status.Renamed, again.Status()[0].Renamed); diff != "" {
+		t.Errorf("other names after a restart:\n%s", diff)
+	}
+}
+
+func TestServerThatPrintsIsUsed(t *testing.T) {
+	t.Parallel()
+	set := open(t, program(t, "noisy"))
+	connected(t, set)
+	for range 3 {
+		if got := call(t, set, "fake_echo", `{"a":1}`); got.IsError || got.Text != `{"a":1} value` {
+			t.Errorf("got %+v", got)
+		}
+	}
+	if status := set.Status()[0]; status.State != external.StateConnected || status.LastError != "" {
+		t.Errorf("the server is %+v", status)
+	}
+	call(t, set, "fake_prints", `{}`)
+	testrun.Eventually(t, "the flood is a reason", func() bool { return strings.Contains(set.Status()[0].LastError, `first "Weather server`) })
 }
 
 func TestAResultWithANulIsCleaned(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -22,6 +23,10 @@ const (
 	noiseRate = 10
 	// writeTime is how long a program may leave its input unread.
 	writeTime = 5 * time.Second
+	// resumes is how often in a row an answer is resumed that the server has interrupted as a stream, without a new event.
+	resumes = 3
+	// sessionHeader is the header of requests that belong to a session of an address.
+	sessionHeader = "Mcp-Session-Id"
 )
 
 // errTooLong is returned for a message over the bound.
@@ -33,10 +38,20 @@ type opener struct {
 	transport http.RoundTripper
 }
 
-// link is one connection to a server. end closes it and waits for its processes; it may be called again.
+// link is one connection to a server. end closes it and waits for its processes; it may be called again. After that why returns the reason for its end
+// that the transport knows, or nil; errForgotten is one.
 type link struct {
 	transport mcp.Transport
 	end       func()
+	why       func() error
+}
+
+// failed returns why no connection was made. A server that forgets a session at once is not asked again at once.
+func (l link) failed(err error) error {
+	if why := l.why(); why != nil && !errors.Is(why, errForgotten) {
+		return why
+	}
+	return err
 }
 
 // link opens a connection, which ends with ctx.
@@ -44,13 +59,19 @@ func (o opener) link(ctx context.Context, cfg Config, log *slog.Logger) (link, e
 	if cfg.URL == "" {
 		return o.program(ctx, cfg, log)
 	}
+	var forgotten atomic.Bool
 	return link{transport: &mcp.StreamableClientTransport{
-		Endpoint: cfg.URL, DisableStandaloneSSE: true, MaxRetries: -1,
+		Endpoint: cfg.URL, DisableStandaloneSSE: true, MaxRetries: resumes,
 		HTTPClient: &http.Client{
-			Timeout: startTime + cfg.CallTime, Transport: bounded{next: o.transport, token: cfg.Token},
+			Timeout: startTime + cfg.CallTime, Transport: bounded{next: o.transport, token: cfg.Token, forgotten: &forgotten},
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
-	}, end: func() {}}, nil
+	}, end: func() {}, why: func() error {
+		if forgotten.Load() {
+			return errForgotten
+		}
+		return nil
+	}}, nil
 }
 
 // program starts the program of a server and connects its streams.
@@ -65,24 +86,32 @@ func (o opener) program(ctx context.Context, cfg Config, log *slog.Logger) (link
 		return link{}, fmt.Errorf("starting the program: %w", err)
 	}
 	output, into := io.Pipe()
-	allowed, logs := newAllowance(), new(logFilter)
+	allowed := newAllowance()
+	messages := lines{noise: func(line string) {
+		log.WarnContext(ctx, "a server of tools writes lines that are no messages on its standard output; they are skipped", "line", line)
+	}}
+	var refused error // the output cannot be used; set by the goroutine, read after its end
 	var reading sync.WaitGroup
 	reading.Go(func() {
 		err := program.Read(ctx, func(piece []byte) error {
 			if err := allowed.take(ctx, piece); err != nil {
 				return err
 			}
-			left := logs.remove(piece)
-			if len(left) == 0 {
-				return nil
+			left, bad := messages.take(piece)
+			if len(left) > 0 {
+				if _, err := into.Write(left); err != nil {
+					return err //nolint:wrapcheck // the reader is gone
+				}
 			}
-			_, err := into.Write(left)
-			return err //nolint:wrapcheck // the reader is gone
+			refused = bad
+			return bad
 		})
 		if err != nil {
 			cancel()
+		} else if left := messages.end(); len(left) > 0 {
+			_, _ = into.Write(left)
 		}
-		_ = into.Close()
+		_ = into.CloseWithError(refused)
 	})
 	return link{
 		transport: &mcp.IOTransport{Reader: output, Writer: input{program, cancel}, MaxLineLength: maxMessage},
@@ -93,6 +122,7 @@ func (o opener) program(ctx context.Context, cfg Config, log *slog.Logger) (link
 			reading.Wait()
 			program.Wait()
 		}),
+		why: func() error { return refused },
 	}, nil
 }
 
@@ -118,10 +148,28 @@ func (i input) Close() error { i.CloseInput(); return nil }
 type bounded struct {
 	next  http.RoundTripper
 	token secret.Secret
+	// forgotten becomes true when the server has forgotten the session.
+	forgotten *atomic.Bool
 }
 
-// RoundTrip implements http.RoundTripper.
+// attempt is what the transport knows of one call. It is a value of the context of the call.
+type attempt struct {
+	// sent is true when the request was passed to the network, forgotten when the server has answered that it does not know the session: then it
+	// has not made the call.
+	sent, forgotten atomic.Bool
+}
+
+// attemptKey is the context key of an attempt.
+type attemptKey struct{}
+
+// RoundTrip implements http.RoundTripper. The SDK reads an answer 404 with an error in its body as the refusal of one call, so the body of the answer to
+// a forgotten session is removed.
 func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
+	this, ok := r.Context().Value(attemptKey{}).(*attempt)
+	if !ok || r.Method != http.MethodPost {
+		this = new(attempt)
+	}
+	this.sent.Store(true)
 	if b.token.IsSet() {
 		r = r.Clone(r.Context())
 		r.Header.Set("Authorization", "Bearer "+b.token.Reveal())
@@ -129,6 +177,13 @@ func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp, err := b.next.RoundTrip(r)
 	if err != nil {
 		return nil, err //nolint:wrapcheck // a transport returns the errors of the next one
+	}
+	if resp.StatusCode == http.StatusNotFound && r.Header.Get(sessionHeader) != "" {
+		this.forgotten.Store(true)
+		b.forgotten.Store(true)
+		_ = resp.Body.Close()
+		resp.Body, resp.ContentLength = http.NoBody, 0
+		return resp, nil
 	}
 	body := &boundedBody{ReadCloser: resp.Body, left: maxMessage}
 	if resp.ContentLength > maxMessage {

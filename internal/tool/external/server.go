@@ -23,18 +23,27 @@ var (
 	errNotConnected = errors.New("it is not connected")
 	errEnded        = errors.New("the connection has ended")
 	errSilent       = errors.New("it answers nothing")
+	// errForgotten is returned when the server has forgotten the session: a new one is made at once.
+	errForgotten = errors.New("it has forgotten the session")
 	// errTooMany is returned for a list of tools that does not end.
 	errTooMany = errors.New("its list of tools does not end")
 )
 
+// broken is a connection that a call has found useless.
+type broken struct {
+	session *mcp.ClientSession
+	why     error
+}
+
 // server is one server with its connection.
 type server struct {
 	cfg     Config
+	names   map[string]string // of the tools for models, by the server's names
 	open    opener
 	log     *slog.Logger
 	breaker *gobreaker.CircuitBreaker[*mcp.CallToolResult]
 	changed chan struct{}           // the server has announced that its tools have changed
-	broken  chan *mcp.ClientSession // a call has found that this connection is broken
+	broken  chan broken             // what calls have found
 	silent  chan *mcp.ClientSession // a call was not answered in time
 	tried   chan struct{}           // closed when the first attempt to connect has ended, or its time has
 	try     func()                  // closes tried
@@ -42,13 +51,16 @@ type server struct {
 	mu      sync.Mutex
 	session *mcp.ClientSession // nil means not connected
 	tools   []tool.Tool        // as last read; kept while the server is not connected
+	leftOut []chat.LeftOutTool
 	state   string
 	last    string
+	next    chan struct{} // closed at the next change of session
 }
 
 func newServer(cfg Config, open opener, log *slog.Logger) *server {
 	s := &server{
-		cfg: cfg, open: open, log: log, changed: make(chan struct{}, 1), broken: make(chan *mcp.ClientSession, 1), silent: make(chan *mcp.ClientSession, 1), state: StateConnecting,
+		cfg: cfg, names: modelNames(cfg), open: open, log: log, changed: make(chan struct{}, 1), broken: make(chan broken, 1), silent: make(chan *mcp.ClientSession, 1), state: StateConnecting,
+		next: make(chan struct{}),
 	}
 	s.tried = make(chan struct{})
 	s.try = sync.OnceFunc(func() { close(s.tried) })
@@ -69,19 +81,42 @@ func (s *server) current() *mcp.ClientSession {
 }
 
 // useless drops a connection that no longer answers. Later calls find no connection, which does not count as another failure of the server.
-func (s *server) useless(session *mcp.ClientSession) {
+func (s *server) useless(session *mcp.ClientSession, why error) {
 	s.mu.Lock()
 	if s.session == session {
 		s.session, s.state = nil, StateConnecting
 	}
 	s.mu.Unlock()
-	offer(s.broken, session)
+	offer(s.broken, broken{session, why})
+}
+
+// after returns the connection that follows one that has been dropped; nil when none can be made before ctx is done.
+func (s *server) after(ctx context.Context, old *mcp.ClientSession) *mcp.ClientSession {
+	for {
+		s.mu.Lock()
+		session, state, next := s.session, s.state, s.next
+		s.mu.Unlock()
+		if session != nil && session != old || state == StateFailed {
+			return session
+		}
+		select {
+		case <-next:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// step marks a change of the connection. The caller holds mu.
+func (s *server) step() {
+	close(s.next)
+	s.next = make(chan struct{})
 }
 
 // offer passes a connection to watch, unless one is already pending.
-func offer(to chan *mcp.ClientSession, session *mcp.ClientSession) {
+func offer[T any](to chan T, one T) {
 	select {
-	case to <- session:
+	case to <- one:
 	default: // one is already pending
 	}
 }
@@ -94,6 +129,9 @@ func (s *server) run(ctx context.Context) {
 		_ = retry.Do(ctx, retry.Options{Policy: retry.Policy{Base: time.Second, Max: time.Minute}}, func(ctx context.Context) error { //nolint:errcheck // it is in the status
 			began := time.Now()
 			err := s.connection(ctx)
+			for errors.Is(err, errForgotten) && ctx.Err() == nil {
+				err = s.connection(ctx)
+			}
 			if ctx.Err() != nil {
 				err = nil // the end was requested
 			}
@@ -119,16 +157,17 @@ func (s *server) connection(ctx context.Context) error {
 	defer stop()
 	session, err := s.client().Connect(start, way.transport, nil)
 	if err != nil {
-		return fmt.Errorf("connecting: %w", err)
+		way.end()
+		return way.failed(fmt.Errorf("connecting: %w", err))
 	}
-	tools, err := s.read(start, session)
+	tools, leftOut, err := s.read(start, session)
 	stop()
 	if err != nil {
 		way.end()
 		_ = session.Close()
-		return err
+		return way.failed(err)
 	}
-	s.have(session, tools)
+	s.have(session, tools, leftOut)
 	s.log.InfoContext(ctx, "a server of tools is connected", "tools", len(tools))
 	ended := make(chan struct{})
 	go func() { defer close(ended); _ = session.Wait() }() //nolint:errcheck // why it ended is in the errors of its calls
@@ -137,6 +176,9 @@ func (s *server) connection(ctx context.Context) error {
 	way.end()
 	_ = session.Close()
 	<-ended
+	if err = cmp.Or(way.why(), err); errors.Is(err, errForgotten) {
+		s.useless(session, err)
+	}
 	return err
 }
 
@@ -177,8 +219,8 @@ func (s *server) watch(ctx context.Context, session *mcp.ClientSession, ended <-
 		case <-ctx.Done():
 			return ctx.Err() //nolint:wrapcheck // the end was requested
 		case broken := <-s.broken:
-			if broken == session {
-				return errEnded
+			if broken.session == session {
+				return broken.why
 			}
 			continue
 		case silent := <-s.silent:
@@ -192,12 +234,12 @@ func (s *server) watch(ctx context.Context, session *mcp.ClientSession, ended <-
 		case <-due.C:
 		}
 		again, end := context.WithTimeout(ctx, startTime)
-		tools, err := s.read(again, session)
+		tools, leftOut, err := s.read(again, session)
 		end()
 		if err != nil {
 			return err
 		}
-		s.have(session, tools)
+		s.have(session, tools, leftOut)
 		last = time.Now()
 		due.Reset(s.relistEvery())
 	}
@@ -220,32 +262,53 @@ func (s *server) relistEvery() time.Duration {
 	return cmp.Or(s.cfg.Relist, relistEvery)
 }
 
-// read reads the tools that the operator lists.
-func (s *server) read(ctx context.Context, session *mcp.ClientSession) (tools []tool.Tool, err error) {
+// read reads the tools that the operator lists, and why others of them are left out.
+func (s *server) read(ctx context.Context, session *mcp.ClientSession) (tools []tool.Tool, leftOut []chat.LeftOutTool, err error) {
 	cursor := ""
+	missing := slices.Clone(s.cfg.Tools)
 	for range maxPages {
 		page, err := session.ListTools(ctx, &mcp.ListToolsParams{Cursor: cursor})
 		if err != nil {
-			return nil, fmt.Errorf("reading the tools: %w", err)
+			return nil, nil, fmt.Errorf("reading the tools: %w", err)
 		}
 		for _, one := range page.Tools {
-			known := slices.ContainsFunc(tools, func(t tool.Tool) bool { return t.Name == s.cfg.Name+"_"+one.Name })
-			if row, ok := s.row(ctx, one); ok && !known && len(tools) < maxTools {
-				tools = append(tools, row)
+			at := slices.Index(missing, one.Name)
+			if at < 0 {
+				continue // not listed by the operator, or a second one of this name
 			}
+			missing = slices.Delete(missing, at, at+1)
+			row, why := s.row(one)
+			if len(tools) == maxTools {
+				why = fmt.Sprintf("%d tools of a server are offered at most", maxTools)
+			}
+			if why != "" {
+				leftOut = append(leftOut, chat.LeftOutTool{Name: one.Name, Why: why})
+				continue
+			}
+			tools = append(tools, row)
 		}
 		if cursor = page.NextCursor; cursor == "" {
-			return tools, nil
+			for _, name := range missing {
+				leftOut = append(leftOut, chat.LeftOutTool{Name: name, Why: whyMissing})
+			}
+			return tools, leftOut, nil
 		}
 	}
-	return nil, errTooMany
+	return nil, nil, errTooMany
 }
 
-func (s *server) have(session *mcp.ClientSession, tools []tool.Tool) {
+func (s *server) have(session *mcp.ClientSession, tools []tool.Tool, leftOut []chat.LeftOutTool) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.session, s.tools, s.state, s.last = session, tools, StateConnected, ""
+	again := slices.Equal(s.leftOut, leftOut)
+	s.session, s.tools, s.leftOut, s.state, s.last = session, tools, leftOut, StateConnected, ""
+	s.step()
+	s.mu.Unlock()
 	s.try()
+	for _, one := range leftOut {
+		if !again {
+			s.log.Warn("a tool is not offered", "tool", chat.Cut(chat.Printable(one.Name), 64), "reason", one.Why)
+		}
+	}
 }
 
 // lost records the end of a connection. It logs one line for each change, not one for each attempt to connect.
@@ -258,6 +321,7 @@ func (s *server) lost(err error) {
 	known := s.state == StateFailed && s.last == why
 	s.session, s.state = nil, StateFailed
 	s.last = cmp.Or(why, s.last)
+	s.step()
 	s.mu.Unlock()
 	s.try()
 	if err != nil && !known {
@@ -275,12 +339,18 @@ func (s *server) status() chat.ToolServer {
 	suspended := s.breaker.State() == gobreaker.StateOpen
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	out := chat.ToolServer{Name: s.cfg.Name, State: s.state, LastError: s.last, Tools: []string{}}
+	out := chat.ToolServer{Name: s.cfg.Name, State: s.state, LastError: s.last, Tools: []string{}, LeftOut: s.leftOut}
 	if suspended && s.state == StateConnected {
 		out.State = StateSuspended
 	}
 	for _, one := range s.tools {
 		out.Tools = append(out.Tools, one.Name)
 	}
+	for own, name := range s.names {
+		if name != s.cfg.Name+"_"+own && slices.Contains(out.Tools, name) {
+			out.Renamed = append(out.Renamed, chat.RenamedTool{Name: name, Own: own})
+		}
+	}
+	slices.SortFunc(out.Renamed, func(a, b chat.RenamedTool) int { return cmp.Compare(a.Name, b.Name) })
 	return out
 }
