@@ -103,6 +103,10 @@ type Request struct {
 	// BeforeRound is called before each request to a model, on the goroutine of Run; its error ends the turn and is returned unchanged. nil means
 	// every request is allowed. A runner without rounds does not call it.
 	BeforeRound func(ctx context.Context) error
+	// Outside records that the agent reads, by tools that are not those of the gateway, what may be text from outside: a page, a search, a file outside of its
+	// directory. It returns at once, repeating it has no effect, and it may be called on any goroutine until Run returns. A runner that sees the steps of its
+	// agent calls it before the agent can act on the text; nil means that it is not recorded.
+	Outside func()
 	// Files reads the files that came with the messages; nil means they cannot be read.
 	Files Files
 	// Asker asks the person of the turn; nil means that no person can be asked, and whatever needs a permission is refused.
@@ -113,6 +117,13 @@ type Request struct {
 	// CallOnce is true when the caller repeats a failed turn by its own rules (a job does). The runner makes each call to its back end once
 	// and returns the failure, with Retryable unchanged.
 	CallOnce bool
+}
+
+// ReadsOutside calls Outside.
+func (r *Request) ReadsOutside() {
+	if r.Outside != nil {
+		r.Outside()
+	}
 }
 
 // Files are the files that came with messages, by [chat.Attachment.Path].

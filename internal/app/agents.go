@@ -78,7 +78,7 @@ func buildAgents(cfg config.Config, around surroundings, log *slog.Logger) ([]di
 		agents = append(agents, dispatch.Agent{
 			Info:   agent.Info{ID: id, Name: nameOf(id, a), Model: a.Model, Runner: a.Runner, Servers: a.MCP},
 			Runner: runner, ContextWindow: a.ContextWindow, Gauge: around.gauge, Timeout: time.Duration(a.Timeout), SystemPrompt: a.System,
-			Tools: toolsOf(a), Program: isProgram(a), Kept: a.Runner == config.RunnerACP,
+			Tools: toolsOf(a), Program: isProgram(a), Kept: a.Runner == config.RunnerACP, Outside: outsideOf(a),
 			EstimateUsage: isModel(a), Compacts: isModel(a), Dirs: dirsOf(a),
 		})
 	}
@@ -127,6 +127,18 @@ func toolsOf(a config.Agent) dispatch.Tools {
 		return dispatch.Tools{Servers: a.MCP}
 	default:
 		return dispatch.Tools{Default: true, Names: a.Tools, Servers: a.MCP}
+	}
+}
+
+// outsideOf returns what of an agent is text from outside. The gateway sees the steps of a model, and those of a program that reports them.
+func outsideOf(a config.Agent) dispatch.Outside {
+	switch {
+	case isModel(a) || a.Runner == config.RunnerEcho || a.Outside == "never":
+		return dispatch.Outside{}
+	case a.Outside == "always":
+		return dispatch.Outside{Always: true}
+	default:
+		return dispatch.Outside{Reads: isProgram(a), Answers: a.Runner != config.RunnerACP}
 	}
 }
 

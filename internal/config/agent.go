@@ -113,6 +113,10 @@ type Agent struct {
 	// history_search, send_file, spawn, delegate, or off. Default: all of them, except in turns of /v1 and of hooks, which have only the
 	// tools that are listed here.
 	Tools ToolNames `yaml:"tools"`
+	// Outside is when a turn has read text from outside, after which tools that create or send ask the person (acp, command, http): always,
+	// never, or auto: by what the agent fetches, searches, executes and reads outside of its directory, and by tools that are not known (acp, and
+	// command with the output claude or codex). With auto, the answers of command and http are such text for the turns that delegate to them. Default auto.
+	Outside string `yaml:"outside"`
 	// MCP are the servers of mcp.servers whose tools it may call in every turn (openai, anthropic, command, acp). Default none.
 	MCP []string `yaml:"mcp"`
 }
@@ -147,7 +151,7 @@ const (
 // newAgent returns an agent with the defaults that do not depend on the runner.
 func newAgent() Agent {
 	return Agent{
-		Timeout: 10 * Duration(minute), OutputLimit: defaultOutputLimit, Input: "text", Output: "auto",
+		Timeout: 10 * Duration(minute), OutputLimit: defaultOutputLimit, Input: "text", Output: "auto", Outside: "auto",
 		FirstByteTimeout: Duration(minute), SilenceTimeout: Duration(minute), Retries: 3,
 		IdleTimeout: 10 * Duration(minute), MaxProcesses: 16, QuestionTimeout: 5 * Duration(minute),
 	}
@@ -255,6 +259,7 @@ func (a *Agent) validate(at at, id string, global Queue) {
 			at.oneOf("tools", name, toolNames()...)
 		}
 	}
+	at.oneOf("outside", a.Outside, "auto", "always", "never")
 	for _, pattern := range a.EnvPass {
 		validatePass(at.key("env_pass"), pattern)
 	}
@@ -366,6 +371,7 @@ func (a *Agent) refuseForeign(at at) {
 	foreign("dirs", len(a.Dirs) > 0, RunnerCommand, RunnerACP)
 	foreign("input", a.Input != "text", RunnerCommand)
 	foreign("output", a.Output != "auto", RunnerCommand)
+	foreign("outside", a.Outside != "auto", RunnerACP, RunnerCommand, RunnerHTTP)
 	foreign("url", a.URL != "", RunnerHTTP)
 	foreign("secret", a.Secret.IsSet(), RunnerHTTP)
 	foreign("delay", a.Delay != 0, RunnerEcho)

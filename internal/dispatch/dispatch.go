@@ -119,8 +119,17 @@ type Agent struct {
 	// Dirs are the working directories from which a conversation may choose one, the first is the default; empty = its runner has no
 	// directories.
 	Dirs []string
+	// Outside is when its turns count as having read text from outside, besides what the gateway gives them.
+	Outside Outside
 	// Program: its runner starts a program, which calls the tools over MCP. Kept: the program runs for all turns of its session.
 	Program, Kept bool
+}
+
+// Outside is what of an agent counts as text from outside. The zero value is nothing.
+type Outside struct {
+	// Always: each of its turns, from the beginning. Reads: what its runner reports, see [agent.Request.Outside]. Answers: its answers, for the turns that wait
+	// for them, because the gateway does not see what it has read.
+	Always, Reads, Answers bool
 }
 
 // Deps are the dependencies of the dispatcher.

@@ -228,7 +228,7 @@ func (ts *turns) writeFinish(ctx context.Context, t *turn, end ending, stillRunn
 	lead := t.rows[len(t.rows)-1]
 	p := store.FinishParams{
 		Claim: t.claim, RunID: t.run.RunID, State: end.state, Outcome: end.outcome, Cause: end.reason, Error: chat.Cut(end.message, 2000), Detail: chat.Cut(end.detail, 2000),
-		Usage: end.usage, Requeue: end.requeue, StillRunning: stillRunning && !end.requeue, Preview: chat.Cut(end.text, 200), Journal: t.journal.used(),
+		Usage: end.usage, Requeue: end.requeue, StillRunning: stillRunning && !end.requeue, Preview: chat.Cut(end.text, 200), Journal: t.journal.used(), Outside: t.journal.marked() || t.agent.Outside.Answers && !end.requeue,
 	}
 	if !end.requeue {
 		p.Transcript = ts.answer(t, end)
@@ -312,7 +312,7 @@ func (ts *turns) publishEnd(ctx context.Context, t *turn, end ending, fin store.
 	ended := chat.RunEnd{
 		RunID: lead.MessageID, Session: lead.Session, Outcome: end.outcome, Reason: end.reason, Message: end.sentence(), Detail: end.detail, Text: end.text, StopReason: end.stop,
 		Usage: end.usage, Duration: fin.EndedAt.Sub(t.started.StartedAt), Waited: t.started.StartedAt.Sub(lead.AcceptedAt),
-		Foreign: t.journal.foreign(),
+		Foreign: t.journal.foreign() || t.agent.Outside.Answers,
 	}
 	ts.events.Ended(ended)
 	ts.trees.MessageEnded(lead, ended)

@@ -34,6 +34,15 @@ type journal struct {
 	mu     sync.Mutex
 	rounds []store.Round
 	texts  []fromWhom // the messages of the turn, including those that joined in this attempt
+	mark   outsideMark
+}
+
+// outsideMark reports that the agent of a turn has read text from outside by its own tools. It is set in memory at once and then written to the run, so that
+// a later attempt has it. The tools of the gateway wait for the write.
+type outsideMark struct {
+	set     bool
+	written chan struct{} // closed when the write has ended; nil when the run had the mark before
+	err     error
 }
 
 // fromWhom is a message of a turn with the principal that sent it. The row of a message that has just arrived has the owner of the session
@@ -143,11 +152,54 @@ func (j *journal) size() (n int) {
 	return n
 }
 
-// foreign reports whether the model received a result with text from outside.
+// readOutside sets the mark and writes it. It does not wait.
+func (j *journal) readOutside(ctx context.Context) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.mark.set {
+		return
+	}
+	written := make(chan struct{})
+	j.mark = outsideMark{set: true, written: written}
+	j.parts.background.Go(func() {
+		err := j.parts.node.WhileAlive(ctx, func(ctx context.Context) error { return j.parts.store.RecordOutside(ctx, j.claim, j.runID) })
+		j.mu.Lock()
+		j.mark.err = err
+		j.mu.Unlock()
+		close(written)
+	})
+}
+
+// awaitMark waits until the mark is written, if it is set.
+func (j *journal) awaitMark(ctx context.Context) error {
+	j.mu.Lock()
+	written := j.mark.written
+	j.mu.Unlock()
+	if written == nil {
+		return nil
+	}
+	select {
+	case <-written:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.mark.err
+}
+
+// marked reports whether the agent has read text from outside by its own tools.
+func (j *journal) marked() bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.mark.set
+}
+
+// foreign reports whether the agent has read text from outside, by its own tools or in a result.
 func (j *journal) foreign() bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return slices.ContainsFunc(j.rounds, func(r store.Round) bool {
+	return j.mark.set || slices.ContainsFunc(j.rounds, func(r store.Round) bool {
 		return slices.ContainsFunc(r.Results, func(result *chat.ToolResult) bool { return result != nil && result.Foreign })
 	})
 }

@@ -101,6 +101,9 @@ func (p *programTools) make(ctx context.Context, call chat.ToolCall) chat.ToolRe
 	if len(call.Args) > maxProgramArgs {
 		return refusedCall("The arguments have more than %d bytes; the call was not made.", maxProgramArgs)
 	}
+	if err := p.journal.awaitMark(ctx); err != nil {
+		return refusedCall("The call was not made: it could not be stored that this turn has read text from outside; try again later.")
+	}
 	recorded, refused := p.record(ctx, call)
 	defer recorded.place.Leave()
 	switch {

@@ -152,7 +152,7 @@ func (ts *turns) start(ctx context.Context, st *scheduler.Turn[work]) (*turn, bo
 	t.began = time.Now()
 	t.rows = rowsWith(t.rows, t.started.Seqs)
 	t.agent = ts.agents[lead.Session.Agent]
-	t.journal = &journal{parts: ts.parts, claim: t.claim, runID: st.RunID(), again: t.started.Attempt > 1}
+	t.journal = &journal{parts: ts.parts, claim: t.claim, runID: st.RunID(), again: t.started.Attempt > 1, mark: outsideMark{set: t.started.Outside}}
 	for _, it := range st.Items() {
 		t.journal.add(sendersOf(it), t.started.Seqs)
 	}
@@ -275,6 +275,12 @@ func (ts *turns) execute(ctx context.Context, t *turn, st *scheduler.Turn[work])
 	}
 	t.asked = true
 	req.OpenTools = ts.openTools(t, &req)
+	if t.agent.Outside.Reads {
+		req.Outside = func() { t.journal.readOutside(ctx) }
+	}
+	if t.agent.Outside.Always {
+		t.journal.readOutside(ctx)
+	}
 	res, err := ts.callAgent(ctx, t, req, func(e agent.Event) { ts.emit(t, lead, e) })
 	t.estimate(&res)
 	return orCause(ctx, res, err)

@@ -57,6 +57,7 @@ func (p *parts) endOf(ctx context.Context, messageID string) (chat.RunEnd, bool,
 	run, err := p.store.RunByID(ctx, runID)
 	switch {
 	case err == nil:
+		end.Foreign = run.Outside
 		end.Usage, end.Duration, end.Waited = run.Usage, run.EndedAt.Sub(run.StartedAt), run.StartedAt.Sub(m.AcceptedAt)
 		if run.Error != "" && end.Message != "" {
 			end.Reason, end.Message, end.Detail = run.Cause, run.Error, run.Detail

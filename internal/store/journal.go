@@ -17,6 +17,9 @@ type Journal interface {
 	// RecordPreview commits what shows the unfinished answer of a run, in the form of its channel: later attempts get it as [Started].Preview. chat.ErrFenced as
 	// for Record.
 	RecordPreview(ctx context.Context, c Claim, runID, preview string) error
+	// RecordOutside commits that the agent of a run has read text from outside by its own tools: later attempts get it as [Started].Outside. chat.ErrFenced as
+	// for Record.
+	RecordOutside(ctx context.Context, c Claim, runID string) error
 	// Rounds reads the recorded rounds of a run in order; empty when the run has no journal. The caller bounds what it records for a run to less than
 	// [ReadBytes].
 	Rounds(ctx context.Context, runID string) ([]Round, error)

@@ -272,6 +272,8 @@ type Started struct {
 	// StopBy is the requester of a stop of an earlier attempt: the caller ends the run as stopped without running it. "" when no stop was requested.
 	StopBy    string
 	StartedAt time.Time
+	// Outside: RecordOutside was called for the run, also in an earlier attempt.
+	Outside bool
 	// Preview is what RecordPreview stored last for the run, also in an earlier attempt; "" = nothing.
 	Preview string
 	// SessionID is the transcript the run belongs to; Notes are the session's notes.
@@ -311,6 +313,8 @@ type FinishParams struct {
 	StillRunning bool
 	// Preview is the start of the answer for lists; at most 200 bytes are kept.
 	Preview string
+	// Outside: the agent has read text from outside by its own tools, or its answer is such text.
+	Outside bool
 	// Cron is set for a message that is an attempt of a cron run, and closes its ledger row; nil for other messages.
 	Cron *cron.AttemptEnd
 }
@@ -408,6 +412,7 @@ type Run struct {
 	Error, Detail    string // see [FinishParams]
 	StopBy           string
 	Preview          string // see [Started].Preview
+	Outside          bool   // see [FinishParams].Outside
 	QueuedAt         time.Time
 	StartedAt        time.Time
 	EndedAt          time.Time // zero = not ended

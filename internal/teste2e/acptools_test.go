@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -74,6 +75,21 @@ func (a *acpAgent) Prompt(ctx context.Context, req acp.PromptRequest) (acp.Promp
 			text = strings.Join(toolNames(ctx, session), " ")
 		case "token":
 			text = token
+		case "step": // KIND TITLE: a call of the agent itself, which completes
+			kind, title, _ := strings.Cut(args, " ")
+			if err := a.step(ctx, req.SessionId, acp.ToolKind(kind), title); err != nil {
+				return acp.PromptResponse{}, err
+			}
+		case "hang": // FILE: fetches and hangs, unless an earlier attempt has made the file
+			file, err := os.OpenFile(args, os.O_CREATE|os.O_EXCL, 0o600)
+			if err != nil {
+				continue
+			}
+			_ = file.Close()
+			if err := a.step(ctx, req.SessionId, acp.ToolKindFetch, "https://outside.example"); err != nil {
+				return acp.PromptResponse{}, err
+			}
+			<-ctx.Done()
 		default:
 			text = callTool(ctx, session, "laneway_"+word, args)
 		}
@@ -83,6 +99,19 @@ func (a *acpAgent) Prompt(ctx context.Context, req acp.PromptRequest) (acp.Promp
 		}
 	}
 	return acp.PromptResponse{StopReason: acp.StopReasonEndTurn}, nil
+}
+
+// step reports a tool call of the agent.
+func (a *acpAgent) step(ctx context.Context, session acp.SessionId, kind acp.ToolKind, title string) error {
+	id := acp.ToolCallId("call " + title)
+	for _, u := range []acp.SessionUpdate{
+		acp.StartToolCall(id, title, acp.WithStartKind(kind)), acp.UpdateToolCall(id, acp.WithUpdateStatus(acp.ToolCallStatusCompleted)),
+	} {
+		if err := a.conn.SessionUpdate(ctx, acp.SessionNotification{SessionId: session, Update: u}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // dialServer connects to the only server of a session, and returns the token for it.
@@ -177,4 +206,67 @@ func TestAPrefixStandsBeforeEveryTool(t *testing.T) {
 	if _, err := dialTools(ctx, g.URL()+"/mcp?prefix=Our-", token); err == nil || !strings.Contains(err.Error(), "Bad Request") {
 		t.Errorf("a prefix of another form: %v", err)
 	}
+}
+
+// What an agent has read from outside by its own tools must not make reminders and jobs: the person is asked, also in the attempt after the end of the
+// process, in the turn that has such an agent as a delegate, and in the next turn.
+func TestTextFromOutsideEndsAtProgramAgents(t *testing.T) {
+	NeedsProcesses(t)
+	onBothStores(t, func(t *testing.T, database string) {
+		self := ownBinary(t)
+		program := func(more string) string {
+			return fmt.Sprintf("{runner: acp, command: [%q], env: {%s: http}%s}", self, acpVariable, more)
+		}
+		g := Install(t, database, "agents:\n  main: "+program("")+"\n  trusted: "+program(", outside: never")+"\n  strict: "+program(", outside: always")+
+			"\n  teller: {runner: command, command: [cat]}\nlimits: {chat: 0, cron_writes: 0}\n")
+		g.Start()
+		w, c, o := watch(t, g), mustDial(t, g, nil), OpenOracle(t, g, database)
+		remind := func(name string) string { return fmt.Sprintf("remind {\"when\":\"in 5h\",\"text\":%q}", name) }
+		add := func(name string) string {
+			return fmt.Sprintf("cron {\"action\":\"add\",\"when\":\"every 5h\",\"text\":%q}", name)
+		}
+		const fetch = "step fetch https://outside.example\n"
+		for i, one := range []struct {
+			agent, text string
+			asked       bool
+		}{
+			{"main", remind("plain"), false},
+			{"main", "step other mcp__laneway__laneway_remind\nstep edit notes\n" + remind("own"), false},
+			{"main", fetch + remind("fetched"), true},
+			{"main", fetch + add("added"), true},
+			{"main", "step browse page\n" + remind("browsed"), true},
+			{"main", "step execute curl\n" + remind("executed"), true},
+			{"trusted", fetch + remind("trusted"), false},
+			{"strict", remind("strict"), true},
+			{"main", "delegate {\"agent\":\"teller\",\"task\":\"tell me\"}\n" + remind("delegated"), true},
+		} {
+			id, session := fmt.Sprint("turn-", i), fmt.Sprintf("agent:%s:outside-%d", one.agent, i)
+			say(t, c, session, id, one.text)
+			end := w.await(t, id)
+			if asked := strings.Contains(end.text, "The person is asked"); end.state != "final" || asked != one.asked {
+				t.Errorf("%s: %q is answered with %v %q", one.agent, one.text, end.state, end.text)
+			}
+			if one.asked && i%4 == 0 {
+				say(t, c, session, id+"-next", remind("next"))
+				if end := w.await(t, id+"-next"); !strings.Contains(end.text, "The person is asked") {
+					t.Errorf("%s: the turn after %q: %q", one.agent, one.text, end.text)
+				}
+			}
+		}
+		if names := o.Rows("SELECT name FROM cron_jobs WHERE owner <> 'system' ORDER BY name"); fmt.Sprint(names) != "[own plain trusted]" {
+			t.Errorf("made without a question: %v", names)
+		}
+
+		say(t, c, "agent:main:killed", "killed", "hang "+filepath.Join(t.TempDir(), "hang")+"\n"+remind("killed"))
+		testrun.Eventually(t, "the mark is stored", func() bool { return o.Count("SELECT count(*) FROM runs WHERE id = 'killed' AND outside") == 1 })
+		g.Kill()
+		g.Start()
+		testrun.Eventually(t, "the second attempt ends", func() bool { return o.Count("SELECT count(*) FROM runs WHERE id = 'killed' AND state = 'ok'") == 1 })
+		if text := historyOf(t, mustDial(t, g, nil), "agent:main:killed"); !strings.Contains(text, "The person is asked") {
+			t.Errorf("after the end of the process: %s", text)
+		}
+		if n := o.Count("SELECT count(*) FROM cron_jobs WHERE name = 'killed'"); n != 0 {
+			t.Error("the second attempt has made a reminder without a question")
+		}
+	})
 }

@@ -203,6 +203,7 @@ func (p *peer) update(n sdk.SessionNotification) {
 		default:
 		}
 	case t.session == n.SessionId:
+		t.reads.see(n.Update) // before the agent can act on what it has read: the turn may apply the update later
 		t.update(n.Update)
 	}
 }

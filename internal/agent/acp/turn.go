@@ -23,6 +23,7 @@ type turn struct {
 	asker        agent.Asker
 	asking       chan struct{} // a semaphore of maxQuestions
 	questionTime time.Duration
+	reads        *reads
 
 	answer *agent.Answer
 	emit   func(agent.Event)
@@ -35,7 +36,7 @@ type turn struct {
 func (r *Runner) newTurn(req agent.Request, emit func(agent.Event)) *turn {
 	return &turn{
 		updates: make(chan sdk.SessionUpdate, maxEvents), asker: req.Asker, asking: make(chan struct{}, maxQuestions), questionTime: r.cfg.QuestionTime,
-		answer: agent.NewAnswer(r.cfg.MaxAnswer, emit), emit: emit, calls: map[sdk.ToolCallId]string{}, known: map[sdk.ToolCallId]bool{},
+		reads: newReads(req), answer: agent.NewAnswer(r.cfg.MaxAnswer, emit), emit: emit, calls: map[sdk.ToolCallId]string{}, known: map[sdk.ToolCallId]bool{},
 	}
 }
 
@@ -69,7 +70,8 @@ func (p *peer) run(ctx context.Context, req agent.Request, access agent.ToolAcce
 	if p.unstored {
 		p.remember(ctx)
 	}
-	t.session, p.linesBefore = p.id, p.proc.Lines()
+	t.session, p.linesBefore, t.reads.dir = p.id, p.proc.Lines(), p.dir
+	defer t.reads.end()
 	t.ctx, t.stop = context.WithCancel(ctx)
 	defer t.stop()
 	p.setTurn(t)

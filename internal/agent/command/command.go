@@ -124,7 +124,7 @@ func (r *Runner) attempt(ctx context.Context, t *turn) (agent.Result, error) {
 	}
 	out := &output{mode: r.cfg.Output, answer: jsonline.NewAnswer(r.cfg.MaxAnswer, t.emit, t.log)}
 	if r.cfg.known() {
-		out.known = &stream{out: out, emit: t.emit, calls: map[string]string{}}
+		out.known = &stream{out: out, emit: t.emit, outside: t.req.ReadsOutside, calls: map[string]string{}}
 		defer out.known.endCalls()
 	}
 	if t.talk != nil {

@@ -23,6 +23,8 @@ const (
 type stream struct {
 	out  *output
 	emit func(agent.Event)
+	// outside is called when the program may have read text from outside, see [agent.Request.Outside].
+	outside func()
 	// session is called with the id of the session that the program reports; may be nil.
 	session func(id string)
 	// ofTurn computes the usage of the turn from what Codex reports for its session; nil means that the session has only this turn.
@@ -185,7 +187,20 @@ func (s *stream) call(id, name, args string) {
 	s.gap = true
 	name = chat.Cut(chat.Printable(name), maxWords)
 	s.calls[id] = name
+	if !harmless(name) {
+		s.outside()
+	}
 	s.emit(agent.Event{Kind: agent.EventTool, Tool: &chat.ToolEvent{Phase: "start", CallID: id, Name: name, Args: chat.Cut(args, maxShown)}})
+}
+
+// harmless reports whether a call of a known program shows it no text from outside: it changes files, plans, or uses a tool of the gateway, which reports that
+// itself.
+func harmless(name string) bool {
+	switch name {
+	case "Edit", "MultiEdit", "NotebookEdit", "Write", "TodoWrite", "ExitPlanMode", "file_change":
+		return true
+	}
+	return strings.HasPrefix(name, "mcp__laneway__") || strings.HasPrefix(name, "laneway_")
 }
 
 func (s *stream) callEnded(id, result string, failed bool) {

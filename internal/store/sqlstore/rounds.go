@@ -33,6 +33,16 @@ func (s Journal) RecordPreview(ctx context.Context, c store.Claim, runID, previe
 	})
 }
 
+// RecordOutside commits that the agent of a run has read text from outside; see store.Journal.
+func (s Journal) RecordOutside(ctx context.Context, c store.Claim, runID string) error {
+	return s.db.Turn(ctx, "record text from outside", Alone, func(ctx context.Context, tx Tx) error {
+		if err := fenceRun(ctx, tx, c, runID); err != nil {
+			return err
+		}
+		return tx.Later(ctx, `UPDATE runs SET outside = true WHERE id = $1`, nil, runID)
+	})
+}
+
 // Rounds reads the recorded rounds of a run; see store.Journal.
 func (s Journal) Rounds(ctx context.Context, runID string) ([]store.Round, error) {
 	rows, err := list(ctx, s.db, query{

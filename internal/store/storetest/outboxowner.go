@@ -80,18 +80,27 @@ func itsNodeSendsFirst(w *world) {
 	equal(w, "row after a failed attempt", w.claimOne(other).ID, failed.ID)
 }
 
-// previewIsKept checks that a later attempt of a run gets what shows its unfinished answer.
+// previewIsKept checks that a later attempt of a run gets what shows its unfinished answer, and the mark that its agent has read text from outside.
 func previewIsKept(w *world) {
 	node, key := w.node(), w.key()
 	c, run, seq := w.turn(node, key)
 	w.fails(w.st.RecordPreview(w.ctx, store.Claim{Session: key, Node: node, Epoch: c.Epoch + 1}, run, "foreign"), chat.ErrFenced)
 	w.ok(w.st.RecordPreview(w.ctx, c, run, "message 1"))
 	w.ok(w.st.RecordPreview(w.ctx, c, run, "message 2"))
+	w.fails(w.st.RecordOutside(w.ctx, store.Claim{Session: key, Node: node, Epoch: c.Epoch + 1}, run), chat.ErrFenced)
+	equal(w, "mark of a run under another claim", w.run(run).Outside, false)
+	w.ok(w.st.RecordOutside(w.ctx, c, run))
 	w.ok(w.st.Unregister(w.ctx, node))
 	next := w.node()
 	taken := w.sweepOne(next, key)
-	equal(w, "preview at the start of the next attempt", w.start(taken.Claim, run, seq).Preview, "message 2")
-	equal(w, "preview of the run", w.run(run).Preview, "message 2")
+	again := w.start(taken.Claim, run, seq)
+	equal(w, "preview and mark at the start of the next attempt", []any{again.Preview, again.Outside}, []any{"message 2", true})
+	equal(w, "preview and mark of the run", []any{w.run(run).Preview, w.run(run).Outside}, []any{"message 2", true})
+	oc, other, _ := w.turn(next, w.key())
+	p := answered(oc, other)
+	p.Outside = true
+	try(w.st.Finish(w.ctx, p)).ok(w)
+	equal(w, "mark at the end", w.run(other).Outside, true)
 }
 
 func unknownEndIsClosed(w *world) {
