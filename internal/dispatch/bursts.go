@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"maps"
 	"sync"
 	"time"
 
@@ -63,6 +64,47 @@ func (b *bursts) cut(key chat.SessionKey) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.open, key)
+}
+
+// answerBursts are the answers of urgent commands that chats have received. A burst of such commands is executed, and answered once for each text: otherwise the
+// answers would use up what the chat network accepts, and no other message would reach the chat for minutes.
+type answerBursts struct {
+	mu   sync.Mutex
+	last map[chatAnswer]answerTimes
+}
+
+// answerTimes are when an answer was sent, and when a command had it last.
+type answerTimes struct{ sent, last time.Time }
+
+// chatAnswer is the text of an answer for a chat.
+type chatAnswer struct {
+	to   chat.Target
+	text string
+}
+
+// answerBurst is the pause that ends a burst, so that a chat gets at most twenty such answers a minute; a burst without a pause is answered once each answerAgain.
+const (
+	answerBurst = 3 * time.Second
+	answerAgain = time.Minute
+)
+
+// repeats reports whether the answer of a command repeats the one before it in a burst.
+func (a *answerBursts) repeats(m chat.Message, text string) bool {
+	one, now := chatAnswer{m.Content.Options.ReplyTo, text}, time.Now()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(a.last) >= tidyAt {
+		maps.DeleteFunc(a.last, func(_ chatAnswer, b answerTimes) bool { return now.Sub(b.last) >= answerBurst })
+	}
+	before, ok := a.last[one]
+	if ok = ok && now.Sub(before.last) < answerBurst && now.Sub(before.sent) < answerAgain; !ok {
+		before.sent = now
+	}
+	if a.last == nil {
+		a.last = map[chatAnswer]answerTimes{}
+	}
+	a.last[one] = answerTimes{before.sent, now}
+	return ok
 }
 
 func (b *bursts) tidy(now time.Time) {

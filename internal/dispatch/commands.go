@@ -31,6 +31,7 @@ type commands struct {
 	access    *access
 	actions   command.Actions
 	executing executing
+	answered  answerBursts
 }
 
 // checkNeeds returns an error for a command with a method that the gateway does not have.
@@ -77,6 +78,9 @@ func (c *commands) run(ctx context.Context, m chat.Message, cmd command.Command,
 		return chat.Receipt{}, r.err
 	}
 	answer := c.exec(ctx, m, cmd, call)
+	if cmd.Urgent && c.answered.repeats(m, answer.Text) { // the number of urgent commands is not limited, that of the messages in a chat is
+		m.Content.Options.ReplyTo = chat.Target{}
+	}
 	if !known { // the answer must follow the record in the transcript, but the person does not wait for it
 		late := context.WithoutCancel(ctx)
 		c.background.Go(func() { <-rec; c.sendAnswerLate(late, m, answer); c.noteAnswer(late, m, answer) })

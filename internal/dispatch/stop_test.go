@@ -180,3 +180,34 @@ func wantTranscript(t *testing.T, h *harness, lines ...string) {
 	}
 	wantList(t, "transcript", got, lines)
 }
+
+// Each /stop of a burst stops a turn, and the chat gets each answer once; after the burst it is answered again.
+func TestBurstOfStopsIsAnsweredOnce(t *testing.T) {
+	inDispatcher(t, func(t *testing.T, h *harness) {
+		for range 60 {
+			id := h.send(askerChat, "sleep 1m", askerMessage("7"))
+			time.Sleep(100 * time.Millisecond)
+			h.send(askerChat, "/stop", askerMessage("7"))
+			want(t, "a turn of the burst", h.end(id).Outcome, chat.OutcomeStopped)
+		}
+		time.Sleep(answersEnd)
+		stops := func() (n int) {
+			for _, text := range h.asker.texts("7") {
+				if text == "Stopped the running turn." {
+					n++
+				}
+			}
+			return n
+		}
+		want(t, "answers to the burst", stops(), 1)
+		id := h.send(askerChat, "sleep 1m", askerMessage("7"))
+		time.Sleep(100 * time.Millisecond)
+		h.send(askerChat, "/stop", askerMessage("7"))
+		want(t, "the turn after the burst", h.end(id).Outcome, chat.OutcomeStopped)
+		time.Sleep(answersEnd)
+		want(t, "answers after a pause", stops(), 2)
+	})
+}
+
+// answersEnd is longer than the pause that ends a burst.
+const answersEnd = 4 * time.Second
