@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -160,6 +161,66 @@ func TestTenThousandJobsMadeAndRemovedCostNeighboursNoSlot(t *testing.T) {
 			t.Errorf("%d jobs are left", n)
 		}
 		t.Logf("%d jobs made and removed in %s (%.0f/s); neighbours: %s", jobs, took.Round(time.Millisecond), float64(jobs)/took.Seconds(), unharmed(t, g, database, first))
+	})
+}
+
+// One principal lists and searches without pause over 48 connections, in long messages. The goal
+// for the 99th percentile of the time from a slot to its claim is 100 ms on an idle machine.
+func TestFloodOfReadsDelaysNoClaim(t *testing.T) {
+	onBothStores(t, func(t *testing.T, database string) {
+		g := Install(t, database, cronConfig)
+		g.Start()
+		c := connect(t, g)
+		text := strings.Repeat("a sentence with many common words in it, ", 200)
+		for i := range 100 {
+			say(t, c, fmt.Sprintf("agent:main:flood-%d", i%10), fmt.Sprintf("m%d", i), text)
+		}
+		o := OpenOracle(t, g, database)
+		testrun.Eventually(t, "the messages are answered", func() bool { return o.Count("SELECT count(*) FROM inbox WHERE state <> 'done'") == 0 })
+		neighbours(t, c, 5)
+		stop := make(chan struct{})
+		var readers sync.WaitGroup
+		var calls atomic.Int64
+		for i := range 48 {
+			reader := connect(t, g)
+			readers.Go(func() {
+				for n := i; ; n++ {
+					select {
+					case <-stop:
+						return
+					default:
+					}
+					method, params := "sessions.search", map[string]any{"query": "common words sentence"}
+					switch n % 3 {
+					case 1:
+						method, params = "sessions.list", map[string]any{"limit": 200}
+					case 2:
+						method, params = "chat.history", map[string]any{"sessionKey": fmt.Sprintf("agent:main:flood-%d", n%10), "limit": 200}
+					}
+					_, _ = reader.Call(method, params, 30*time.Second) // a refusal is an answer
+					calls.Add(1)
+				}
+			})
+		}
+		pause(time.Duration(testrun.Size(12, 60)) * time.Second)
+		var late []int
+		for _, row := range o.Rows("SELECT claimed_at - scheduled_for FROM cron_run_logs WHERE claimed_at > 0 AND trigger = 'schedule' ORDER BY 1") {
+			n, err := strconv.Atoi(row)
+			if err != nil {
+				t.Fatal(err)
+			}
+			late = append(late, n)
+		}
+		close(stop)
+		readers.Wait()
+		if len(late) < 40 {
+			t.Fatalf("%d slots of 5 jobs that fire each second were claimed", len(late))
+		}
+		p99 := late[len(late)*99/100]
+		t.Logf("%d reads beside %d claims: p50 %d ms, p99 %d ms", calls.Load(), len(late), late[len(late)/2], p99)
+		if p99 > 1000 {
+			t.Errorf("the 99th percentile of claims is %d ms late, want at most ten times 100 ms", p99)
+		}
 	})
 }
 
