@@ -270,3 +270,68 @@ func TestEndpointsGetBackWhatTheySent(t *testing.T) {
 		})
 	}
 }
+
+// A round whose members are larger than the limit continues without them.
+func TestTooManyMembersEndNoTurn(t *testing.T) {
+	t.Parallel()
+	for size, returns := range map[int]bool{200 << 10: true, 300 << 10: false} {
+		server := testmodel.Start(t)
+		signature := strings.Repeat("s", size)
+		server.Answer(func(call testmodel.Call) testmodel.Reply {
+			if strings.Contains(string(call.Body), "set to 1") {
+				return testmodel.Reply{Pieces: []string{"done"}}
+			}
+			var events strings.Builder
+			events.WriteString(delta(`{"role":"assistant","tool_calls":[{"id":"c1","index":0,` + callOf + `}]}`))
+			for piece := signature; piece != ""; piece = piece[min(len(piece), 10<<10):] {
+				events.WriteString(delta(`{"reasoning":"` + piece[:min(len(piece), 10<<10)] + `"}`))
+			}
+			return testmodel.Reply{Type: "text/event-stream", Body: events.String() + finish("tool_calls")}
+		})
+		kept := &journal{}
+		req := agenttest.Request("please")
+		req.Tools, req.Journal = kept, kept
+		result, err := open(t, server, false, "m").Run(t.Context(), req, func(agent.Event) {})
+		if err != nil || result.Text != "done" {
+			t.Fatalf("%d bytes: got %q and %v", size, result.Text, err)
+		}
+		if got := strings.Contains(messagesOf(t, server.Calls()[1]), signature); got != returns {
+			t.Errorf("%d bytes returned: %v, want %v", size, got, returns)
+		}
+		if got := len(kept.rounds[0].Extra); got > 256<<10 || (got > 0) != returns {
+			t.Errorf("%d bytes of %d are kept", got, size)
+		}
+	}
+}
+
+// Journals of the release before had only the thoughts: a string, or a list of blocks.
+func TestJournalsOfOlderReleasesAreRead(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		anthropic   bool
+		extra, back string
+	}{
+		"OpenAI":            {false, `"I must set it."`, `"reasoning_content":"I must set it."`},
+		"Anthropic":         {true, `[{"type":"thinking","thinking":"I must set it.","signature":"c2ln"}]`, `"signature":"c2ln"`},
+		"of another runner": {true, `"I must set it."`, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := testmodel.Start(t)
+			server.Answer(func(testmodel.Call) testmodel.Reply { return testmodel.Reply{Pieces: []string{"done"}} })
+			call := chat.ToolCall{ID: "c1", Name: "set", Args: `{"n":1}`}
+			kept := &journal{rounds: []chat.Round{{
+				Number: 1, Calls: []chat.ToolCall{call}, Extra: json.RawMessage(c.extra), Results: []*chat.ToolResult{{Text: "set to 1"}},
+			}}}
+			req := agenttest.Request("please")
+			req.Tools, req.Journal = kept, kept
+			if result, err := open(t, server, c.anthropic, "m").Run(t.Context(), req, func(agent.Event) {}); err != nil || result.Text != "done" {
+				t.Fatalf("got %q and %v", result.Text, err)
+			}
+			sent := messagesOf(t, server.Calls()[0])
+			if !strings.Contains(sent, c.back) || c.back == "" && strings.Contains(sent, "I must set it.") {
+				t.Errorf("the request has %s, want %s", sent, c.back)
+			}
+		})
+	}
+}
