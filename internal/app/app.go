@@ -232,7 +232,7 @@ func (p *Process) wire(ctx context.Context) error {
 		Exclusive: p.store.Kind() == kindSQLite, Lanes: lanesOf(p.cfg), UserTurns: p.cfg.Limits.UserTurns,
 		Space: p.freeSpace().Check, SeesOwn: p.seesOwn(ctx), OwnWaiting: p.cfg.Limits.OwnWaiting, CallerWaiting: p.cfg.Limits.CallerWaiting,
 		OwnSessions: p.cfg.Limits.OwnSessions, CallerSessions: p.cfg.Limits.CallerSessions, Agents: agents,
-		Access: p.turnTokens, External: p.external, Queue: queueOf(p.cfg), ThrottleAt: float64(p.cfg.Queue.ThrottlePercent) / 100, Cron: jobs, Files: p.files, Usage: p.usageConfig(), Names: hookSessions(p.cfg.Hooks, agents[0].Info.ID),
+		Access: p.turnTokens, External: p.external, Queue: queueOf(p.cfg), ThrottleAt: float64(p.cfg.Queue.ThrottlePercent) / 100, Cron: jobs, Files: p.files, KeptFiles: int64(p.cfg.Limits.KeptFiles), Usage: p.usageConfig(), Names: hookSessions(p.cfg.Hooks, agents[0].Info.ID),
 	}, dispatch.Deps{
 		Store: p.store, Commands: table, Needs: gateway.Needs(), Channels: p.channels, Observer: p.metrics.Dispatch(), Lanes: p.metrics.Scheduler(), Logger: p.log,
 	})

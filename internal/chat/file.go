@@ -13,6 +13,8 @@ type Attachment struct {
 	MIMEType string `json:"mimeType,omitempty"`
 	Path     string `json:"path,omitempty"` // relative to the attachment directory
 	Size     int64  `json:"size,omitempty"` // bytes
+	// ID is the id of a kept file of an answer, as of [Upload]; "" for every other file.
+	ID string `json:"id,omitempty"`
 }
 
 // String describes a file for people and agents: name, kind and size, always in one line.
@@ -26,8 +28,14 @@ func (a Attachment) InText() string { return AttachmentMark + a.String() + "]" }
 // AttachmentMark begins the representation of a file of a message.
 const AttachmentMark = "[attachment: "
 
-// Line represents a file of an answer in plain text: in the transcript, and in channels that cannot show files.
-func (a Attachment) Line() string { return "[file: " + a.String() + "]" }
+// Line represents a file of an answer in plain text: in the transcript, and in channels that cannot
+// show files. A kept file has its id at the end: `[file: chart.png, image/png, 81 bytes, file-…]`.
+func (a Attachment) Line() string {
+	if a.ID != "" {
+		return "[file: " + a.String() + ", " + a.ID + "]"
+	}
+	return "[file: " + a.String() + "]"
+}
 
 // Limits of files that come with messages.
 const (

@@ -14,6 +14,11 @@ func uploadFile(ctx context.Context, t target, name string, content io.Reader, s
 	return sent.ID, err
 }
 
+// downloadFile writes a file of the gateway.
+func downloadFile(ctx context.Context, t target, id string, to func(name string) (io.Writer, error)) error {
+	return client.Download(ctx, client.Options{URL: t.URL, Token: t.Token.Reveal(), AllowPlain: t.Plaintext}, id, to)
+}
+
 // dialAs returns a dialer that uses package client. version is the version of this program; timeout limits dialling and the handshake, 0 =
 // the client's default.
 func dialAs(version string, timeout time.Duration) dialer {

@@ -36,6 +36,7 @@ type commands struct {
 	Questions  questionsCmd  `cmd:"" help:"Show what agents ask before they act, and answer."`
 	Logs       logsCmd       `cmd:"" help:"Show the log of the gateway on this host."`
 	Usage      usageCmd      `cmd:"" help:"Show what agents have used, what it cost, and the budgets."`
+	Files      filesCmd      `cmd:"" help:"Save files that agents made."`
 	Pair       pairCmd       `cmd:"" help:"Say who may talk to the bots."`
 	Agents     agentsCmd     `cmd:"" help:"Show the agents and the MCP servers whose tools they call."`
 	Tasks      tasksCmd      `cmd:"" help:"Look at tasks that agents gave to others, or stop them."`

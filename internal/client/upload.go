@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"mime"
 	"mime/multipart"
 	"net/http"
 	"net/url"
@@ -14,8 +15,8 @@ import (
 	"time"
 )
 
-// uploadTimeout limits the upload of one file.
-const uploadTimeout = 5 * time.Minute
+// fileTimeout limits the upload or the download of one file.
+const fileTimeout = 5 * time.Minute
 
 // File is a file that a gateway has stored.
 type File struct {
@@ -33,21 +34,67 @@ func Upload(ctx context.Context, opts Options, name string, content io.Reader, s
 	if err != nil {
 		return File{}, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, uploadTimeout)
+	ctx, cancel := context.WithTimeout(ctx, fileTimeout)
 	defer cancel()
 	req, err := uploadRequest(ctx, address, name, content, size)
 	if err != nil {
 		return File{}, err
 	}
-	req.Header.Set("Authorization", "Bearer "+opts.Token)
-	transport := &http.Transport{TLSClientConfig: opts.TLS, DisableKeepAlives: true}
-	defer transport.CloseIdleConnections()
-	resp, err := transport.RoundTrip(req)
+	resp, err := opts.roundTrip(req)
 	if err != nil {
-		return File{}, fmt.Errorf("sending %s: %w", name, dialError(address, nil, err))
+		return File{}, fmt.Errorf("sending %s: %w", name, err)
 	}
 	defer resp.Body.Close()
 	return uploaded(name, resp)
+}
+
+// Download writes the content of a file of the gateway, and returns its name. The file is one that
+// was uploaded, or that an agent made. A file that does not exist, or that belongs to another
+// credential, is an error with the gateway's sentence.
+func Download(ctx context.Context, opts Options, id string, to func(name string) (io.Writer, error)) error {
+	opts = opts.withDefaults()
+	address, err := filesURL(opts)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, fileTimeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address+"/"+url.PathEscape(id)+"/content", nil)
+	if err != nil {
+		return fmt.Errorf("making the request for a file: %w", err)
+	}
+	resp, err := opts.roundTrip(req)
+	if err != nil {
+		return fmt.Errorf("reading %s: %w", id, err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		_, err := uploaded(id, resp)
+		return err
+	}
+	_, params, err := mime.ParseMediaType(resp.Header.Get("Content-Disposition"))
+	if err != nil {
+		params = nil // it has no name
+	}
+	w, err := to(params["filename"])
+	if err != nil {
+		return err
+	}
+	if _, err := io.Copy(w, resp.Body); err != nil {
+		return fmt.Errorf("reading %s: %w", id, err)
+	}
+	return nil
+}
+
+// roundTrip makes one request with the token.
+func (opts Options) roundTrip(req *http.Request) (*http.Response, error) {
+	req.Header.Set("Authorization", "Bearer "+opts.Token)
+	transport := &http.Transport{TLSClientConfig: opts.TLS, DisableKeepAlives: true}
+	resp, err := transport.RoundTrip(req)
+	if err != nil {
+		return nil, dialError(req.URL.String(), nil, err)
+	}
+	return resp, nil
 }
 
 // filesURL returns the upload URL of the gateway at a WebSocket address.
@@ -94,11 +141,11 @@ func uploaded(name string, resp *http.Response) (File, error) {
 	switch {
 	case resp.StatusCode == http.StatusOK && err == nil && answer.ID != "":
 		return answer.File, nil
-	case resp.StatusCode == http.StatusNotFound:
-		return File{}, fmt.Errorf("sending %s: this gateway takes no files; update it", name)
 	case answer.Error.Message != "":
-		return File{}, fmt.Errorf("sending %s: %s", name, answer.Error.Message)
+		return File{}, fmt.Errorf("%s: %s", name, answer.Error.Message)
+	case resp.StatusCode == http.StatusNotFound:
+		return File{}, fmt.Errorf("%s: this gateway has no files; update it", name)
 	default:
-		return File{}, fmt.Errorf("sending %s: the gateway answered with status %d", name, resp.StatusCode)
+		return File{}, fmt.Errorf("%s: the gateway answered with status %d", name, resp.StatusCode)
 	}
 }

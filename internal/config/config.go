@@ -151,6 +151,9 @@ type Limits struct {
 	// FreeSpace is how many bytes must be free on the disks of the data directory and of a SQLite database. Below it new messages are
 	// refused, and accepted messages continue. Default 134217728 (128 MiB). 0 = no check.
 	FreeSpace int `yaml:"free_space"`
+	// KeptFiles are the bytes of all files that agents made for one principal and that no channel sent:
+	// clients fetch them. Beyond it the oldest ones are removed. Default 1073741824 (1 GiB). 0 = no limit.
+	KeptFiles int `yaml:"kept_files"`
 	// MaxPayload is the largest message on a socket in bytes, 65536 to 26214400. Default 1048576.
 	MaxPayload int `yaml:"max_payload"`
 	// MaxBuffered is the send buffer of one socket in bytes, at least MaxPayload. Default 8388608.

@@ -74,7 +74,7 @@ func defaultCron() Cron {
 
 func defaultLimits() Limits {
 	return Limits{
-		CronWrites: 300, Chat: 600, Requests: 200, Hooks: 60, Bytes: 16 << 20, ChatUser: 20, ChatUserBytes: 100 << 20, UserTurns: 10, OwnWaiting: 100, CallerWaiting: 10_000, OwnSessions: 10_000, CallerSessions: 1_000_000, FreeSpace: 128 << 20,
+		CronWrites: 300, Chat: 600, Requests: 200, Hooks: 60, Bytes: 16 << 20, ChatUser: 20, ChatUserBytes: 100 << 20, UserTurns: 10, OwnWaiting: 100, CallerWaiting: 10_000, OwnSessions: 10_000, CallerSessions: 1_000_000, FreeSpace: 128 << 20, KeptFiles: 1 << 30,
 		MaxPayload: 1 << 20, MaxBuffered: 8 << 20,
 		Sockets: 10_000, Unauthenticated: 512, UnauthenticatedPerAddress: 32, SocketsPerPrincipal: 1_000,
 	}

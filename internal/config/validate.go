@@ -185,6 +185,7 @@ func (l Limits) validate(a at) {
 	a.between("own_sessions", l.OwnSessions, 0, noUpperBound)
 	a.between("sessions", l.CallerSessions, 0, noUpperBound)
 	a.between("free_space", l.FreeSpace, 0, 1<<50)
+	a.between("kept_files", l.KeptFiles, 0, 1<<50)
 	a.between("max_payload", l.MaxPayload, 65_536, 26_214_400)
 	a.between("max_buffered", l.MaxBuffered, 65_536, 1<<30)
 	if l.MaxBuffered < l.MaxPayload {

@@ -92,6 +92,9 @@ type Config struct {
 	Names map[chat.SessionKey]string
 	// Files stores what agents make for people; nil = agents can send only text.
 	Files *files.Dir
+	// KeptFiles are the bytes of files of answers that are kept for one principal, see
+	// [files.Dir.Keep]; 0 = no limit.
+	KeptFiles int64
 	// StopGrace is how long a stopped turn may take to return before its end is written without it; 0 = 2 s.
 	StopGrace time.Duration
 }

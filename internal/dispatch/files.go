@@ -95,6 +95,11 @@ func (ts *turns) takeFiles(ctx context.Context, t *turn, end *ending, made []cha
 		ts.log.ErrorContext(ctx, "the files of an answer could not be kept", "run_id", t.run.RunID, "err", err)
 		taken, left = nil, "The files of this answer could not be kept; the operator can find out why."
 	}
+	if t.rows[len(t.rows)-1].Content.Options.ReplyTo.IsZero() { // no channel sends the files: clients fetch them
+		taken, left = ts.keepFiles(ctx, t, taken, left)
+	} else {
+		end.files = taken
+	}
 	end.text = paragraphs(end.text, left)
 	reply := end.text
 	lines := make([]string, 0, len(taken))
@@ -102,17 +107,32 @@ func (ts *turns) takeFiles(ctx context.Context, t *turn, end *ending, made []cha
 		lines = append(lines, f.Line())
 	}
 	end.text = paragraphs(reply, strings.Join(lines, "\n"))
-	end.lines, end.files = strings.TrimPrefix(end.text, reply), taken
-	if t.rows[len(t.rows)-1].Content.Options.ReplyTo.IsZero() { // the answer is read where only text is shown, so the files would never be fetched
-		ts.dropFiles(ctx, t, end)
-	}
+	end.lines = strings.TrimPrefix(end.text, reply)
 	t.run.Grow(strings.TrimPrefix(end.text, before)) // subscribers see the text of the transcript; a preview in a chat shows no lines for files
 }
 
-// dropFiles deletes the files of an answer that cannot be shown.
-func (ts *turns) dropFiles(ctx context.Context, t *turn, end *ending) {
-	if err := ts.cfg.Files.Drop(end.files); err != nil {
+// keepFiles keeps the files of an answer for the owner of the session. A turn that is repeated after a
+// crash makes them again; retention removes the first ones.
+func (ts *turns) keepFiles(ctx context.Context, t *turn, taken []chat.Attachment, left string) ([]chat.Attachment, string) {
+	kept := make([]chat.Attachment, 0, len(taken))
+	for _, f := range taken {
+		k, err := ts.cfg.Files.Keep(t.started.Principal, f, ts.cfg.KeptFiles)
+		if err != nil {
+			ts.log.ErrorContext(ctx, "a file of an answer could not be kept", "run_id", t.run.RunID, "err", err)
+		}
+		if k.ID == "" {
+			left = "The files of this answer could not be kept; the operator can find out why."
+			ts.dropFiles(ctx, t, []chat.Attachment{f})
+			continue
+		}
+		kept = append(kept, k)
+	}
+	return kept, left
+}
+
+// dropFiles deletes files of an answer that nothing names.
+func (ts *turns) dropFiles(ctx context.Context, t *turn, taken []chat.Attachment) {
+	if err := ts.cfg.Files.Drop(taken); err != nil {
 		ts.log.WarnContext(ctx, "files of an answer remain until retention removes them", "run_id", t.run.RunID, "err", err)
 	}
-	end.files = nil
 }

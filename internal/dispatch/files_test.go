@@ -104,8 +104,20 @@ func TestWhereOnlyWordsAreShownFilesAreLines(t *testing.T) {
 		web := h.end(h.send("main", "files a.txt"))
 		after(10 * time.Second)
 		wantList(t, "a channel without files", h.box.texts("7"), []string{"here", lineA})
-		want(t, "a caller without a channel", web.Text, "here\n\n"+lineA)
-		want(t, "files that are kept", storedFiles(t, dir, "outgoing"), 1) // the caller cannot fetch its file
+		before, id, _ := strings.Cut(strings.TrimSuffix(web.Text, "]"), ", file-")
+		want(t, "a caller without a channel", before+"]", "here\n\n"+lineA)
+		kept, err := h.d.FindFile("tester", true, "file-"+id)
+		if err != nil {
+			t.Fatalf("the file of %q: %v", web.Text, err)
+		}
+		raw, err := dir.Read(kept.Path, 100)
+		if err != nil || string(raw) != "a.txt" {
+			t.Errorf("the caller reads %q, %v", raw, err)
+		}
+		if _, err := h.d.FindFile("somebody", true, "file-"+id); !errors.Is(err, chat.ErrNotFound) {
+			t.Errorf("another principal gets %v, want no such file", err)
+		}
+		want(t, "files that wait for a channel", storedFiles(t, dir, "outgoing"), 1)
 		h.close()
 	})
 }

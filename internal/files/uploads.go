@@ -10,6 +10,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -24,6 +25,9 @@ const (
 	uploadsDir = "uploads"
 	// MaxListed is how many files [Dir.Uploads] returns at most.
 	MaxListed = 1000
+
+	// PurposeAnswer is the purpose of files that agents made, see [Dir.Keep].
+	PurposeAnswer = "answer"
 
 	uploadPrefix = "file-"
 	ownerDigits  = 16
@@ -59,6 +63,60 @@ func ownerOf(principal string) string {
 // MIMEType is determined from the content; Purpose is stored; the other fields are set here. The file is on the disk when Save returns. It returns
 // chat.CodeLimit if content is longer; every other error is one of content or of the disk.
 func (d *Dir) Save(principal string, about chat.Upload, content io.Reader, limit int64) (chat.Upload, error) {
+	up, err := d.named(principal, about)
+	if err != nil {
+		return chat.Upload{}, err
+	}
+	head, err := d.write(up.Path, content, limit, &up.Size)
+	if err != nil {
+		return chat.Upload{}, err
+	}
+	up.MIMEType = kindOf(about.MIMEType, head)
+	if err := d.describe(up); err != nil {
+		return chat.Upload{}, errors.Join(err, d.DropUpload(up.Attachment))
+	}
+	return up, nil
+}
+
+// Keep makes a file of an answer, which [Turn.Take] returned, a file of a principal, so that its
+// clients find it by its ID, which is set in the result. Retention removes it. The files that were
+// kept for the principal have at most most bytes together, 0 = no limit: the oldest ones are removed.
+func (d *Dir) Keep(principal string, made chat.Attachment, most int64) (chat.Attachment, error) {
+	up, err := d.named(principal, chat.Upload{Attachment: made, Purpose: PurposeAnswer})
+	if err != nil {
+		return made, err
+	}
+	up.Size, up.MIMEType = made.Size, made.MIMEType
+	if err := d.root.Rename(made.Path, up.Path); err != nil {
+		return made, fmt.Errorf("keeping a file: %w", err)
+	}
+	if err := d.describe(up); err != nil {
+		return made, errors.Join(err, d.DropUpload(up.Attachment))
+	}
+	kept := up.Attachment
+	kept.ID = up.ID
+	return kept, d.limitKept(principal, most)
+}
+
+// limitKept removes the oldest kept files of a principal beyond most bytes.
+func (d *Dir) limitKept(principal string, most int64) error {
+	if most == 0 {
+		return nil
+	}
+	return d.each(principal, func(up chat.Upload) (bool, error) {
+		if up.Purpose != PurposeAnswer {
+			return true, nil
+		}
+		if most -= up.Size; most >= 0 {
+			return true, nil
+		}
+		return true, d.DropUpload(up.Attachment)
+	})
+}
+
+// named returns an upload with an id, a path below the directory of its principal, which exists then,
+// and the shown parts of about.
+func (d *Dir) named(principal string, about chat.Upload) (chat.Upload, error) {
 	id, err := uuid.NewV7()
 	if err != nil {
 		return chat.Upload{}, fmt.Errorf("naming a file: %w", err)
@@ -70,23 +128,20 @@ func (d *Dir) Save(principal string, about chat.Upload, content io.Reader, limit
 	}
 	up := chat.Upload{ID: uploadPrefix + owner + digits, Purpose: chat.Cut(chat.Printable(about.Purpose), 64), CreatedAt: time.Now()}
 	up.Name, up.Path = chat.FileName(about.Name), dir+"/"+digits
-	head, err := d.write(up.Path, content, limit, &up.Size)
-	if err != nil {
-		return chat.Upload{}, err
-	}
-	up.MIMEType = kindOf(about.MIMEType, head)
-	beside, err := json.Marshal(aboutUpload{Name: up.Name, MIMEType: up.MIMEType, Size: up.Size, Purpose: up.Purpose, CreatedMs: up.CreatedAt.UnixMilli()})
-	if err == nil {
-		var n int64
-		_, err = d.write(up.Path+aboutEnding, bytes.NewReader(beside), int64(len(beside)), &n)
-	}
-	if err == nil {
-		err = d.syncNames(uploadsDir, dir)
-	}
-	if err != nil {
-		return chat.Upload{}, errors.Join(err, d.DropUpload(up.Attachment))
-	}
 	return up, nil
+}
+
+// describe writes the description of a file beside it, and syncs both names to the disk.
+func (d *Dir) describe(up chat.Upload) error {
+	beside, err := json.Marshal(aboutUpload{Name: up.Name, MIMEType: up.MIMEType, Size: up.Size, Purpose: up.Purpose, CreatedMs: up.CreatedAt.UnixMilli()})
+	if err != nil {
+		return fmt.Errorf("describing a file: %w", err)
+	}
+	var n int64
+	if _, err = d.write(up.Path+aboutEnding, bytes.NewReader(beside), int64(len(beside)), &n); err != nil {
+		return err
+	}
+	return d.syncNames(uploadsDir, path.Dir(up.Path))
 }
 
 // write writes a temporary file next to the path and renames it when it is complete and on the disk. It returns the first bytes.
@@ -176,27 +231,38 @@ func orNoUpload(err error) error {
 
 // Uploads lists the files of a principal, newest first, at most [MaxListed].
 func (d *Dir) Uploads(principal string) ([]chat.Upload, error) {
+	list := []chat.Upload{}
+	err := d.each(principal, func(up chat.Upload) (bool, error) {
+		list = append(list, up)
+		return len(list) < MaxListed, nil
+	})
+	return list, err
+}
+
+// each calls use for the files of a principal, newest first, until it returns false or an error.
+func (d *Dir) each(principal string, use func(chat.Upload) (more bool, err error)) error {
 	owner := ownerOf(principal)
 	entries, err := fs.ReadDir(d.root.FS(), uploadsDir+"/"+owner)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("listing files: %w", err)
+		return fmt.Errorf("listing files: %w", err)
 	}
-	list := []chat.Upload{}
 	for _, e := range slices.Backward(entries) { // names are ordered by time
 		digits, ok := strings.CutSuffix(e.Name(), aboutEnding)
-		if !ok || len(list) == MaxListed {
+		if !ok {
 			continue
 		}
 		up, err := d.upload(owner, digits)
-		switch {
-		case errors.Is(err, chat.ErrNotFound): // removed meanwhile
-		case err != nil:
-			return nil, err
-		default:
-			list = append(list, up)
+		if errors.Is(err, chat.ErrNotFound) { // removed meanwhile
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if more, err := use(up); err != nil || !more {
+			return err
 		}
 	}
-	return list, nil
+	return nil
 }
 
 // Read returns the content of a file below the directory; chat.CodeLimit if it has more than limit bytes, chat.ErrNotFound if it does not exist.

@@ -157,3 +157,49 @@ func TestRetentionRemovesUploadsThatNothingUses(t *testing.T) {
 		t.Errorf("what is left: %v", names)
 	}
 }
+
+func TestOldestKeptFilesMakeRoom(t *testing.T) {
+	t.Parallel()
+	d := openDir(t)
+	uploaded := upload(t, d, "anna", "mine.txt", strings.Repeat("u", 500))
+	keep := func(who, name string) chat.Attachment {
+		turn, err := d.NewTurn()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(turn.Path(), name), bytes.Repeat([]byte("x"), 100), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		taken, _, err := turn.Take([]chat.Attachment{{Path: name}})
+		if err != nil || len(taken) != 1 {
+			t.Fatal(taken, err)
+		}
+		kept, err := d.Keep(who, taken[0], 250)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return kept
+	}
+	other := keep("ben", "other.txt")
+	first, second, third := keep("anna", "1.txt"), keep("anna", "2.txt"), keep("anna", "3.txt")
+	if _, err := d.Find("anna", true, first.ID); !errors.Is(err, chat.ErrNotFound) {
+		t.Errorf("the oldest file: %v, want that it made room", err)
+	}
+	for _, f := range []chat.Attachment{second, third} {
+		up, err := d.Find("anna", true, f.ID)
+		if err != nil || up.Name != f.Name || up.MIMEType != "text/plain" || up.Purpose != PurposeAnswer {
+			t.Errorf("%+v, %v", up, err)
+		}
+		if _, err := d.Find("ben", true, f.ID); !errors.Is(err, chat.ErrNotFound) {
+			t.Errorf("another principal finds it: %v", err)
+		}
+		if raw, err := d.Read(f.Path, 1000); err != nil || len(raw) != 100 {
+			t.Errorf("%d bytes, %v", len(raw), err)
+		}
+	}
+	for who, id := range map[string]string{"anna": uploaded.ID, "ben": other.ID} {
+		if _, err := d.Find(who, true, id); err != nil {
+			t.Errorf("a file of %s is gone: %v", who, err)
+		}
+	}
+}

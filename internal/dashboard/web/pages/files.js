@@ -45,8 +45,18 @@ export async function upload(send, files) {
 /** @param {{message: page.Message}} props */
 export function Files({ message }) {
   /** @type {[file: Pick<wire.MessageFile, "name" | "mimeType" | "size">, content: Content][]} */ const files = message.chosen ? message.chosen.map((f) => [{ name: f.name, mimeType: f.type, size: f.size }, () => Promise.resolve(f)])
-    : (message.files ?? []).map((f) => [f, async () => (await http(f.url)).blob()]);
+    : (message.files ?? (message.role === "assistant" && !message.growing ? made(message.text.value).files : [])).map((f) => [f, async () => (await http(f.url)).blob()]);
   return files.length > 0 && html`<div class="files">${files.map(([f, content], i) => html`<${Attached} key=${i} file=${f} content=${content}/>`)}</div>`;
+}
+
+// made separates the text of an answer from the lines of its files. A line names a kept file by its id; the gateway decides who may read it.
+/** @param {string} text @returns {{text: string, files: wire.MessageFile[]}} */
+export function made(text) {
+  const lines = text.split("\n"), files = [];
+  for (let m; (m = /^\[file: (.*), ([^ ,]+\/[^ ,]+), (\d+) bytes, (file-[0-9a-f]+)\]$/.exec(lines.at(-1) ?? "")); lines.pop()) {
+    files.unshift({ name: m[1], mimeType: m[2], size: Number(m[3]), url: `v1/files/${m[4]}/content` });
+  }
+  return { text: files.length > 0 ? lines.join("\n").trimEnd() : text, files };
 }
 
 /** @param {{file: Pick<wire.MessageFile, "name" | "mimeType" | "size">, content: Content}} props */

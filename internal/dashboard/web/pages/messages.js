@@ -6,7 +6,7 @@ import { html, useEffect, useLayoutEffect, useRef, useSignal, useSignalEffect } 
 import { Act, Mark } from "../ui/parts.js";
 import { Prose } from "../ui/prose.js";
 import { clock, moment, plain, span, took } from "../ui/text.js";
-import { Files } from "./files.js";
+import { Files, made } from "./files.js";
 import { Questions, openIn } from "./questions.js";
 
 const CUT = 16384; // characters shown of a call
@@ -56,7 +56,7 @@ export function Log({ talk }) {
 // An answer is plain text while it is streamed and is rendered as Markdown at its end.
 /** @param {{m: page.Message, talk: page.Conversation, hit: boolean}} props */
 function Message({ m, talk, hit }) {
-  const text = m.text.value, tools = m.tools?.value ?? [];
+  const text = m.role === "assistant" && !m.growing ? made(m.text.value).text : m.text.value, tools = m.tools?.value ?? [];
   const kind = m.tool ? "tool" : `${m.role}${m.command ? " command" : ""}${m.growing ? " growing" : ""}`;
   return html`<article class=${`bubble ${kind}${hit ? " hit" : ""}`} aria-busy=${m.growing ? "true" : undefined} aria-current=${hit ? "true" : undefined}>
     ${tools.map((t) => html`<${Call} key=${t.id} call=${t}/>`)}
