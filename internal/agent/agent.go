@@ -107,6 +107,11 @@ type Request struct {
 	// directory. It returns at once, repeating it has no effect, and it may be called on any goroutine until Run returns. A runner that sees the steps of its
 	// agent calls it before the agent can act on the text; nil means that it is not recorded.
 	Outside func()
+	// Left is the program that an earlier attempt of the run may have left running, the zero value for none. KeepProgram stores the program of this attempt in
+	// its place; nil means that it is not stored. A runner that starts a program for the turn alone ends Left before that, and keeps its own before it reads
+	// its output.
+	Left        chat.Program
+	KeepProgram func(ctx context.Context, p chat.Program) error
 	// Files reads the files that came with the messages; nil means they cannot be read.
 	Files Files
 	// Asker asks the person of the turn; nil means that no person can be asked, and whatever needs a permission is refused.

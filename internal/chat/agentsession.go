@@ -18,3 +18,11 @@ type AgentSession struct {
 	PID        int
 	PIDStarted string
 }
+
+// Program is the process that works for a run. Started distinguishes it, and those that it started, from other processes that have had the same
+// PID on Host.
+type Program struct {
+	Host    string `json:"host"`
+	PID     int    `json:"pid"`
+	Started string `json:"started"`
+}

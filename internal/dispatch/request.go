@@ -55,7 +55,10 @@ func (ts *turns) baseRequest(ctx context.Context, t *turn) agent.Request {
 	deadline, _ := ctx.Deadline()
 	req := agent.Request{
 		Session: key, RunID: t.run.RunID, Attempt: t.started.Attempt, IdempotencyKey: key.String() + "/" + t.run.RunID, Deadline: deadline,
-		OutputDir: ts.outputOf(t), Asker: ts.questions.asker(t),
+		OutputDir: ts.outputOf(t), Asker: ts.questions.asker(t), Left: t.started.Program,
+		KeepProgram: func(ctx context.Context, p chat.Program) error {
+			return ts.node.WhileAlive(ctx, func(ctx context.Context) error { return ts.store.RecordProgram(ctx, t.claim, t.run.RunID, p) })
+		},
 	}
 	if ts.cfg.Files != nil {
 		req.Files = ts.cfg.Files

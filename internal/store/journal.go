@@ -20,6 +20,8 @@ type Journal interface {
 	// RecordOutside commits that the agent of a run has read text from outside by its own tools: later attempts get it as [Started].Outside. chat.ErrFenced as
 	// for Record.
 	RecordOutside(ctx context.Context, c Claim, runID string) error
+	// RecordProgram commits which process works for a run: the next attempt gets it as [Started].Program. chat.ErrFenced as for Record.
+	RecordProgram(ctx context.Context, c Claim, runID string, p chat.Program) error
 	// Rounds reads the recorded rounds of a run in order; empty when the run has no journal. The caller bounds what it records for a run to less than
 	// [ReadBytes].
 	Rounds(ctx context.Context, runID string) ([]Round, error)

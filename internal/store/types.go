@@ -274,6 +274,8 @@ type Started struct {
 	StartedAt time.Time
 	// Outside: RecordOutside was called for the run, also in an earlier attempt.
 	Outside bool
+	// Program is what RecordProgram stored last for the run.
+	Program chat.Program
 	// Preview is what RecordPreview stored last for the run, also in an earlier attempt; "" = nothing.
 	Preview string
 	// SessionID is the transcript the run belongs to; Notes are the session's notes.
@@ -413,6 +415,7 @@ type Run struct {
 	StopBy           string
 	Preview          string // see [Started].Preview
 	Outside          bool   // see [FinishParams].Outside
+	Program          chat.Program
 	QueuedAt         time.Time
 	StartedAt        time.Time
 	EndedAt          time.Time // zero = not ended

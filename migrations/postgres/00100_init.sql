@@ -144,6 +144,7 @@ CREATE TABLE runs (
     error         text NOT NULL DEFAULT '',
     detail        text NOT NULL DEFAULT '', -- the failure description of the service behind the agent, without secrets; only administrators can read it
     stop_by       text NOT NULL DEFAULT '', -- the requester of a stop
+    program       text NOT NULL DEFAULT '', -- the process of its latest attempt, JSON: a later attempt ends it when the gateway has left it running
     outside       boolean NOT NULL DEFAULT false, -- its agent has read text from outside by its own tools, or its answer is such text
     preview       text NOT NULL DEFAULT '', -- the message of a channel that shows the unfinished answer, in the form of the channel
     queued_at     bigint NOT NULL DEFAULT 0,

@@ -134,6 +134,7 @@ CREATE TABLE runs (
     error         TEXT NOT NULL DEFAULT '',
     detail        TEXT NOT NULL DEFAULT '', -- the failure description of the service behind the agent, without secrets; only administrators can read it
     stop_by       TEXT NOT NULL DEFAULT '', -- the requester of a stop
+    program       TEXT NOT NULL DEFAULT '', -- the process of its latest attempt, JSON: a later attempt ends it when the gateway has left it running
     outside       INTEGER NOT NULL DEFAULT 0, -- its agent has read text from outside by its own tools, or its answer is such text
     preview       TEXT NOT NULL DEFAULT '', -- the message of a channel that shows the unfinished answer, in the form of the channel
     queued_at     INTEGER NOT NULL DEFAULT 0,

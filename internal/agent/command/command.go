@@ -81,6 +81,9 @@ func (r *Runner) Run(ctx context.Context, req agent.Request, emit func(agent.Eve
 		defer leave()
 		t.talk = r.talkOf(ctx, req, program.Kept{Sessions: r.cfg.Sessions, Key: req.Session, Dir: dir, Log: t.log})
 	}
+	if err := program.EndLeft(ctx, req.Left); err != nil {
+		return agent.Result{}, err
+	}
 	t.files = outputDir(req, t.log)
 	access, endTools := req.ProgramTools(ctx)
 	defer endTools()
@@ -133,7 +136,13 @@ func (r *Runner) attempt(ctx context.Context, t *turn) (agent.Result, error) {
 		out.known.session = func(id string) { t.talk.begin(ctx, id, t.req) }
 		out.known.ofTurn = t.talk.memory.UsedBy
 	}
-	failed := p.Read(work, out.write)
+	failed := t.keep(ctx, p)
+	if failed != nil {
+		stop(failed) // its output is read and discarded
+	}
+	if err := p.Read(work, out.write); failed == nil {
+		failed = err
+	}
 	if failed == nil && work.Err() == nil {
 		failed = out.close()
 	}
@@ -151,6 +160,18 @@ func (r *Runner) attempt(ctx context.Context, t *turn) (agent.Result, error) {
 	}
 	result.Attachments, err = out.files(t.files)
 	return result, err
+}
+
+// keep stores the process of a turn, so that a later attempt can end it. A conversation that continues has it in its session.
+func (t *turn) keep(ctx context.Context, p *process.Process) error {
+	if t.talk != nil || t.req.KeepProgram == nil {
+		return nil
+	}
+	running, err := program.Running(p)
+	if err != nil || running.Started == "" { // it has ended, or this system cannot identify it
+		return nil //nolint:nilerr // a program that cannot be ended later must still run
+	}
+	return t.req.KeepProgram(ctx, running)
 }
 
 // outputDir returns the directory for files of a turn, or "". A turn whose directory cannot be made continues without one.

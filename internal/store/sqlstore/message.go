@@ -53,7 +53,7 @@ const (
 
 	// runColumns are the columns that scanRun reads.
 	runColumns = `id, session_key, session_id, seq_from, seq_to, lane, owner, epoch, attempt, crashes, state, cause, error, detail, COALESCE(stop_by, ''), preview,
-		outside, queued_at, started_at, ended_at, input_tokens, output_tokens, model, provider`
+		outside, program, queued_at, started_at, ended_at, input_tokens, output_tokens, model, provider`
 )
 
 func scanMessage(r Row) (m store.Waiting, err error) {
@@ -81,7 +81,7 @@ type runRow struct {
 
 func scanRun(r Row) (u runRow, err error) {
 	err = r.Scan(&u.ID, keyColumn{&u.Session}, &u.transcript, &u.SeqFrom, &u.SeqTo, &u.Lane, &u.Owner, &u.Epoch, &u.Attempt, &u.Crashes,
-		&u.State, &u.Cause, &u.Error, &u.Detail, &u.StopBy, &u.Preview, &u.Outside, instant{&u.QueuedAt}, instant{&u.StartedAt}, instant{&u.EndedAt},
+		&u.State, &u.Cause, &u.Error, &u.Detail, &u.StopBy, &u.Preview, &u.Outside, jsonColumn{&u.Program}, instant{&u.QueuedAt}, instant{&u.StartedAt}, instant{&u.EndedAt},
 		&u.Usage.InputTokens, &u.Usage.OutputTokens, &u.Usage.Model, &u.Usage.Provider)
 	return u, err
 }

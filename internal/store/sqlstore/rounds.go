@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"context"
 
+	"laneway/internal/chat"
 	"laneway/internal/store"
 )
 
@@ -40,6 +41,20 @@ func (s Journal) RecordOutside(ctx context.Context, c store.Claim, runID string)
 			return err
 		}
 		return tx.Later(ctx, `UPDATE runs SET outside = true WHERE id = $1`, nil, runID)
+	})
+}
+
+// RecordProgram commits which process works for a run; see store.Journal.
+func (s Journal) RecordProgram(ctx context.Context, c store.Claim, runID string, p chat.Program) error {
+	body, err := encode(p)
+	if err != nil {
+		return err
+	}
+	return s.db.Turn(ctx, "record a program", Alone, func(ctx context.Context, tx Tx) error {
+		if err := fenceRun(ctx, tx, c, runID); err != nil {
+			return err
+		}
+		return tx.Later(ctx, `UPDATE runs SET program = $2 WHERE id = $1`, nil, runID, body)
 	})
 }
 

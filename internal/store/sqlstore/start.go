@@ -225,6 +225,7 @@ func (b *starting) start(ctx context.Context, o *startOp) (done bool, err error)
 func (r *sessionRow) describe(u runRow, out *store.Started) {
 	out.Attempt, out.Crashes, out.StopBy, out.StartedAt = u.Attempt, u.Crashes, u.StopBy, u.StartedAt
 	out.SessionID, out.Principal, out.Notes, out.Preview, out.Outside = u.transcript, r.principal, r.notes, u.Preview, u.Outside
+	out.Program = u.Program
 }
 
 // startedBefore returns the result of an earlier Start for a run that is already running.

@@ -79,6 +79,27 @@ func (k Kept) Put(ctx context.Context, id string, m Memory, pid int, started str
 	}
 }
 
+// Running returns a process in the form in which it is stored.
+func Running(p *process.Process) (chat.Program, error) {
+	host, err := os.Hostname()
+	return chat.Program{Host: host, PID: p.Group(), Started: p.Identity()}, err
+}
+
+// EndLeft ends a program that an earlier attempt has left on this machine, and waits until it has ended. Another process with its number is not touched.
+func EndLeft(ctx context.Context, left chat.Program) error {
+	host, err := os.Hostname()
+	if err != nil || left.PID == 0 || host != left.Host {
+		return nil //nolint:nilerr // it is not known to be here
+	}
+	if err := process.EndLeft(ctx, left.PID, left.Started, leftTime); err != nil {
+		if ended := agent.Ended(ctx); ended != nil {
+			return ended
+		}
+		return agent.NewError(chat.FailProgram, "The program of an earlier attempt of this turn still runs and cannot be ended; the operator has to end it.", err)
+	}
+	return nil
+}
+
 // Lost logs why an agent does not continue its session.
 func (k Kept) Lost(ctx context.Context, why string) {
 	k.Log.WarnContext(ctx, "an agent does not continue its session; it receives the conversation from the transcript", "err", why)
