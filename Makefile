@@ -39,6 +39,7 @@ run: build ## build, and serve with the default settings
 	./bin/laneway serve
 
 test: ## every test that gates a change, on both stores, with the race detector where scripts/test says so (PKG=, RUN=, TIMEOUT=)
+	scripts/setup missing
 	$(TESTPG) scripts/test
 
 short: ## every test without processes, PostgreSQL and long histories, for between two edits (PKG=, RUN=)
