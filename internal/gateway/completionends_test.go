@@ -57,7 +57,9 @@ func TestStoppedRunIsAConflictForItsCompletion(t *testing.T) {
 	t.Parallel()
 	b := start(t)
 	done := make(chan answer, 1)
-	go func() { done <- b.post(completionsPath, ask("wait", params{"user": "u"})) }()
+	go func() {
+		done <- b.post(completionsPath, ask("wait"), header("X-Laneway-Session-Key", "agent:main:api:write:u"))
+	}()
 	b.fakeBackend.untilRunning("agent:main:api:write:u")
 	if got := b.login(adminToken).must("chat.abort", params{"sessionKey": "agent:main:api:write:u"}); got["aborted"] != true {
 		t.Fatalf("abort: %v", got)
@@ -104,7 +106,7 @@ func TestClientThatGoesTakesItsRunAlong(t *testing.T) {
 			b := start(t)
 			ctx, leave := context.WithCancel(context.Background())
 			gone := make(chan struct{})
-			req := b.postRequest(ctx, completionsPath, ask("wait done", params{"user": "u", "stream": tc.stream}), header("X-Laneway-Detach", tc.detach))
+			req := b.postRequest(ctx, completionsPath, ask("wait done", params{"stream": tc.stream}), header("X-Laneway-Session-Key", "agent:main:api:write:u"), header("X-Laneway-Detach", tc.detach))
 			go func() {
 				defer close(gone)
 				tr := &http.Transport{DisableKeepAlives: true}
@@ -144,7 +146,9 @@ func TestGatewayThatStopsLeavesRunsOfCompletionsAlone(t *testing.T) {
 	for _, stream := range []bool{false, true} {
 		b := start(t)
 		done := make(chan answer, 1)
-		go func() { done <- b.post(completionsPath, ask("wait", params{"user": "u", "stream": stream})) }()
+		go func() {
+			done <- b.post(completionsPath, ask("wait", params{"stream": stream}), header("X-Laneway-Session-Key", "agent:main:api:write:u"))
+		}()
 		b.fakeBackend.untilRunning("agent:main:api:write:u")
 		if err := b.stop(); err != nil {
 			t.Fatal(err)

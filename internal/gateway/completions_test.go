@@ -163,7 +163,7 @@ func TestCompletionWithASessionBringsOnlyWhatIsNew(t *testing.T) {
 		header string
 		want   string
 	}{
-		"user":   {more: params{"user": "u1"}, want: "agent:main:api:write:u1"},
+		"user":   {more: params{"user": "u1"}, header: "room", want: "agent:main:room"},
 		"header": {header: "agent:main:room", want: "agent:main:room"},
 		"short":  {header: "room", want: "agent:main:room"},
 	} {
@@ -178,6 +178,80 @@ func TestCompletionWithASessionBringsOnlyWhatIsNew(t *testing.T) {
 				t.Errorf("session %s, context %v, text %q", m.Session, m.Content.Context, m.Content.Text)
 			}
 		})
+	}
+}
+
+// Programs send the id of an account as the user, which must not join the conversations of all its requests.
+func TestUserIsPassedOnAndNamesNoSession(t *testing.T) {
+	t.Parallel()
+	b := start(t)
+	if got := b.post(completionsPath, conversation(params{"user": "account:7"})); got.status != http.StatusOK {
+		t.Fatalf("%d %s", got.status, got.body)
+	}
+	m := b.fakeBackend.only(t)
+	if strings.Contains(m.Session.String(), "account") || len(m.Content.Context) == 0 || m.Content.Options.Params["user"] != "account:7" {
+		t.Errorf("session %s, context %v, parameters %v", m.Session, m.Content.Context, m.Content.Options.Params)
+	}
+}
+
+func TestTrailingInstructionsFollowTheInput(t *testing.T) {
+	t.Parallel()
+	messages := []any{says("system", "be kind"), says("user", "Name a river."), says("developer", "One word."), says("system", "Answer in French.")}
+	for path, body := range map[string]any{completionsPath: ask("", params{"messages": messages}), responsesPath: respond(messages)} {
+		b := start(t)
+		if got := b.post(path, body); got.status != http.StatusOK {
+			t.Fatalf("%d %s", got.status, got.body)
+		}
+		m := b.fakeBackend.only(t).Content
+		if m.Text != "Name a river." || m.Options.SystemPrompt != "be kind\n\nOne word.\n\nAnswer in French." || len(m.Context) != 0 {
+			t.Errorf("text %q, system %q, context %v", m.Text, m.Options.SystemPrompt, m.Context)
+		}
+	}
+}
+
+func TestMembersThatChangeTheMeaningAreRefused(t *testing.T) {
+	t.Parallel()
+	b := start(t, func(c *gateway.Config) { c.ChatsPerMinute = auth.Off })
+	for member, value := range map[string]any{
+		"functions": []any{params{"name": "f"}}, "function_call": params{"name": "f"}, "logprobs": true, "top_logprobs": 2, "seed": 0, "logit_bias": params{"1": 2},
+		"presence_penalty": 0.5, "frequency_penalty": -1, "modalities": []any{"text", "audio"}, "audio": params{"voice": "x"}, "web_search_options": params{"a": 1}, "tool_choice": "required",
+		"tools": []any{params{"type": "function"}}, "prompt": params{"id": "p"}, "reasoning_effort": "extreme", "n": 2,
+	} {
+		var refused struct {
+			Error struct{ Param *string }
+		}
+		got := b.post(completionsPath, ask("x", params{member: value}))
+		if err := json.Unmarshal(got.body, &refused); err != nil || got.status != http.StatusBadRequest || refused.Error.Param == nil || *refused.Error.Param != member {
+			t.Errorf("%s: %d %s", member, got.status, got.body)
+		}
+	}
+	nothing := params{
+		"functions": nil, "function_call": "auto", "logprobs": false, "top_logprobs": 0, "seed": nil, "logit_bias": params{}, "presence_penalty": 0, "modalities": []any{"text"},
+		"tool_choice": "none", "tools": []any{}, "metadata": params{"a": "b"}, "store": true, "service_tier": "auto", "parallel_tool_calls": true, "prediction": nil, "reasoning_effort": "low",
+	}
+	if got := b.post(completionsPath, ask("x", nothing)); got.status != http.StatusOK {
+		t.Errorf("members that ask for nothing: %d %s", got.status, got.body)
+	}
+	if o := b.fakeBackend.only(t).Content.Options; o.Thinking != "low" {
+		t.Errorf("options %+v", o)
+	}
+}
+
+func TestEachNameOfAModelIsRetrieved(t *testing.T) {
+	t.Parallel()
+	b := start(t)
+	for path, want := range map[string]string{
+		"laneway": "laneway", "laneway/main": "laneway/main", "laneway%2Fmain": "laneway/main", "laneway/default": "laneway/default", "main": "main", "agent:main": "agent:main", "agent%3Amain": "agent:main",
+	} {
+		status, _, body := b.get(http.MethodGet, "/v1/models/"+path, header("Authorization", "Bearer "+readToken))
+		if status != http.StatusOK || body["id"] != want || body["object"] != "model" {
+			t.Errorf("%s: %d %v", path, status, body)
+		}
+	}
+	for _, path := range []string{"gpt-4o", "laneway/absent", "laneway%2Fabsent", ""} {
+		if status, _, body := b.get(http.MethodGet, "/v1/models/"+path, header("Authorization", "Bearer "+readToken)); status != http.StatusNotFound {
+			t.Errorf("%s: %d %v", path, status, body)
+		}
 	}
 }
 
@@ -211,7 +285,9 @@ func TestCompletionRefusesWhatItCannotDo(t *testing.T) {
 		"tools":          {body: ask("x", params{"tools": []any{params{"type": "function"}}}), status: 400, kind: "invalid_request_error"},
 		"stop":           {body: ask("x", params{"stop": strings.Split(strings.Repeat("x ", 16), " ")}), status: 400, kind: "invalid_request_error"},
 		"two answers":    {body: ask("x", params{"n": 2}), status: 400, kind: "invalid_request_error"},
-		"user":           {body: ask("x", params{"user": "a:b"}), status: 400, kind: "invalid_request_error"},
+		"user":           {body: ask("x", params{"user": strings.Repeat("u", 129)}), status: 400, kind: "invalid_request_error"},
+		"rules alone":    {body: ask("x", params{"messages": []any{says("system", "x")}}), status: 400, kind: "invalid_request_error"},
+		"answer, rules":  {body: ask("x", params{"messages": []any{says("assistant", "x"), says("developer", "y")}}), status: 400, kind: "invalid_request_error"},
 		"key":            {body: ask("x"), change: header("Idempotency-Key", "two words"), status: 400, kind: "invalid_request_error"},
 		"too large":      {body: ask(strings.Repeat("x", 2<<20)), status: 413, kind: "invalid_request_error"},
 		"session":        {body: ask("x"), change: header("X-Laneway-Session-Key", "agent:other:x"), status: 400, kind: "invalid_request_error"},

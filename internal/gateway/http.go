@@ -64,6 +64,7 @@ func (s *Server) routes(base, waits context.Context) http.Handler {
 		r.Post("/v1/chat/completions", s.completions.Completions(waits))
 		r.Post("/v1/responses", s.completions.Responses(waits))
 		r.Get("/v1/models", s.completions.Models)
+		r.Get("/v1/models/*", s.completions.Model)
 		s.files(r)
 		r.Method(http.MethodPost, "/hooks/{name}", s.hooks)
 	})
@@ -142,8 +143,28 @@ func methodNotAllowed(r chi.Routes) http.HandlerFunc {
 			allowed = append(allowed, http.MethodHead)
 		}
 		w.Header().Set("Allow", strings.Join(allowed, ", "))
+		if preflight(w.Header(), req, allowed) {
+			w.WriteHeader(http.StatusNoContent)
+			return
+		}
 		refuse(w, req, fault.Invalid("this path does not take "+fault.CutName(req.Method)).WithStatus(http.StatusMethodNotAllowed))
 	}
+}
+
+// preflight reports whether a browser asks before a request of a page whether it may send it, and adds the answer. The check of the origin has passed and
+// has set its header, if the page has an allowed origin. Only the paths of OpenAI's API are for pages of other origins.
+func preflight(answer http.Header, r *http.Request, methods []string) bool {
+	if r.Method != http.MethodOptions || r.Header.Get("Access-Control-Request-Method") == "" || answer.Get("Access-Control-Allow-Origin") == "" ||
+		!strings.HasPrefix(r.URL.Path, openAIPrefix) {
+		return false
+	}
+	answer.Set("Access-Control-Allow-Methods", strings.Join(methods, ", "))
+	if names := r.Header.Get("Access-Control-Request-Headers"); names != "" { // none of them is a credential that a browser adds by itself
+		answer.Set("Access-Control-Allow-Headers", names)
+	}
+	answer.Add("Vary", "Access-Control-Request-Headers")
+	answer.Set("Access-Control-Max-Age", "600")
+	return true
 }
 
 // counted counts each request except sockets, by the pattern of its route: a path of a client must not become a label.

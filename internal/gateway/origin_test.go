@@ -30,6 +30,37 @@ func withHeaders(h map[string]string) func(*http.Request) {
 	}
 }
 
+func TestPreflightOfListedOriginsIsAnswered(t *testing.T) {
+	t.Parallel()
+	b := start(t, func(c *gateway.Config) { c.AllowedOrigins = []string{friend} })
+	ask := func(method, path, origin string) (int, http.Header) {
+		status, header, _ := b.get(method, path, func(r *http.Request) {
+			r.Header.Del("Authorization") // a browser sends no credential with this question
+			r.Header.Set("Origin", origin)
+			r.Header.Set("Access-Control-Request-Method", "POST")
+			r.Header.Set("Access-Control-Request-Headers", "authorization,content-type,x-stainless-arch")
+		})
+		return status, header
+	}
+	for path, methods := range map[string]string{"/v1/chat/completions": "POST", "/v1/responses": "POST", "/v1/models": "GET, HEAD", "/v1/models/laneway%2Fmain": "GET, HEAD"} {
+		status, header := ask(http.MethodOptions, path, friend)
+		if status != http.StatusNoContent || header.Get("Access-Control-Allow-Origin") != friend || header.Get("Access-Control-Allow-Methods") != methods ||
+			header.Get("Access-Control-Allow-Headers") != "authorization,content-type,x-stainless-arch" || header.Get("Access-Control-Allow-Credentials") != "" {
+			t.Errorf("%s: %d %v", path, status, header)
+		}
+	}
+	for _, one := range [][3]string{
+		{http.MethodOptions, "/v1/models", "https://evil.example.org"}, {http.MethodOptions, "/v1/nothing", friend}, {http.MethodOptions, "/hooks/x", friend}, {http.MethodPut, "/v1/models", friend},
+	} {
+		if status, header := ask(one[0], one[1], one[2]); status < 400 || header.Get("Access-Control-Allow-Headers") != "" || header.Get("Access-Control-Allow-Methods") != "" {
+			t.Errorf("%v: %d %v", one, status, header)
+		}
+	}
+	if _, header := ask(http.MethodGet, "/v1/models", friend); !strings.Contains(header.Get("Access-Control-Expose-Headers"), "X-Laneway-Run-Id") {
+		t.Errorf("a page cannot read the id of its run: %v", header)
+	}
+}
+
 func TestPagesOfListedOriginsAloneMayReadAnswers(t *testing.T) {
 	t.Parallel()
 	b := start(t, func(c *gateway.Config) {
@@ -71,7 +102,7 @@ func TestPagesOfListedOriginsAloneMayReadAnswers(t *testing.T) {
 				t.Errorf("origin %s, %s: Vary is %q; a cache would give the answer to another origin", name, path, header.Values("Vary"))
 			}
 			for name := range header {
-				if strings.HasPrefix(name, "Access-Control-") && name != "Access-Control-Allow-Origin" {
+				if strings.HasPrefix(name, "Access-Control-") && (c.allow == "" || name != "Access-Control-Allow-Origin" && name != "Access-Control-Expose-Headers") {
 					t.Errorf("origin %s, %s: there is a header %s", c.origin, path, name)
 				}
 			}

@@ -99,9 +99,9 @@ func TestNoMethodTakesASessionThatIsMadeForAnother(t *testing.T) {
 		wantAbsent(t, "wake without a session", s.call("wake", params{"mode": "now", "text": "m"}))
 		// Free names and completions are allowed.
 		s.must("chat.send", send("agent:main:"+token[:4]+"-notes", "hello", uuid.NewString()))
-		for _, more := range []params{{"user": "phone"}, {"user": "phone"}, {}} {
-			if got := b.post("/v1/chat/completions", ask("hello", more), header("Authorization", "Bearer "+token)); got.status != http.StatusOK {
-				t.Errorf("a completion of one's own: %d %s", got.status, got.body)
+		for _, more := range []params{{"conversation": "phone"}, {"conversation": "phone"}, {}} {
+			if got := b.post("/v1/responses", respond("hello", more), header("Authorization", "Bearer "+token)); got.status != http.StatusOK {
+				t.Errorf("a response of one's own: %d %s", got.status, got.body)
 			}
 		}
 		s.must("chat.history", params{"sessionKey": "agent:main:api:" + token[:4] + ":phone"})

@@ -60,7 +60,7 @@ func TestARequestOverridesTheConfiguration(t *testing.T) {
 	t.Parallel()
 	req := agenttest.Request("hi")
 	req.Model, req.SystemPrompt, req.Thinking = "other", "be long", "high"
-	req.Params = map[string]any{"temperature": 1.5, "max_tokens": float64(9), "top_p": 1, "stop": []any{"a", "b"}, "unknown": true, "response_format": map[string]any{"type": "json_object"}}
+	req.Params = map[string]any{"temperature": 1.5, "max_tokens": float64(9), "top_p": 1, "stop": []any{"a", "b"}, "unknown": true, "user": "account 7", "response_format": map[string]any{"type": "json_object"}}
 	call := sent(t, openai.Config{System: "be short", Temperature: new(0.1), MaxTokens: 7, Stop: []string{"z"}}, req)
 	got := map[string]any{}
 	for _, name := range []string{"model", "temperature", "max_tokens", "top_p", "stop", "reasoning_effort", "response_format", "unknown", "user"} {
@@ -68,7 +68,7 @@ func TestARequestOverridesTheConfiguration(t *testing.T) {
 	}
 	want := map[string]any{
 		"model": "other", "temperature": 1.5, "max_tokens": 9.0, "top_p": 1.0, "stop": []any{"a", "b"}, "reasoning_effort": "high",
-		"response_format": map[string]any{"type": "json_object"}, "unknown": nil, "user": nil,
+		"response_format": map[string]any{"type": "json_object"}, "unknown": nil, "user": "account 7",
 	}
 	if diff := cmp.Diff(want, got); diff != "" || call.System != "be long" {
 		t.Errorf("system %q, fields (-want +got):\n%s", call.System, diff)

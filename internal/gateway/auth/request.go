@@ -104,6 +104,7 @@ func (p *RequestPolicy) CheckOrigin(answer http.Header, r *http.Request) *fault.
 		return foreignSite()
 	case len(origins) == 1 && slices.Contains(p.cfg.AllowedOrigins, origins[0]):
 		answer.Set("Access-Control-Allow-Origin", origins[0])
+		answer.Set("Access-Control-Expose-Headers", "X-Laneway-Run-Id, X-Should-Retry, Retry-After")
 		return nil
 	case len(origins) == 1 && sameOrigin(origins[0], p.scheme(r), r.Host):
 		return nil

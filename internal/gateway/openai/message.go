@@ -58,7 +58,7 @@ type place struct {
 func (h *Handler) placeOf(ctx context.Context, c *call) (place, error) {
 	id := agentOf(c.prompt.model, h.agents)
 	if id == "" {
-		return place{}, chat.Errorf(chat.CodeUnknownAgent, "the model %s does not exist; GET /v1/models lists what there is", quoted(c.prompt.model))
+		return place{}, noModel(c.prompt.model)
 	}
 	if err := errors.Join(h.checkFormat(c, id), h.checkRange(c, id)); err != nil {
 		return place{}, err
@@ -76,7 +76,7 @@ func (h *Handler) placeOf(ctx context.Context, c *call) (place, error) {
 		}
 		return place{key: key}, h.server.MayUse(ctx, c.cred, key)
 	}
-	if name := c.prompt.name(); name != nil {
+	if name := c.prompt.conversation; name != nil {
 		key := chat.SessionKey{Agent: id, Rest: channel + ":" + c.cred.Name + ":" + *name}
 		return place{key: key}, h.server.MayUse(ctx, c.cred, key)
 	}
@@ -141,7 +141,7 @@ func (c *call) message() chat.Message {
 // chooses it.
 func (c *call) paramsHash() string {
 	named := ""
-	if c.header.Get(headerSession) != "" || c.prompt.name() != nil {
+	if c.header.Get(headerSession) != "" || c.prompt.conversation != nil {
 		named = c.place.key.String()
 	}
 	return paramsHash(c.body, named)

@@ -35,6 +35,23 @@ func (h *Handler) Models(w http.ResponseWriter, r *http.Request) {
 	httpbody.WriteJSON(w, http.StatusOK, list)
 }
 
+// Model answers GET /v1/models/ID with any name that requests may use. Clients send the slash of a name as it is, or escaped.
+func (h *Handler) Model(w http.ResponseWriter, r *http.Request) {
+	if _, ok := h.server.Bearer(w, r, chat.ScopeRead); !ok {
+		return
+	}
+	id := strings.TrimPrefix(r.URL.Path, "/v1/models/")
+	if agentOf(id, h.agents) == "" {
+		h.refuse(r.Context(), w, "models", noModel(id))
+		return
+	}
+	httpbody.WriteJSON(w, http.StatusOK, model{id, "model", h.cfg.StartedAt.Unix(), "laneway"})
+}
+
+func noModel(id string) error {
+	return chat.Errorf(chat.CodeUnknownAgent, "the model %s does not exist; GET /v1/models lists what there is", quoted(id)).With("param", "model")
+}
+
 // agentOf returns the agent of a model: laneway (the default agent), laneway/AGENT, agent:AGENT, or the bare id of an agent; "" when no
 // such agent exists.
 func agentOf(model string, agents Agents) string {

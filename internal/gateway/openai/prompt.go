@@ -39,21 +39,13 @@ type prompt struct {
 	input   string
 	keep    bool
 	files   []inputFile // of all messages of the user
-	// user and conversation name a session, previous is the id of the response to continue; at most one of them is set.
-	user, conversation *string
-	previous           string
-	thinking           string
-	params             map[string]any
-	format             map[string]any  // the format of the answer, as in a completion request; nil = text
-	raw                responseRequest // the members that an answer in the form of responses repeats
-}
-
-// name returns the name of the session that the client has chosen, or nil.
-func (p *prompt) name() *string {
-	if p.conversation != nil {
-		return p.conversation
-	}
-	return p.user
+	// conversation names a session, previous is the id of the response to continue; at most one of them is set.
+	conversation *string
+	previous     string
+	thinking     string
+	params       map[string]any
+	format       map[string]any  // the format of the answer, as in a completion request; nil = text
+	raw          responseRequest // the members that an answer in the form of responses repeats
 }
 
 // inputMessage is a message of a request.

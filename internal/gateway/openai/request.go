@@ -26,16 +26,18 @@ const (
 
 // request has the supported members of a completion request. Unknown ones are ignored, because clients send many.
 type request struct {
-	Model         string            `json:"model"`
-	Messages      []inputMessage    `json:"messages"`
-	User          *string           `json:"user"`
-	Stream        bool              `json:"stream"`
-	StreamOptions streamOptions     `json:"stream_options"`
-	N             *int              `json:"n"`
-	Tools         []json.RawMessage `json:"tools"`
-	Temperature   *float64          `json:"temperature"`
-	TopP          *float64          `json:"top_p"`
-	MaxTokens     *int              `json:"max_tokens"`
+	Model    string         `json:"model"`
+	Messages []inputMessage `json:"messages"`
+	User     *string        `json:"user"`
+	// ReasoningEffort is how much the model may think.
+	ReasoningEffort *string           `json:"reasoning_effort"`
+	Stream          bool              `json:"stream"`
+	StreamOptions   streamOptions     `json:"stream_options"`
+	N               *int              `json:"n"`
+	Tools           []json.RawMessage `json:"tools"`
+	Temperature     *float64          `json:"temperature"`
+	TopP            *float64          `json:"top_p"`
+	MaxTokens       *int              `json:"max_tokens"`
 	// MaxCompletionTokens is the newer name of MaxTokens.
 	MaxCompletionTokens *int            `json:"max_completion_tokens"`
 	Stop                json.RawMessage `json:"stop"`
@@ -52,6 +54,9 @@ func (completions) read(body []byte) (prompt, error) {
 	if err := decode(body, &req); err != nil {
 		return prompt{}, err
 	}
+	if err := refuseUndone(body); err != nil {
+		return prompt{}, err
+	}
 	if err := req.check(); err != nil {
 		return prompt{}, err
 	}
@@ -60,13 +65,16 @@ func (completions) read(body []byte) (prompt, error) {
 			return prompt{}, fmt.Errorf("messages[%d]: %w", i, err)
 		}
 	}
-	if last := req.Messages[len(req.Messages)-1]; last.Role != chat.RoleUser {
-		return prompt{}, errors.New("the last message must be from the user")
+	if !endsWithUser(req.Messages) {
+		return prompt{}, invalid("messages", "the last message must be from the user; only system and developer messages may follow it")
 	}
-	p := prompt{model: req.Model, stream: req.Stream, usage: req.StreamOptions.IncludeUsage, user: req.User}
+	p := prompt{model: req.Model, stream: req.Stream, usage: req.StreamOptions.IncludeUsage}
 	p.system, p.earlier, p.input = split(req.Messages)
 	p.files = filesOf(req.Messages)
 	var err error
+	if p.thinking, err = effort("reasoning_effort", req.ReasoningEffort); err != nil {
+		return prompt{}, err
+	}
 	if p.params, err = req.params(); err == nil {
 		p.format, err = req.ResponseFormat.param()
 	}
@@ -80,11 +88,9 @@ func (req *request) check() error {
 	case len(req.Messages) == 0 || len(req.Messages) > maxMessages:
 		return fmt.Errorf("messages must have 1 to %d entries", maxMessages)
 	case len(req.Tools) > 0:
-		return errors.New("tools are not supported: agents bring their own")
+		return invalid("tools", "tools are not supported: agents bring their own")
 	case req.N != nil && *req.N != 1:
 		return invalid("n", "n is %d; it must be 1", *req.N)
-	case req.User != nil:
-		return checkName("user", *req.User)
 	default:
 		return nil
 	}
@@ -103,6 +109,53 @@ func invalid(member, format string, args ...any) error {
 	return chat.Errorf(chat.CodeInvalid, format, args...).With("param", member)
 }
 
+// undone returns the members of both forms that would change the meaning of the answer and have no effect here. A request with one of them is refused; the list
+// is in docs/openai.md.
+func undone() []string {
+	return []string{
+		"audio", "frequency_penalty", "function_call", "functions", "logit_bias", "logprobs", "modalities", "presence_penalty", "prompt", "seed", "tool_choice", "top_logprobs",
+		"web_search_options",
+	}
+}
+
+// refuseUndone returns an error for the first member of a body that is in [undone] and has a value other than one that asks for nothing.
+func refuseUndone(body []byte) error {
+	var members map[string]json.RawMessage
+	if json.Unmarshal(body, &members) != nil {
+		return nil // the decoder has read it
+	}
+	for _, name := range undone() {
+		raw, given := members[name]
+		value := strings.Join(strings.Fields(string(raw)), "")
+		asksNothing := slices.Contains([]string{"null", "false", "0", "0.0", "[]", "{}", `"none"`, `"auto"`, `["text"]`}, value)
+		if given && (!asksNothing || name == "seed" && value != "null") {
+			return invalid(name, "%s is not supported; leave it out", name)
+		}
+	}
+	return nil
+}
+
+// effort returns how much the model may think, "" if the request does not say it.
+func effort(member string, value *string) (string, error) {
+	if value == nil {
+		return "", nil
+	}
+	if levels := []string{"none", "minimal", "low", "medium", "high"}; !slices.Contains(levels, *value) {
+		return "", invalid(member, "%s is %s; it must be one of %s", member, quoted(*value), strings.Join(levels, ", "))
+	}
+	return *value, nil
+}
+
+// endsWithUser reports whether the last message is from the user, apart from instructions that follow it.
+func endsWithUser(messages []inputMessage) bool {
+	for _, m := range slices.Backward(messages) {
+		if m.Role != "system" && m.Role != "developer" {
+			return m.Role == chat.RoleUser
+		}
+	}
+	return false
+}
+
 // params returns the settings for the runner.
 func (req *request) params() (map[string]any, error) {
 	stop, err := stopTexts(req.Stop)
@@ -112,6 +165,12 @@ func (req *request) params() (map[string]any, error) {
 	out, err := params(req.Temperature, req.TopP, bound{"max_tokens", req.MaxTokens}, bound{"max_completion_tokens", req.MaxCompletionTokens})
 	if err == nil && len(stop) > 0 {
 		out["stop"] = stop
+	}
+	if err == nil && req.User != nil && *req.User != "" {
+		if utf8.RuneCountInString(*req.User) > maxUser {
+			return nil, invalid("user", "user has more than %d characters", maxUser)
+		}
+		out["user"] = *req.User
 	}
 	return out, err
 }

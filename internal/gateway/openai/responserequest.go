@@ -60,6 +60,9 @@ func (responses) read(body []byte) (prompt, error) {
 	if err := decode(body, &req); err != nil {
 		return prompt{}, err
 	}
+	if err := refuseUndone(body); err != nil {
+		return prompt{}, err
+	}
 	if err := req.check(); err != nil {
 		return prompt{}, err
 	}
@@ -87,8 +90,8 @@ func (responses) read(body []byte) (prompt, error) {
 	if req.PreviousResponseID != nil {
 		p.previous = *req.PreviousResponseID
 	}
-	if req.Reasoning.Effort != nil {
-		p.thinking = *req.Reasoning.Effort
+	if p.thinking, err = effort("reasoning.effort", req.Reasoning.Effort); err != nil {
+		return prompt{}, err
 	}
 	if p.conversation, err = req.conversation(); err == nil && p.conversation != nil && p.previous != "" {
 		err = errors.New("previous_response_id and conversation cannot be used together")
@@ -108,9 +111,9 @@ func (req *responseRequest) check() error {
 	case req.Model == "":
 		return errors.New("model is required; GET /v1/models lists what there is")
 	case len(req.Tools) > 0:
-		return errors.New("tools are not supported: agents bring their own")
+		return invalid("tools", "tools are not supported: agents bring their own")
 	case req.Background:
-		return errors.New("background is not supported; send the header X-Laneway-Detach: 1 and close the connection instead")
+		return invalid("background", "background is not supported; send the header X-Laneway-Detach: 1 and close the connection instead")
 	default:
 		return nil
 	}
@@ -144,8 +147,8 @@ func (req *responseRequest) messages() ([]inputMessage, error) {
 		}
 		messages = append(messages, item.inputMessage)
 	}
-	if n := len(messages); n == 0 || messages[n-1].Role != chat.RoleUser {
-		return nil, errors.New("the last message of input must be from the user")
+	if !endsWithUser(messages) {
+		return nil, invalid("input", "the last message of input must be from the user; only system and developer messages may follow it")
 	}
 	return messages, nil
 }

@@ -16,6 +16,7 @@
 package model
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -286,8 +287,8 @@ func (t *turn) draft(talk toolloop.Conversation) *Draft {
 	if n := len(d.Lines); n > 0 {
 		d.Lines[n-1].Text = t.images.Text(d.Lines[n-1].Text)
 	}
-	if t.cfg.SendUser && d.Can(User) {
-		d.User = t.req.Session.String()
+	if user := t.params.User; d.Can(User) && (user != "" || t.cfg.SendUser) {
+		d.User = cmp.Or(user, t.req.Session.String())
 	}
 	return d
 }

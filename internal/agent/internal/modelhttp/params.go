@@ -18,11 +18,13 @@ type Params struct {
 	Stop []string
 	// ResponseFormat is the format of the answer, as in the chat completions API of OpenAI; nil means text.
 	ResponseFormat map[string]any
+	// User is the end user as a client of the gateway names them; "" if it names none.
+	User string
 }
 
 const mostTokens = 10_000_000
 
-// Override returns p with the values in params: temperature, top_p, max_tokens, stop and response_format. Other names belong to other
+// Override returns p with the values in params: temperature, top_p, max_tokens, stop, response_format and user. Other names belong to other
 // runners and are ignored. An invalid value is an *agent.Error with [chat.FailBadRequest].
 func (p Params) Override(params map[string]any) (Params, error) {
 	var err error
@@ -38,6 +40,8 @@ func (p Params) Override(params map[string]any) (Params, error) {
 			p.Stop, err = stringList(name, value)
 		case "response_format":
 			p.ResponseFormat, err = object(name, value)
+		case "user":
+			p.User, _ = value.(string)
 		}
 		if err != nil {
 			return Params{}, paramError(err)
