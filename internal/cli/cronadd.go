@@ -169,8 +169,17 @@ func (c *cronAdd) Run(ctx context.Context, env *environment) error {
 	if reply.Declared != nil {
 		job = *reply.Declared
 	}
-	_, err = fmt.Fprintf(env.stdout, "%s %s, %s\n", cell(job.ID, 36), cell(job.Name, 60), nextOf(job))
+	_, err = fmt.Fprintf(env.stdout, "%s %s, %s\n%s", cell(job.ID, 36), cell(job.Name, 60), nextOf(job), warningsOf(job))
 	return err
+}
+
+// warningsOf are lines about what may surprise the maker of a job.
+func warningsOf(j wire.Job) string {
+	var out strings.Builder
+	for _, w := range j.Warnings {
+		out.WriteString("warning: " + oneLine(w) + "\n")
+	}
+	return out.String()
 }
 
 // nextOf describes the next fire of a job.
@@ -178,7 +187,16 @@ func nextOf(j wire.Job) string {
 	if j.NextRunAtMs == 0 {
 		return "it does not fire"
 	}
-	return "next " + time.UnixMilli(j.NextRunAtMs).UTC().Format(time.RFC3339)
+	return "next " + localTime(j.NextRunAtMs, j.Schedule.TZ)
+}
+
+// localTime is an instant in the zone of a job, as RFC 3339.
+func localTime(ms int64, tz string) string {
+	zone, err := schedule.LoadZone(tz)
+	if err != nil { // a newer gateway may know more zones
+		zone = time.UTC
+	}
+	return time.UnixMilli(ms).In(zone).Format(time.RFC3339)
 }
 
 // explain shows the jobs that already have the name of a new one, and what to do.

@@ -160,7 +160,8 @@ func (c *cronEdit) fires(ctx context.Context, conn gatewayConn, id string, membe
 		Affected []struct {
 			Text string `json:"text"`
 		} `json:"affected"`
-		Timezone string `json:"timezone"`
+		Warnings []string `json:"warnings"`
+		Timezone string   `json:"timezone"`
 	}
 	if err := conn.Call(ctx, "cron.preview", params, &preview); err != nil {
 		return nil, err
@@ -174,6 +175,9 @@ func (c *cronEdit) fires(ctx context.Context, conn gatewayConn, id string, membe
 	}
 	for _, change := range preview.Affected {
 		lines = append(lines, "clock change: "+oneLine(change.Text))
+	}
+	for _, w := range preview.Warnings {
+		lines = append(lines, "warning: "+oneLine(w))
 	}
 	return lines, nil
 }

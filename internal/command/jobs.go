@@ -184,7 +184,16 @@ func inChatWords(err error) error {
 	return chat.Errorf(e.Code, "%s", text)
 }
 
+// Surprised is an answer about a job that was made or changed, with what may surprise its maker on further lines.
+func Surprised(text string, j cron.Job) string {
+	return strings.Join(append([]string{text}, j.Surprises()...), "\nNote: ")
+}
+
 func added(put cron.Put, text, zone string, reminder bool) string {
+	return Surprised(planned(put, text, zone, reminder), put.Job)
+}
+
+func planned(put cron.Put, text, zone string, reminder bool) string {
 	next, words := nextOf(put.Job, zone), ScheduleWords(put.Job.Schedule, zone)
 	switch {
 	case !put.Created && !put.Updated:

@@ -148,8 +148,14 @@ func (t Timetable) warnings(after, until time.Time, fires int) []string {
 		out = append(out, fmt.Sprintf("a slot before %s does not exist because the clock goes forward, and the rule is skip",
 			lost.Slot.In(t.Schedule.Location()).Format("2006-01-02 15:04")))
 	}
-	if t.Schedule.JoinsDayFields() {
-		out = append(out, "a day field that begins with * does not count as restricted, so day of month and day of week must both match")
+	return append(out, t.Schedule.Surprises(after)...)
+}
+
+// Surprises are those of the schedule of a job that has just been written, see [schedule.Schedule.Surprises].
+func (j Job) Surprises() []string {
+	s, err := schedule.Compile(j.Schedule)
+	if err != nil {
+		return nil
 	}
-	return out
+	return s.Surprises(j.UpdatedAt)
 }

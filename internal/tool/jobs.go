@@ -52,7 +52,7 @@ func (t *Table) remind() Tool {
 			if err != nil {
 				return "", err
 			}
-			return fmt.Sprintf("Reminder %s is set %s (%s).", put.Job.ID, command.ScheduleWords(put.Job.Schedule, p.zone), p.zone), nil
+			return command.Surprised(fmt.Sprintf("Reminder %s is set %s (%s).", put.Job.ID, command.ScheduleWords(put.Job.Schedule, p.zone), p.zone), put.Job), nil
 		},
 	}
 }
@@ -251,7 +251,8 @@ func (t *Table) planJob(ctx context.Context, c command.Call, a cronArgs) (string
 	if err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("Job %s is planned %s (%s), next %s.", put.Job.ID, command.ScheduleWords(put.Job.Schedule, p.zone), p.zone, shown(put.Job.State.NextRunAt)), nil
+	text := fmt.Sprintf("Job %s is planned %s (%s), next %s.", put.Job.ID, command.ScheduleWords(put.Job.Schedule, p.zone), p.zone, shown(put.Job.State.NextRunAt))
+	return command.Surprised(text, put.Job), nil
 }
 
 func (t *Table) previewJob(ctx context.Context, c command.Call, a cronArgs) (string, error) {
@@ -259,7 +260,8 @@ func (t *Table) previewJob(ctx context.Context, c command.Call, a cronArgs) (str
 	if err != nil {
 		return "", err
 	}
-	return "That is " + command.ScheduleWords(spec, zone) + " (" + zone + ").", nil
+	now, _, err := t.deps.Jobs.Clock(ctx, c)
+	return command.Surprised("That is "+command.ScheduleWords(spec, zone)+" ("+zone+").", cron.Job{Schedule: spec, UpdatedAt: now}), err
 }
 
 // updateJob changes when a job fires, its prompt, or both.
@@ -269,7 +271,7 @@ func (t *Table) updateJob(ctx context.Context, turn Turn, c command.Call, a cron
 		return "", err
 	}
 	job, err := t.deps.Editor.CronUpdate(ctx, a.ID, patch, "", turn.caller())
-	return "The job is changed, next " + shown(job.State.NextRunAt) + ".", err
+	return command.Surprised("The job is changed, next "+shown(job.State.NextRunAt)+".", job), err
 }
 
 // patchOf returns the change that the action update requests.

@@ -49,8 +49,21 @@ func TestCheckRefusesExpressionsWithASentence(t *testing.T) {
 		"0 0 31 2 *":                            {InvalidNever, "never fires"},
 		"0 0 31 4,6,9,11 *":                     {InvalidNever, "never fires"},
 		"@every 1s":                             {InvalidSyntax, "kind every"},
-		"@annually":                             {InvalidSyntax, "@yearly, @monthly, @weekly, @daily and @hourly"},
-		"@reboot":                               {InvalidSyntax, "is not known"},
+		"@never":                                {InvalidSyntax, "@yearly, @monthly, @weekly, @daily and @hourly"},
+		"@Reboot":                               {InvalidSyntax, "@reboot is not a time"},
+		"*/90 * * * *":                          {InvalidRange, "minute step 90 is out of range 1-59; an interval is written every 90m"},
+		"0 */36 * * *":                          {InvalidRange, "an interval is written every 36h"},
+		"0 9 ? * MON-FRI *":                     {InvalidSyntax, "leave out the year, and write 0 9 * * MON-FRI"},
+		"cron(0 9 ? * MON-FRI *)":               {InvalidSyntax, "write 0 9 * * MON-FRI"},
+		"0 0 9 ? * MON 2027":                    {InvalidSyntax, "a year is not understood"},
+		"0 9 L-x * *":                           {InvalidSyntax, `"L-X" is not understood; write L-2`},
+		"0 9 L-31 * *":                          {InvalidRange, "out of range 0-30"},
+		"0 9 L-3W * *":                          {InvalidSyntax, `"L-3W" is not understood; write L-2`},
+		"0 9 * * 5W":                            {InvalidSyntax, "every weekday is MON-FRI"},
+		"0 9 * * 5-1":                           {InvalidRange, "day of week range 5-1 runs backwards; write 5-6,0-1"},
+		"0 22-6 * * *":                          {InvalidRange, "hour range 22-6 runs backwards; write 22-23,0-6"},
+		"0 9 ?,3 * *":                           {InvalidSyntax, "? must be alone"},
+		"0 ? * * *":                             {InvalidSyntax, "? is for the day fields, write *"},
 		"@daily 5":                              {InvalidSyntax, "is not known"},
 		"٣ * * * *":                             {InvalidSyntax, "not a plain ASCII character"},
 		"0\n9 * * *":                            {InvalidSyntax, "byte 2 is not a plain ASCII character"},
@@ -58,9 +71,8 @@ func TestCheckRefusesExpressionsWithASentence(t *testing.T) {
 		"0 0 * * 5#0":                           {InvalidRange, "the number after # is 0"},
 		"0 0 * * 9#1":                           {InvalidRange, "day of week 9 is out of range 0-7"},
 		"0 0 * * #1":                            {InvalidSyntax, "not understood"},
-		"0 0 * * L":                             {InvalidSyntax, "not understood"},
-		"0 0 LW * *":                            {InvalidSyntax, "not understood"},
-		"0 0 W * *":                             {InvalidSyntax, "not understood"},
+		"0 0 * * L":                             {InvalidSyntax, "L needs a day"},
+		"0 0 W * *":                             {InvalidSyntax, "W needs a day"},
 		"0 0 32W * *":                           {InvalidRange, "day of month 32 is out of range 1-31"},
 		"0 0 * JANUARY *":                       {InvalidSyntax, `month: "JANUARY" is not understood`},
 		"0 0 * 1JAN *":                          {InvalidSyntax, "is not understood"},
@@ -380,5 +392,81 @@ func TestSignatureIsTheSameForTheSamePattern(t *testing.T) {
 	}
 	if got := Key("tea", Spec{Kind: KindEvery, EveryMs: 1000}); got != "tea::every:1000" {
 		t.Errorf("Key = %q", got)
+	}
+}
+
+// Expressions of Quartz, AWS and other schedulers with the first days on which they fire from 1 January 2027.
+func TestWordsOfOtherSchedulersMeanWhatPeopleMean(t *testing.T) {
+	t.Parallel()
+	begin := time.Date(2026, 12, 31, 23, 0, 0, 0, time.UTC)
+	for expr, want := range map[string]string{
+		"0 9 LW * *": "01-29 02-26 03-31 04-30 05-31", "0 9 lw * *": "01-29 02-26 03-31", "0 9 L-2 * *": "01-29 02-26 03-29", "0 9 L-30 * *": "01-01 03-01 05-01", "0 9 L-0 * *": "01-31 02-28",
+		"0 9 1,LW * *": "01-01 01-29 02-01 02-26", "0 0 9 ? * MON-FRI": "01-01 01-04 01-05", "0 9 1 * ?": "01-01 02-01", "0 9 ? * ?": "01-01 01-02", "@midnight": "01-01 01-02", "@Annually": "01-01",
+		"0 9 * * FRI-MON": "01-01 01-02 01-03 01-04 01-08", "0 9 * * sat-sun": "01-02 01-03 01-09", "0 9 * * FRI-MON/2": "01-01 01-03 01-08", "0 9 1 NOV-FEB *": "01-01 02-01 11-01 12-01",
+		"0 9 * * 5-7": "01-01 01-02 01-03 01-08", "0 9 * * FRI#L": "01-29 02-26", "0 9 * * 7": "01-03 01-10", "0 9 15W * *": "01-15 02-15 03-15 04-15 05-14",
+	} {
+		s, err := Check(cronSpec(expr, "UTC"), begin, Rules{})
+		if err != nil {
+			t.Errorf("%s: %v", expr, err)
+			continue
+		}
+		at := begin
+		for _, day := range strings.Fields(want) {
+			f, ok := s.Next(at)
+			if at = f.Slot; !ok || at.Format("01-02") != day {
+				t.Errorf("%s fires on %s, want %s", expr, at.Format("01-02"), day)
+				break
+			}
+		}
+	}
+}
+
+func TestSurprisesNameTheRealDistances(t *testing.T) {
+	t.Parallel()
+	for expr, want := range map[string]string{
+		"*/45 * * * *":    "minute */45 starts again with each hour (0, 45): the runs are 45 minutes apart, but 15 minutes at its end; an even interval is written every 45m",
+		"*/7 * * * *":     "(0, 7, 14, ..., 56): the runs are 7 minutes apart, but 4 minutes at its end",
+		"0-59/45 * * * *": "but 15 minutes at its end",
+		"7/25 * * * *":    "(7, 32, 57): the runs are 25 minutes apart, but 10 minutes at its end",
+		"0 */5 * * *":     "hour */5 starts again with each day (0, 5, 10, 15, 20): the runs are 5 hours apart, but 4 hours at its end; an even interval is written every 5h",
+		"0 0 */2 * *":     "day of month */2 starts again with each month of 31 days (1, 3, 5, ..., 31): the runs are 2 days apart, but 1 day at its end",
+		"0 0 1 */5 *":     "month */5 starts again with each year (JAN, JUN, NOV): the runs are 5 months apart, but 2 months at its end",
+		"0 0 * * */2":     "day of week */2 starts again with each week (SUN, TUE, THU, SAT): the runs are 2 days apart, but 1 day at its end",
+		"*/25 * * * * *":  "second */25 starts again with each minute (0, 25, 50): the runs are 25 seconds apart, but 10 seconds at its end",
+		"40/30 * * * *":   "minute 40/30 is one value in each hour (40)",
+		"0 9 13 * FRI":    "day of month and day of week are both given: it runs on each day that matches one of them, on 65 days in the next year",
+		"0 9 */2 * MON":   "must both match",
+		"*/15 0-6 * * *":  "when the clock goes back on Sun 31 Oct 2027, the repeated hour has no runs: 1h15m pass between 01:45 and 02:00 instead of 15m",
+		"0 1,2,3 * * *":   "2h pass between 01:00 and 02:00 instead of 1h",
+		"*/15 * * * *":    "", "*/15 0-23 * * *": "", "0 0-11,12-23 * * *": "", "5/20 * * * *": "", "0 */8 * * *": "", "*/45 9 * * *": "", "0 8-18/3 * * *": "", "0 9 * * MON-FRI": "",
+		"30 1 * * *": "", "0 1,13 * * *": "", "0 9 ? * FRI": "", "0 9 1 */3 *": "", "@hourly": "",
+	} {
+		s, err := Check(cronSpec(expr, "Europe/London"), noon, Rules{})
+		if err != nil {
+			t.Errorf("%s: %v", expr, err)
+			continue
+		}
+		got := strings.Join(s.Surprises(time.Date(2027, 10, 1, 0, 0, 0, 0, time.UTC)), " | ")
+		if (want == "") != (got == "") || !strings.Contains(got, want) {
+			t.Errorf("%s: %q, want %q", expr, got, want)
+		}
+	}
+	if (Schedule{}).Surprises(noon) != nil {
+		t.Error("no schedule is no surprise")
+	}
+}
+
+func TestAllHoursFollowRealTimeHoweverTheyAreWritten(t *testing.T) {
+	t.Parallel()
+	like := mustCompile(t, cronSpec("*/15 * * * *", "Europe/London"))
+	for _, expr := range []string{"*/15 0-23 * * *", "*/15 0-11,12-23 * * *", "*/15 0-23/1 * * *"} {
+		s := mustCompile(t, cronSpec(expr, "Europe/London"))
+		for at, end := time.Date(2027, 10, 30, 12, 0, 0, 0, time.UTC), time.Date(2027, 10, 31, 12, 0, 0, 0, time.UTC); at.Before(end); {
+			want, _ := like.Next(at)
+			if got, _ := s.Next(at); !got.Slot.Equal(want.Slot) {
+				t.Fatalf("%s: %s after %s, want %s", expr, got.Slot, at, want.Slot)
+			}
+			at = want.Slot
+		}
 	}
 }

@@ -14,7 +14,10 @@ const (
 // unit is one field of an expression with its bounds and the names it accepts.
 type unit struct {
 	name     string
+	within   string // what its values divide
+	noun     string // one of its values, as a duration
 	low, top int
+	letter   string   // of the unit in an interval; "" = it has none
 	step     int      // the largest meaningful step
 	words    []string // word i means the value low+i
 }
@@ -22,14 +25,14 @@ type unit struct {
 // units lists the fields in the order seconds first.
 func units() [6]unit {
 	return [6]unit{
-		{name: "second", low: 0, top: 59, step: 59},
-		{name: "minute", low: 0, top: 59, step: 59},
-		{name: "hour", low: 0, top: 23, step: 23},
-		{name: "day of month", low: 1, top: 31, step: 31},
-		{name: "month", low: 1, top: 12, step: 12, words: []string{
+		{name: "second", within: "minute", noun: "second", low: 0, top: 59, step: 59, letter: "s"},
+		{name: "minute", within: "hour", noun: "minute", low: 0, top: 59, step: 59, letter: "m"},
+		{name: "hour", within: "day", noun: "hour", low: 0, top: 23, step: 23, letter: "h"},
+		{name: "day of month", within: "month", noun: "day", low: 1, top: 31, step: 31, letter: "d"},
+		{name: "month", within: "year", noun: "month", low: 1, top: 12, step: 12, words: []string{
 			"JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC",
 		}},
-		{name: "day of week", low: 0, top: 7, step: 7, words: []string{"SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"}},
+		{name: "day of week", within: "week", noun: "day", low: 0, top: 7, step: 7, words: []string{"SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"}},
 	}
 }
 
@@ -75,11 +78,19 @@ func parseExpr(text string) (expression, error) {
 			return expression{}, err
 		}
 	}
-	if len(parts) == 5 {
+	given := len(parts)
+	if given == 5 {
 		parts = append([]string{"0"}, parts...)
 	}
-	if len(parts) != 6 {
+	switch inner, bracketed := strings.CutPrefix(strings.ToLower(out.text), "cron("); {
+	case bracketed:
+		return expression{}, NewInvalid(fieldExpr, InvalidSyntax, "leave out cron( ) and a year at the end: write %s", Excerpt(withoutYear(strings.ToUpper(strings.TrimSuffix(inner, ")")))))
+	case len(parts) == 7:
+		return expression{}, NewInvalid(fieldExpr, InvalidSyntax, "7 fields are given; a year is not understood: leave it out, and write 5 fields, or 6 with seconds first")
+	case len(parts) != 6:
 		return expression{}, NewInvalid(fieldExpr, InvalidSyntax, "%d fields are given; 5 are needed, or 6 with seconds first", len(parts))
+	case given == 6 && strings.Contains(parts[atHour], "?"): // six fields, of which the last one is a year
+		return expression{}, NewInvalid(fieldExpr, InvalidSyntax, "hour: \"?\" is not understood; a sixth field means seconds first: leave out the year, and write %s", Excerpt(withoutYear(out.text)))
 	}
 	for i, u := range units() {
 		field, err := u.parse(parts[i])
@@ -91,21 +102,30 @@ func parseExpr(text string) (expression, error) {
 	return out, nil
 }
 
+// withoutYear is an expression with its first five fields.
+func withoutYear(text string) string {
+	parts := strings.Fields(text)
+	return strings.ReplaceAll(strings.Join(parts[:min(len(parts), 5)], " "), "?", "*")
+}
+
 func expandMacro(text string) ([]string, error) {
 	switch strings.ToLower(text) {
-	case "@yearly":
+	case "@yearly", "@annually":
 		return []string{"0", "0", "1", "1", "*"}, nil
 	case "@monthly":
 		return []string{"0", "0", "1", "*", "*"}, nil
 	case "@weekly":
 		return []string{"0", "0", "*", "*", "0"}, nil
-	case "@daily":
+	case "@daily", "@midnight":
 		return []string{"0", "0", "*", "*", "*"}, nil
 	case "@hourly":
 		return []string{"0", "*", "*", "*", "*"}, nil
 	}
 	if strings.HasPrefix(strings.ToLower(text), "@every") {
 		return nil, NewInvalid(fieldExpr, InvalidSyntax, "@every is not an expression; use a schedule of kind every with everyMs")
+	}
+	if strings.EqualFold(text, "@reboot") {
+		return nil, NewInvalid(fieldExpr, InvalidSyntax, "@reboot is not a time: a job fires by the clock; write one such as @hourly, or let the service that starts the gateway run it")
 	}
 	return nil, NewInvalid(fieldExpr, InvalidSyntax,
 		"%s is not known; the short forms are @yearly, @monthly, @weekly, @daily and @hourly", Excerpt(text))
@@ -122,6 +142,12 @@ func (u unit) parse(field string) (string, error) {
 		if !slices.Contains(items, parsed) {
 			items = append(items, parsed)
 		}
+	}
+	if len(items) == 1 && items[0] == "?" { // no condition on the day
+		return "*", nil
+	}
+	if len(items) > 1 && slices.Contains(items, "?") {
+		return "", NewInvalid(fieldExpr, InvalidSyntax, "%s: ? must be alone, not in a list; write *", u.name)
 	}
 	if len(items) > 1 && slices.Contains(items, "*") {
 		return "", NewInvalid(fieldExpr, InvalidSyntax, "%s: * must be alone, not in a list", u.name)
@@ -146,7 +172,14 @@ func (u unit) parseItem(item string) (string, error) {
 		return "", err
 	}
 	if n < 1 || n > u.step {
-		return "", NewInvalid(fieldExpr, InvalidRange, "%s step %s is out of range 1-%d", u.name, Excerpt(step), u.step)
+		instead := ""
+		if n > u.step && u.letter != "" {
+			instead = "; an interval is written every " + strconv.Itoa(n) + u.letter
+		}
+		return "", NewInvalid(fieldExpr, InvalidRange, "%s step %s is out of range 1-%d%s", u.name, Excerpt(step), u.step, instead)
+	}
+	if strings.Contains(base, ",") { // a range over the end of the week or the year
+		return stepped(base, n), nil
 	}
 	return base + "/" + strconv.Itoa(n), nil
 }
@@ -169,10 +202,49 @@ func (u unit) parseRange(text string) (string, error) {
 	if u.top == 7 {
 		low, top = weekRange(low, top, last)
 	}
+	if low > top && slices.Contains(u.words, first) && slices.Contains(u.words, last) { // FRI-MON, NOV-FEB
+		end := u.top
+		if end == 7 {
+			end = 6
+		}
+		return counted(low, end) + "," + counted(u.low, top), nil
+	}
 	if low > top {
-		return "", NewInvalid(fieldExpr, InvalidRange, "%s range %s runs backwards", u.name, Excerpt(text))
+		end := u.top
+		if end == 7 {
+			end = 6
+		}
+		return "", NewInvalid(fieldExpr, InvalidRange, "%s range %s runs backwards; write %s,%s", u.name, Excerpt(text), span(low, end), span(u.low, top))
 	}
 	return strconv.Itoa(low) + "-" + strconv.Itoa(top), nil
+}
+
+// span writes a range, or a single value.
+func span(low, top int) string {
+	if low == top {
+		return strconv.Itoa(low)
+	}
+	return strconv.Itoa(low) + "-" + strconv.Itoa(top)
+}
+
+// counted lists the values of a range.
+func counted(low, top int) string {
+	var list []string
+	for v := low; v <= top; v++ {
+		list = append(list, strconv.Itoa(v))
+	}
+	return strings.Join(list, ",")
+}
+
+// stepped keeps each n-th value of a list.
+func stepped(list string, n int) string {
+	var kept []string
+	for i, v := range strings.Split(list, ",") {
+		if i%n == 0 {
+			kept = append(kept, v)
+		}
+	}
+	return strings.Join(kept, ",")
 }
 
 // weekRange supports weeks that end on Sunday by name (FRI-SUN) or begin on it as 7.
@@ -186,11 +258,36 @@ func weekRange(low, top int, last string) (int, int) {
 	return low, top
 }
 
-// parseSpecial reads L and 15W in the day of month, 5L and 1#2 in the day of week.
+// parseSpecial reads L, L-2, LW and 15W in the day of month, 5L, 5#L and 1#2 in the day of week, and ? in both.
 func (u unit) parseSpecial(item string) (string, bool, error) {
+	days := u.top == 31 || u.top == 7
 	switch {
-	case u.top == 31 && item == "L":
+	case days && item == "?":
 		return item, true, nil
+	case !days && strings.HasPrefix(item, "?"):
+		return "", true, NewInvalid(fieldExpr, InvalidSyntax, "%s: %q is not understood; ? is for the day fields, write *", u.name, Excerpt(item))
+	case u.top == 31 && (item == "L" || item == "LW"):
+		return item, true, nil
+	case u.top == 31 && item == "WL":
+		return "LW", true, nil
+	case u.top == 31 && strings.HasPrefix(item, "L-"):
+		n, err := u.number(strings.TrimPrefix(item, "L-"))
+		if err != nil {
+			return "", true, NewInvalid(fieldExpr, InvalidSyntax, "%s: %q is not understood; write L-2 for two days before the last, LW for the last weekday, or 15W for the weekday nearest to the 15th", u.name, Excerpt(item))
+		}
+		if n > 30 {
+			return "", true, NewInvalid(fieldExpr, InvalidRange, "%s: the number after L- is %d, out of range 0-30", u.name, n)
+		}
+		return "L-" + strconv.Itoa(n), true, nil
+	case u.top == 31 && item == "W":
+		return "", true, NewInvalid(fieldExpr, InvalidSyntax, "%s: W needs a day, such as 15W for the weekday nearest to the 15th; for every weekday write * and MON-FRI as day of week", u.name)
+	case u.top == 7 && item == "L":
+		return "", true, NewInvalid(fieldExpr, InvalidSyntax, "%s: L needs a day, such as FRIL for the last Friday of the month; Saturday is SAT", u.name)
+	case u.top == 7 && strings.HasSuffix(item, "#L"):
+		n, err := u.value(strings.TrimSuffix(item, "#L"))
+		return strconv.Itoa(n) + "L", true, err
+	case u.top == 7 && strings.HasSuffix(item, "W"):
+		return "", true, NewInvalid(fieldExpr, InvalidSyntax, "%s: %q is not understood; W belongs to the day of month, and every weekday is MON-FRI", u.name, Excerpt(item))
 	case u.top == 31 && strings.HasSuffix(item, "W"):
 		n, err := u.value(strings.TrimSuffix(item, "W"))
 		return strconv.Itoa(n) + "W", true, err

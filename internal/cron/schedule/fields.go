@@ -24,7 +24,7 @@ type fields struct {
 	// perDay counts the matching moments of a matching day; first and last are
 	// the earliest and the latest of them, in seconds since midnight.
 	perDay, first, last int64
-	repeats             bool // the hour is a wildcard or a step
+	repeats             bool // the hour is a wildcard or a step, or all hours are named
 	narrow              bool // both day fields are restricted, one of them as */n, so both must match
 }
 
@@ -32,13 +32,13 @@ type fields struct {
 func compile(e expression) (*fields, error) {
 	q := &question{}
 	f := &fields{
-		repeats: e.followsRealTime(),
 		narrow:  e.fields[atDay] != "*" && e.fields[atWeekday] != "*" && mustBoth(e.fields[atDay], e.fields[atWeekday]),
 		seconds: q.set(e.fields[atSecond], atSecond, 0, 59, inDay(time.Second)),
 		minutes: q.set(e.fields[atMinute], atMinute, 0, 59, inDay(time.Minute)),
 		hours:   q.set(e.fields[atHour], atHour, 0, 23, inDay(time.Hour)),
 		months:  q.set(e.fields[atMonth], atMonth, 1, 12, func(v int) time.Time { return date(2000, v, 1) }),
 	}
+	f.repeats = e.followsRealTime() || f.hours == 1<<24-1
 	f.days = q.daysOf(e.fields[atDay], e.fields[atWeekday])
 	if q.err != nil {
 		return nil, NewInvalid(fieldExpr, InvalidSyntax, "the expression is not understood (%v)", q.err)
@@ -162,11 +162,39 @@ func (q *question) specialDays(items []string, pos int) [monthShapes]uint64 {
 	for shape, first := range exampleMonths() {
 		length := 28 + shape/7
 		for _, item := range items {
+			if d := lastDay(item, length, shape%7); d > 0 {
+				table[shape] |= 1 << d
+				continue
+			}
+			if strings.HasPrefix(item, "L-") { // the month is too short
+				continue
+			}
 			low, top := around(item, pos, length)
 			table[shape] |= q.set(item, pos, max(low, 1), min(top, length), func(v int) time.Time { return first.AddDate(0, 0, v-1) })
 		}
 	}
 	return table
+}
+
+// lastDay is the day that LW or L-n means in a month of a length that begins on a weekday; 0 = it means none. gronx does not know these items.
+func lastDay(item string, length, first int) int {
+	if before, ok := strings.CutPrefix(item, "L-"); ok {
+		n, err := strconv.Atoi(before)
+		if err != nil {
+			return 0
+		}
+		return max(length-n, 0)
+	}
+	if item != "LW" {
+		return 0
+	}
+	switch time.Weekday((first + length - 1) % 7) { //nolint:exhaustive // the other days are weekdays
+	case time.Saturday:
+		return length - 1
+	case time.Sunday:
+		return length - 2
+	}
+	return length
 }
 
 // around bounds the days that an item can mean. It only reduces the number of calls: long lists of such items would otherwise take milliseconds.

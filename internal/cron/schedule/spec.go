@@ -112,10 +112,10 @@ func compileCron(s Spec, zone func(string) (*time.Location, error), release func
 		return Schedule{}, err
 	}
 	clock := &wallClock{loc: loc}
-	if clock.gap, clock.fold, err = dstRules(s, expr); err != nil {
+	if clock.fields, err = compile(expr); err != nil {
 		return Schedule{}, err
 	}
-	if clock.fields, err = compile(expr); err != nil {
+	if clock.gap, clock.fold, err = dstRules(s, clock.fields.repeats); err != nil {
 		return Schedule{}, err
 	}
 	if s.TZ == "" {
@@ -132,13 +132,13 @@ func compileCron(s Spec, zone func(string) (*time.Location, error), release func
 }
 
 // dstRules fills in the rules that the job does not set. A job that repeats within the day follows real time: a clock change neither drops nor doubles a fire.
-func dstRules(s Spec, e expression) (GapRule, FoldRule, error) {
+func dstRules(s Spec, repeats bool) (GapRule, FoldRule, error) {
 	gap, fold := s.Gap, s.Fold
 	switch gap {
 	case GapRunAfter, GapSkip:
 	case "":
 		gap = GapRunAfter
-		if e.followsRealTime() {
+		if repeats {
 			gap = GapSkip
 		}
 	default:
@@ -148,7 +148,7 @@ func dstRules(s Spec, e expression) (GapRule, FoldRule, error) {
 	case FoldFirst, FoldSecond, FoldBoth:
 	case "":
 		fold = FoldFirst
-		if e.followsRealTime() {
+		if repeats {
 			fold = FoldBoth
 		}
 	default:

@@ -444,6 +444,7 @@ declare namespace wire {
     state: JobState;
     timeoutSeconds?: number;
     updatedAtMs: number;
+    warnings?: Array<string>;
     wakeMode: string;
   }
   interface JobChange {

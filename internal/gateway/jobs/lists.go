@@ -186,7 +186,9 @@ func (h handlers) create(ctx context.Context, c *rpc.Call, _ wire.CronCreatePara
 	if err != nil {
 		return wire.CronCreateResult{}, err
 	}
-	return wire.CronCreateResult{Job: aliasView(put.Job)}, nil
+	job := aliasView(put.Job)
+	job.Warnings = put.Job.Surprises()
+	return wire.CronCreateResult{Job: job}, nil
 }
 
 func aliasView(j cron.Job) wire.Job {

@@ -99,7 +99,7 @@ func (h handlers) add(ctx context.Context, c *rpc.Call, p wire.CronAddParams) (w
 	if err != nil {
 		return wire.CronAddResult{}, err
 	}
-	job, where := jobView(put.Job, c.Extended), previewOf(put.Job.Delivery)
+	job, where := writtenView(put.Job, c.Extended), previewOf(put.Job.Delivery)
 	if put.Keyed {
 		return wire.CronAddResult{Of: wire.JobDeclared{Created: put.Created, DeliveryPreview: where, Job: job, Updated: put.Updated}}, nil
 	}
@@ -123,7 +123,16 @@ func (h handlers) update(ctx context.Context, c *rpc.Call, p wire.CronUpdatePara
 	if err != nil {
 		return wire.Job{}, err
 	}
-	return jobView(job, c.Extended), nil
+	return writtenView(job, c.Extended), nil
+}
+
+// writtenView is the view of a job that was made or changed.
+func writtenView(j cron.Job, extended bool) wire.Job {
+	out := jobView(j, extended)
+	if extended {
+		out.Warnings = j.Surprises()
+	}
+	return out
 }
 
 func (h handlers) get(ctx context.Context, c *rpc.Call, p wire.CronJobParams) (wire.Job, error) {
