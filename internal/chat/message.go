@@ -78,6 +78,7 @@ type Content struct {
 	Text        string       `json:"text"`
 	Sender      Sender       `json:"sender"`
 	Thread      string       `json:"thread,omitempty"`
+	Network     string       `json:"network,omitempty"` // the id of the message in its chat network
 	Attachments []Attachment `json:"attachments,omitempty"`
 	// Answered is the message that it answers or quotes; nil if none.
 	Answered *Answered `json:"answered,omitempty"`
@@ -97,6 +98,8 @@ const maxAnswered = 2000
 
 // Answered is a message that a person answers or quotes.
 type Answered struct {
+	// Message is its id in the chat network, or in the transcript its run; "" if unknown.
+	Message string `json:"message,omitempty"`
 	// Author is the display name of who wrote it, "" if unknown.
 	Author string `json:"author,omitempty"`
 	// Ours is true for a message of this gateway, and Own for one of the person who answers it.

@@ -95,14 +95,14 @@ func (p *echoBackend) Sessions(context.Context, store.SessionFilter) ([]chat.Ses
 }
 
 func (p *echoBackend) Turns(_ context.Context, f store.TurnFilter) ([]store.Turn, map[string]chat.Waiting, error) {
-	if f.ID == "none" || f.Parent != "" || !f.Before.IsZero() || f.Which == store.TurnsEnded || f.Session == chat.MainKey("idle") { // its messages are a minute old
+	if f.Message == "none" || f.Parent != "" || !f.Before.IsZero() || f.Which == store.TurnsEnded || f.Session == chat.MainKey("idle") { // its messages are a minute old
 		return nil, nil, nil
 	}
 	runs := store.Turn{
 		ID: "r-1", Session: chat.MainKey("main"), Lane: "main", Channel: "web", Text: "hello", Principal: "gateway", State: store.RunRunning, Node: "gw-1", Attempt: 1,
 		AcceptedAt: testNow().Add(-time.Minute), StartedAt: testNow().Add(-50 * time.Second),
 	}
-	if f.ID != "" {
+	if f.One() {
 		runs.Sent = []store.Sending{{Target: chat.Target{Channel: "telegram:1", ChatID: "7"}, Kind: store.KindReply, State: store.OutPending, Attempts: 2, Error: "429"}}
 		return []store.Turn{runs}, nil, nil
 	}
@@ -194,6 +194,8 @@ func TestCommandsSpeakWithARealGateway(t *testing.T) {
 		{name: "run", args: []string{"runs", "r-1"}, stdout: "reply to telegram:1 7: pending 429"},
 		{name: "no runs", args: []string{"runs", "--state", "ended"}, stdout: "no runs\n"},
 		{name: "no open runs", args: []string{"runs", "--session", "agent:idle:main"}, stdout: "no open runs; those that have ended: laneway runs --state ended\n"},
+		{name: "why", args: []string{"why", "r-1"}, stdout: "later and worked for "},
+		{name: "why none", args: []string{"why", "none"}, code: exitFailure, stderr: "there is no run or message none"},
 		{name: "no run", args: []string{"runs", "none"}, code: exitFailure, stderr: "there is no run none"},
 		{name: "questions", args: []string{"questions"}, stdout: "1 Allow: once, 2 Deny  run the command “ls”"},
 		{name: "question of another", args: []string{"questions", "list"}, stdout: "of telegram:1:7"},

@@ -33,6 +33,7 @@ type commands struct {
 	Dashboard  dashboardCmd  `cmd:"" help:"Open the dashboard in a browser, with a token of its own that expires."`
 	Status     statusCmd     `cmd:"" help:"Show lanes, sessions, channels, jobs and the database."`
 	Runs       runsCmd       `cmd:"" help:"Show what runs, what waits and for what, and what has ended."`
+	Why        whyCmd        `cmd:"" help:"Say where the answer to a message is."`
 	Questions  questionsCmd  `cmd:"" help:"Show what agents ask before they act, and answer."`
 	Logs       logsCmd       `cmd:"" help:"Show the log of the gateway on this host."`
 	Usage      usageCmd      `cmd:"" help:"Show what agents have used, what it cost, and the budgets."`

@@ -183,3 +183,31 @@ func (c *runsCmd) show(ctx context.Context, env *environment) error {
 	}
 	return table(env.stdout, rows)
 }
+
+type whyCmd struct {
+	clientFlags
+	ID      string `arg:"" help:"A run as laneway runs shows it, or the id of a message." complete:"runs"`
+	Session string `help:"The session in which the id is that of a message in its chat network, such as 4711 in Telegram." placeholder:"KEY" complete:"sessions"`
+	JSON    bool   `help:"Print JSON."`
+}
+
+// Help is the example of the command.
+func (*whyCmd) Help() string {
+	return "In a chat, /why as a reply to your own message says the same.\n\nExamples:\n\n    laneway why 01a221a6-d693-76bf-b7de-5991ff6d7e7e\n    laneway why 4711 --session agent:main:telegram:direct:7"
+}
+
+// Run queries the gateway.
+func (c *whyCmd) Run(ctx context.Context, env *environment) error {
+	var out wire.RunsGetResult
+	if err := c.call(ctx, env, "runs.get", wire.RunsGetParams{ID: c.ID, SessionKey: c.Session}, &out); err != nil {
+		return err
+	}
+	if out.Run == nil || out.Answer == nil {
+		return fmt.Errorf("there is no run or message %s; see laneway runs --state ended", oneLine(c.ID))
+	}
+	if c.JSON {
+		return printJSON(env.stdout, out)
+	}
+	_, err := fmt.Fprintf(env.stdout, "%s  %s\n", cell(out.Answer.Why, 20), oneLine(out.Answer.Text))
+	return err
+}

@@ -16,6 +16,7 @@ import (
 	"laneway/internal/command"
 	"laneway/internal/cron"
 	"laneway/internal/cron/schedule"
+	"laneway/internal/store"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -119,6 +120,10 @@ func (h *fakeBackend) Tasks(context.Context, command.Call) ([]command.Task, erro
 
 func (h *fakeBackend) StopTask(_ context.Context, _ command.Call, id string) error {
 	return h.note("stop task " + id)
+}
+
+func (h *fakeBackend) ExplainTurn(_ context.Context, _ command.Call, id string) (store.TurnExplanation, error) {
+	return store.TurnExplanation{Why: store.WhyWaiting, Text: "It waits for its turn."}, h.note("where " + id)
 }
 
 func (h *fakeBackend) NewSession(context.Context, command.Call) error { return h.note("new") }
@@ -248,6 +253,8 @@ func TestEveryCommandAnswers(t *testing.T) {
 		{"/approvals revoke q1", "Revoked: 1. The agent asks again, unless it remembers the answer itself: /new ends that.", "revoke q1"},
 		{"/approvals REVOKE all", "Revoked: 1. The agent asks again, unless it remembers the answer itself: /new ends that.", "revoke "},
 		{"/whoami", "You are gateway (web user 7).", ""},
+		{"/why", "It waits for its turn.", "where 4711"},
+		{"/why r-1", "It waits for its turn.", "where r-1"},
 		{"/id", "This conversation is agent:main:main. Its address is web:5.", ""},
 	} {
 		h := &fakeBackend{jobs: someJobs(), stop: command.StopReport{Running: 1, Waiting: 2}, queue: command.QueueReport{Mode: chat.ModeCollect, Running: 1, Waiting: 2, Cap: 10, Lane: "main"}}
@@ -257,7 +264,7 @@ func TestEveryCommandAnswers(t *testing.T) {
 			continue
 		}
 		call := command.Call{
-			Session: chat.MainKey("main"), Principal: "gateway", Sender: chat.Sender{ID: "7"}, Channel: "web",
+			Session: chat.MainKey("main"), Principal: "gateway", Sender: chat.Sender{ID: "7"}, Channel: "web", Answered: "4711",
 			Target: chat.Target{Channel: "web", ChatID: "5"}, Name: name, Args: args,
 		}
 		answer, err := cmd.Run(t.Context(), h, call)

@@ -24,6 +24,8 @@ type Call struct {
 	// Scope is the highest scope of the caller, see [chat.Message].
 	Scope  string
 	Sender chat.Sender
+	// Answered is the message that the command answers, see [chat.Answered.Message]; "" if none.
+	Answered string
 	// Own: the caller sees only its own data, and no totals.
 	Own bool
 	// OwnOnly: the caller may stop only what Sender started.

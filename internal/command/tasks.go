@@ -1,12 +1,14 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
 	"strings"
 
 	"laneway/internal/chat"
+	"laneway/internal/store"
 )
 
 // TaskActions are the operations of commands on tasks: turns that running turns of a conversation requested.
@@ -15,6 +17,9 @@ type TaskActions interface {
 	Tasks(ctx context.Context, c Call) ([]Task, error)
 	// StopTask stops a task and its sub-tasks. chat.CodeNotFound: no such task exists that the caller may stop.
 	StopTask(ctx context.Context, c Call, id string) error
+	// ExplainTurn says where the answer to a message of the caller in this conversation is; id "" = the newest one. chat.CodeNotFound: there is no such
+	// message among the newest.
+	ExplainTurn(ctx context.Context, c Call, id string) (store.TurnExplanation, error)
 }
 
 // Task is a task as /tasks shows it.
@@ -22,9 +27,17 @@ type Task struct{ ID, Agent, State, Text string }
 
 func taskCommands() []Command {
 	return []Command{{
+		Name: "why", Args: "[run]", Common: true, Category: "status", Method: "runs.get",
+		Description: "Say where the answer to your newest message is, or to the one that you reply to.", Run: textOnly(runWhy),
+	}, {
 		Name: "tasks", Args: "[stop NUMBER]", Category: "session", Method: "tasks.list", Verbs: map[string]string{"stop": "tasks.stop"},
 		Description: "Show what agents work on for this conversation, or stop one of these tasks.", Run: textOnly(runTasks),
 	}}
+}
+
+func runWhy(ctx context.Context, a Actions, c Call) (string, error) {
+	x, err := a.ExplainTurn(ctx, c, cmp.Or(c.Args, c.Answered))
+	return x.Text, err
 }
 
 // shownTask is how many characters of a task are shown.

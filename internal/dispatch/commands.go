@@ -160,6 +160,9 @@ func (c *commands) call(ctx context.Context, m chat.Message, cmd command.Command
 	call.Peer, call.RequestID = cmp.Or(m.Peer, m.Channel), cmp.Or(m.RequestID, m.Dedupe, m.ID)
 	call.Own = m.Own
 	call.Sender, call.OwnOnly = m.Content.Sender, m.Content.Options.StopOwn
+	if m.Content.Answered != nil {
+		call.Answered = m.Content.Answered.Message
+	}
 	call.Channel, call.Target = chat.ChannelKind(m.Channel), m.Content.Options.ReplyTo
 	call.Audience = chat.AudienceOf(m.Principal, m.Session, m.Principal)
 	reader := m.Principal

@@ -14,7 +14,7 @@ import (
 // spoken returns one message for each use of each command. The test fails for a use that is missing here.
 func spoken() map[string]string {
 	return map[string]string{
-		"new ": "/new", "stop ": "/stop", "stopall ": "/stopall", "status ": "/status", "agent ": "/agent", "whoami ": "/whoami", "id ": "/id", "help ": "/help",
+		"new ": "/new", "stop ": "/stop", "stopall ": "/stopall", "status ": "/status", "agent ": "/agent", "whoami ": "/whoami", "id ": "/id", "why ": "/why", "help ": "/help",
 		"tasks ": "/tasks", "tasks stop": "/tasks stop 1",
 		"queue ": "/queue", "queue clear": "/queue  CLEAR", "queue *": "/queue collect", "model ": "/model", "model *": "/model default",
 		"remind ": "/remind in 20m tea", "jobs ": "/jobs", "cron ": "/cron", "cron add": "/cron ADD 9:00 stretch", "cron new": "/cron new 9:00 walk", "cron replace": "/cron replace 10:00 first", "cron show": "/cron show 1", "cron why": "/cron why 1 9:00",

@@ -41,7 +41,7 @@ func (l turnList) Turns(ctx context.Context, f store.TurnFilter) ([]store.Turn, 
 
 // retries returns the runs of jobs between two attempts that belong to a list of turns.
 func (l turnList) retries(ctx context.Context, f *store.TurnFilter) ([]cron.Run, error) {
-	if f.ID != "" || f.Parent != "" || f.After != nil || !f.Before.IsZero() || f.Which == store.TurnsRunning || f.Which == store.TurnsEnded {
+	if f.One() || f.Parent != "" || f.After != nil || !f.Before.IsZero() || f.Which == store.TurnsRunning || f.Which == store.TurnsEnded {
 		return nil, nil
 	}
 	page, err := l.parts.store.Runs(ctx, cron.RunFilter{Visible: f.Visible, States: []cron.RunState{cron.RunRetrying}, Limit: f.Most()})

@@ -78,8 +78,8 @@ func (h *fakeBackend) Turns(_ context.Context, f store.TurnFilter) ([]store.Turn
 	var list []store.Turn
 	for _, t := range h.turnList {
 		fits := f.Which == store.TurnsOpen || f.Which == "" || (f.Which == store.TurnsEnded) == (t.State == store.StateDone)
-		if f.ID != "" || f.Parent != "" {
-			fits = f.ID == t.ID || f.Parent != "" && f.Parent == t.Parent
+		if f.One() || f.Parent != "" {
+			fits = f.ID == t.ID || f.Message == t.ID || f.Parent != "" && f.Parent == t.Parent
 		}
 		if fits && (f.Visible == "" || f.Visible == t.Principal) && (f.Outcome == "" || f.Outcome == t.Outcome) {
 			list = append(list, t)

@@ -58,9 +58,18 @@ func (o overview) runsList(ctx context.Context, c *rpc.Call, p wire.RunsListPara
 func (o overview) runsGet(ctx context.Context, c *rpc.Call, p wire.RunsGetParams) (wire.RunsGetResult, error) {
 	out := wire.RunsGetResult{Tasks: []wire.Run{}, Deliveries: []wire.RunDelivery{}}
 	b := o.srv.backend
-	list, waits, err := b.Turns(ctx, store.TurnFilter{ID: p.ID, Visible: c.Visible()})
+	f := store.TurnFilter{Message: p.ID, Visible: c.Visible()}
+	if p.SessionKey != "" {
+		key, err := chat.ParseSessionKey(p.SessionKey, b.DefaultAgent())
+		if err != nil {
+			return out, c.BadParam("/sessionKey", err.Error())
+		}
+		f.Session = key
+	}
+	list, waits, err := b.Turns(ctx, f)
 	if err == nil && len(list) == 0 { // a caller names its runs by their keys
-		list, waits, err = b.Turns(ctx, store.TurnFilter{ID: chat.RunIDOf(c.Principal(), p.ID), Visible: c.Visible()})
+		f.Message = chat.RunIDOf(c.Principal(), p.ID)
+		list, waits, err = b.Turns(ctx, f)
 	}
 	if err != nil || len(list) == 0 {
 		return out, err
@@ -68,6 +77,8 @@ func (o overview) runsGet(ctx context.Context, c *rpc.Call, p wire.RunsGetParams
 	t := &list[0]
 	run := runView(c, t, waits)
 	out.Run = &run
+	x := store.ExplainTurn(t, shownWait(c, t.ID, waits), time.Now())
+	out.Answer = &wire.RunAnswer{Why: x.Why, Text: x.Text}
 	for _, s := range t.Sent {
 		out.Deliveries = append(out.Deliveries, wire.RunDelivery{
 			Channel: s.Target.Channel, To: s.Target.ChatID, Kind: s.Kind, State: s.State, Attempts: s.Attempts, Error: s.Error, AtMs: rpc.Millis(s.DoneAt),
@@ -112,6 +123,18 @@ func kindOf(t *store.Turn) string {
 	}
 }
 
+// shownWait returns what a turn waits for, in a form that the caller may see; nil = nothing.
+func shownWait(c *rpc.Call, id string, waits map[string]chat.Waiting) *chat.Waiting {
+	w, ok := waits[id]
+	if !ok {
+		return nil
+	}
+	if w.Cause == chat.WaitLane && c.Visible() != "" {
+		w.Position = 0 // it would reveal how much work of others waits
+	}
+	return &w
+}
+
 func runView(c *rpc.Call, t *store.Turn, waits map[string]chat.Waiting) wire.Run {
 	out := wire.Run{
 		ID: t.ID, RunID: chat.ShownRunID(t.ID), Kind: kindOf(t), SessionKey: t.Session.String(), AgentID: t.Session.Agent, Principal: t.Principal, Channel: t.Channel,
@@ -130,10 +153,7 @@ func runView(c *rpc.Call, t *store.Turn, waits map[string]chat.Waiting) wire.Run
 			out.JobID = job
 		}
 	}
-	if w, ok := waits[t.ID]; ok {
-		if w.Cause == chat.WaitLane && c.Visible() != "" {
-			w.Position = 0 // it would reveal how much work of others waits
-		}
+	if w := shownWait(c, t.ID, waits); w != nil {
 		out.WaitingFor = &wire.RunWaiting{Cause: string(w.Cause), Text: w.Text(), Position: w.Position, UntilMs: rpc.Millis(w.Until), BlockedBy: chat.ShownRunID(w.BlockedBy)}
 	}
 	return out

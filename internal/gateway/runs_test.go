@@ -60,6 +60,12 @@ func TestACallerSeesTheRunsThatAreItsOwn(t *testing.T) {
 	if row["error"] != "no route" || row["runId"] != "r1" || row["detail"] != nil {
 		t.Errorf("a run that has ended: %v", got)
 	}
+	if x := got["answer"].(params); x["why"] != "failed" || !strings.Contains(fmt.Sprint(x["text"]), "without an answer (failed): no route. The reply to telegram:1 7 was given up") {
+		t.Errorf("where its answer is: %v", x)
+	}
+	if x := anna.must("runs.get", params{"id": "w1"})["answer"].(params); x["why"] != "waiting" || strings.Contains(fmt.Sprint(x["text"]), "57") {
+		t.Errorf("where the answer of one that waits is: %v", x)
+	}
 	if sent := fmt.Sprint(got["deliveries"]); !strings.Contains(sent, "403") || len(got["tasks"].([]any)) != 1 {
 		t.Errorf("what it sent and asked for: %v", got)
 	}

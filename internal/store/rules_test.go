@@ -95,3 +95,51 @@ func TestAJournalThatCannotBeReadIsAnError(t *testing.T) {
 		}
 	}
 }
+
+// The words about one message from its acceptance to the end of its answer; a fact that is not stored is not said.
+func TestWhereAnAnswerIsIsSaidFromStoredFacts(t *testing.T) {
+	t.Parallel()
+	now := time.UnixMilli(1_800_000_000_000)
+	at := func(ago time.Duration) time.Time { return now.Add(-ago) }
+	waits := Turn{ID: "r", State: StateWaiting, AcceptedAt: at(90 * time.Second)}
+	runs := waits
+	runs.State, runs.Node, runs.Attempt, runs.StartedAt = RunRunning, "gw-1", 2, at(80*time.Second)
+	answered := runs
+	answered.State, answered.Outcome, answered.EndedAt, answered.Attempt = StateDone, chat.OutcomeAnswered, at(20*time.Second), 1
+	sent := func(s Sending) Turn {
+		t := answered
+		s.Target, s.Kind = chat.Target{Channel: "telegram:1", ChatID: "7"}, KindReply
+		t.Sent = []Sending{s}
+		return t
+	}
+	ended := func(o chat.Outcome, text, by string) Turn {
+		t := answered
+		t.Outcome, t.Error, t.StopBy = o, text, by
+		return t
+	}
+	const accepted, worked = "The message was accepted 90 s ago. ", "The agent began on gw-1 10 s later and worked for 60 s. "
+	for _, c := range []struct {
+		turn      Turn
+		waits     *chat.Waiting
+		why, text string
+	}{
+		{waits, &chat.Waiting{Cause: chat.WaitLane, Position: 4}, WhyWaiting, accepted + "It waits for a slot of its lane, place 4."},
+		{waits, &chat.Waiting{Cause: chat.WaitSession, Position: 1, BlockedBy: "q"}, WhyWaiting, accepted + "It waits for its session, place 1. Before it runs q."},
+		{waits, &chat.Waiting{Cause: chat.WaitRetry, Until: now.Add(30 * time.Second)}, WhyWaiting, accepted + "It waits for its next attempt, for 30 s more."},
+		{waits, nil, WhyWaiting, accepted + "It waits for its turn."},
+		{runs, nil, WhyRunning, accepted + "The agent began on gw-1 10 s later and worked for 80 s. This was attempt 2. There is no answer yet."},
+		{runs, &chat.Waiting{Cause: chat.WaitQuestion}, WhyRunning, accepted + "The agent began on gw-1 10 s later and worked for 80 s. This was attempt 2. It waits for the answer of a person."},
+		{answered, nil, WhyAnswered, accepted + worked + "It was answered 20 s ago; the answer is in the conversation."},
+		{sent(Sending{State: OutDelivered, Receipt: "4712", DoneAt: at(19 * time.Second)}), nil, WhyDelivered, accepted + worked + "The reply was delivered to telegram:1 7 as message 4712 19 s ago."},
+		{sent(Sending{State: OutPending, Attempts: 2, Error: "429.", NextAt: now.Add(5 * time.Second)}), nil, WhySending, accepted + worked + "The reply to telegram:1 7 is not delivered yet, after 2 attempts, next in 5.0 s: 429."},
+		{sent(Sending{State: OutMaybeSent, Error: "timeout"}), nil, WhyUndelivered, accepted + worked + "The reply to telegram:1 7 may have arrived and is not sent again: timeout."},
+		{sent(Sending{State: OutFailed, Error: "403", DoneAt: at(time.Second)}), nil, WhyUndelivered, accepted + worked + "The reply to telegram:1 7 was given up 1.0 s ago (failed): 403."},
+		{ended(chat.OutcomeFailed, "the model was overloaded", ""), nil, WhyFailed, accepted + worked + "It ended 20 s ago without an answer (failed): the model was overloaded."},
+		{ended(chat.OutcomeDead, "", ""), nil, WhyFailed, accepted + worked + "It ended 20 s ago without an answer (dead): no reason is stored."},
+		{ended(chat.OutcomeStopped, "", "stop"), nil, WhyStopped, accepted + worked + "It was not answered: stopped by stop 20 s ago."},
+	} {
+		if x := ExplainTurn(&c.turn, c.waits, now); x.Why != c.why || x.Text != c.text {
+			t.Errorf("%s: %s\nwant %s: %s", x.Why, x.Text, c.why, c.text)
+		}
+	}
+}

@@ -1,7 +1,10 @@
 package store
 
 import (
+	"cmp"
 	"context"
+	"fmt"
+	"strings"
 	"time"
 
 	"laneway/internal/chat"
@@ -26,7 +29,10 @@ const (
 type TurnFilter struct {
 	// ID selects one message, in every state; "" = the turns in the state Which, by default [TurnsOpen].
 	ID, Which string
-	Session   chat.SessionKey
+	// Message selects the turn that has, or took along, a message: by the id of the message, or among the newest [RecentMessages] of Session also by its
+	// id in the chat network.
+	Message string
+	Session chat.SessionKey
 	// Parent selects the sub-turns of a run, in every state.
 	Parent string
 	Lane   string
@@ -41,6 +47,12 @@ type TurnFilter struct {
 	// Limit bounds the list; 0 = [DefaultTasks].
 	Limit int
 }
+
+// RecentMessages is among how many messages of a session one is found by its id in the chat network.
+const RecentMessages = 200
+
+// One reports whether the filter selects one turn.
+func (f *TurnFilter) One() bool { return f.ID != "" || f.Message != "" }
 
 // TurnMark is the position of a turn in a list.
 type TurnMark struct {
@@ -76,7 +88,7 @@ type Turn struct {
 	StartedAt  time.Time // zero = it has not begun
 	EndedAt    time.Time // zero = it has not ended
 
-	// Sent lists its outgoing messages in order. It is filled with [TurnFilter].ID only.
+	// Sent lists its outgoing messages in order. It is filled for one turn only, see [TurnFilter.One].
 	Sent []Sending
 }
 
@@ -87,5 +99,152 @@ type Sending struct {
 	State    string // see [OutPending]
 	Attempts int
 	Error    string    // of the last attempt
+	Receipt  string    // the id that the channel has given to it; "" = none
+	NextAt   time.Time // when it may be sent next
 	DoneAt   time.Time // zero = it is pending or being sent
+}
+
+// The answers to "where is my answer?". The set is closed.
+const (
+	WhyWaiting     = "waiting"     // its turn has not begun
+	WhyRunning     = "running"     // the agent works on it
+	WhySending     = "sending"     // it is answered, and the answer has not arrived yet
+	WhyDelivered   = "delivered"   // the answer has arrived where it was sent to
+	WhyAnswered    = "answered"    // the answer is in the conversation, and was sent nowhere else
+	WhyUndelivered = "undelivered" // the answer was given up, or may not have arrived
+	WhyStopped     = "stopped"     // a person, a newer message or a full queue ended it
+	WhyFailed      = "failed"
+)
+
+// TurnExplanation says where the answer to a message is.
+type TurnExplanation struct{ Why, Text string }
+
+// ExplainTurn says from stored facts where the answer of a turn is; what is not stored is not said. waits is what it waits for, nil if nothing.
+func ExplainTurn(t *Turn, waits *chat.Waiting, now time.Time) TurnExplanation {
+	said := []string{"The message was accepted " + ago(now, t.AcceptedAt) + "."}
+	say := func(format string, v ...any) { said = append(said, fmt.Sprintf(format, v...)) }
+	if !t.StartedAt.IsZero() {
+		where := ""
+		if t.Node != "" {
+			where = " on " + t.Node
+		}
+		end := t.EndedAt
+		if end.IsZero() {
+			end = now
+		}
+		say("The agent began%s %s later and worked for %s.", where, spell(t.StartedAt.Sub(t.AcceptedAt)), spell(end.Sub(t.StartedAt)))
+		if t.Attempt > 1 {
+			say("This was attempt %d.", t.Attempt)
+		}
+	}
+	why := explainEnd(t, waits, now, say)
+	return TurnExplanation{Why: why, Text: strings.Join(said, " ")}
+}
+
+func explainEnd(t *Turn, waits *chat.Waiting, now time.Time, say func(string, ...any)) (why string) {
+	switch {
+	case t.State != StateDone && waits != nil:
+		until := ""
+		if !waits.Until.IsZero() {
+			until = ", for " + spell(waits.Until.Sub(now)) + " more"
+		}
+		say("It waits for %s%s.", waits.Text(), until)
+		if waits.BlockedBy != "" {
+			say("Before it runs %s.", chat.ShownRunID(waits.BlockedBy))
+		}
+		if t.State != StateWaiting {
+			return WhyRunning
+		}
+		return WhyWaiting
+	case t.State == StateWaiting:
+		say("It waits for its turn.")
+		return WhyWaiting
+	case t.State != StateDone:
+		say("There is no answer yet.")
+		return WhyRunning
+	}
+	switch t.Outcome {
+	case chat.OutcomeAnswered, chat.OutcomeMerged:
+		why = explainSent(t.Sent, now, say)
+		if why == WhyAnswered {
+			say("It was answered %s; the answer is in the conversation.", ago(now, t.EndedAt))
+		}
+		return why
+	case chat.OutcomeFailed, chat.OutcomeDead, chat.OutcomeInterrupted:
+		cause := cmp.Or(t.Error, t.Reason, "no reason is stored")
+		say("It ended %s without an answer (%s): %s.", ago(now, t.EndedAt), t.Outcome, strings.TrimSuffix(cause, "."))
+		why = WhyFailed
+	default:
+		by := ""
+		if t.StopBy != "" {
+			by = " by " + t.StopBy
+		}
+		say("It was not answered: %s%s %s.", t.Outcome, by, ago(now, t.EndedAt))
+		why = WhyStopped
+	}
+	explainSent(t.Sent, now, say)
+	return why
+}
+
+// explainSent says what became of the messages that a turn has sent, and returns the worst.
+func explainSent(sent []Sending, now time.Time, say func(string, ...any)) (why string) {
+	why = WhyAnswered
+	for _, s := range sent {
+		to := s.Target.Channel + " " + s.Target.ChatID
+		last := ""
+		if s.Error != "" {
+			last = ": " + strings.TrimSuffix(s.Error, ".")
+		}
+		switch s.State {
+		case OutDelivered:
+			as := ""
+			if s.Receipt != "" {
+				as = " as message " + s.Receipt
+			}
+			say("The %s was delivered to %s%s %s.", s.Kind, to, as, ago(now, s.DoneAt))
+			if why == WhyAnswered {
+				why = WhyDelivered
+			}
+		case OutPending, OutSending:
+			next := ""
+			if s.NextAt.After(now) {
+				next = ", next in " + spell(s.NextAt.Sub(now))
+			}
+			say("The %s to %s is not delivered yet, after %d attempts%s%s.", s.Kind, to, s.Attempts, next, last)
+			if why != WhyUndelivered {
+				why = WhySending
+			}
+		case OutMaybeSent:
+			say("The %s to %s may have arrived and is not sent again%s.", s.Kind, to, last)
+			why = WhyUndelivered
+		default:
+			say("The %s to %s was given up %s (%s)%s.", s.Kind, to, ago(now, s.DoneAt), s.State, last)
+			why = WhyUndelivered
+		}
+	}
+	return why
+}
+
+func ago(now, at time.Time) string {
+	if at.IsZero() {
+		return "at an unknown time"
+	}
+	return spell(now.Sub(at)) + " ago"
+}
+
+// spell returns a duration with as many units as a person needs.
+func spell(d time.Duration) string {
+	d = max(0, d)
+	switch {
+	case d < 10*time.Second:
+		return fmt.Sprintf("%.1f s", d.Seconds())
+	case d < 2*time.Minute:
+		return fmt.Sprintf("%d s", int(d.Seconds()))
+	case d < 2*time.Hour:
+		return fmt.Sprintf("%d min", int(d.Minutes()))
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%d h", int(d.Hours()))
+	default:
+		return fmt.Sprintf("%d days", int(d.Hours()/24))
+	}
 }

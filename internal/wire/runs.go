@@ -64,15 +64,23 @@ type RunsListResult struct {
 
 // RunsGetParams are the parameters of runs.get.
 type RunsGetParams struct {
-	ID string `json:"id" rule:"required,min=1,max=400"` // the run, by id or runId
+	ID         string `json:"id" rule:"required,min=1,max=400"`          // the run, by id or runId, or a message that it took along
+	SessionKey string `json:"sessionKey,omitempty" rule:"min=1,max=512"` // the id may also be that of a message in the chat network, among the newest 200 of this session
 }
 
 // RunsGetResult is the result of runs.get.
 type RunsGetResult struct {
-	Run        *Run          `json:"run"`           // null = no such run is visible
-	Tasks      []Run         `json:"tasks"`         // the turns that it requested, the oldest first
-	Deliveries []RunDelivery `json:"deliveries"`    // the messages that it sent, in order
-	Job        *LedgerEntry  `json:"job,omitempty"` // the run of the job, with its attempts
+	Run        *Run          `json:"run"`              // null = no such run is visible
+	Tasks      []Run         `json:"tasks"`            // the turns that it requested, the oldest first
+	Deliveries []RunDelivery `json:"deliveries"`       // the messages that it sent, in order
+	Job        *LedgerEntry  `json:"job,omitempty"`    // the run of the job, with its attempts
+	Answer     *RunAnswer    `json:"answer,omitempty"` // where its answer is; absent without a run
+}
+
+// RunAnswer says where the answer of a run is.
+type RunAnswer struct {
+	Why  string `json:"why" rule:"enum=waiting|running|sending|delivered|answered|undelivered|stopped|failed"` // answered: it is in the conversation and was sent nowhere else
+	Text string `json:"text"`                                                                                  // the same in sentences, with what is stored about it
 }
 
 // RunDelivery is a message that a run sends.

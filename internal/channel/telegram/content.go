@@ -31,6 +31,7 @@ func (in *inbound) gather(ctx context.Context, parts []update, to address) (chat
 	lead := parts[0]
 	content := chat.Content{
 		Sender: chat.Sender{ID: number(lead.message.From.ID), Name: nameOf(lead.message.From)}, External: lead.forwarded,
+		Network: number(int64(lead.message.MessageID)),
 		Options: chat.Options{Typed: true, ReplyTo: in.addresses.target(to), StopOwn: to.group() && in.cfg.groupStop == StopOwn},
 	}
 	content.Thread = content.Options.ReplyTo.Thread
@@ -87,6 +88,7 @@ func (in *inbound) answered(u update) *chat.Answered {
 			return nil
 		}
 	default:
+		a.Message = number(int64(r.MessageID))
 		a.Text = named(r, in.identity.bot)
 		switch {
 		case r.SenderChat != nil:

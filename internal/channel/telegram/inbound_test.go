@@ -424,6 +424,12 @@ func TestAnsweredMessageReachesTheAgent(t *testing.T) {
 				b.srv.Say(anna, anna, "is this right?", c.more)
 				after(2 * time.Second)
 				got := b.messages()
+				if a := got[0].Content.Answered; a != nil { // for /why
+					if got[0].Content.Network == "" || name == "one's own" && a.Message == "" {
+						t.Errorf("no id of the network: %+v answers %+v", got[0].Content, a)
+					}
+					a.Message = ""
+				}
 				if len(got) != 1 || got[0].Content.Text != "is this right?" || !reflect.DeepEqual(got[0].Content.Answered, c.want) {
 					t.Errorf("received %+v, answered %+v, want %+v", got, got[0].Content.Answered, c.want)
 				}

@@ -823,6 +823,10 @@ declare namespace wire {
     provider?: string;
     usage?: RunUsage;
   }
+  interface RunAnswer {
+    why: "waiting" | "running" | "sending" | "delivered" | "answered" | "undelivered" | "stopped" | "failed";
+    text: string;
+  }
   interface RunDelivery {
     channel: string;
     to: string;
@@ -848,6 +852,7 @@ declare namespace wire {
     tasks: Array<Run>;
     deliveries: Array<RunDelivery>;
     job?: LedgerEntry;
+    answer?: RunAnswer;
   }
   interface RunsListResult {
     ts: number;
@@ -1446,6 +1451,7 @@ declare namespace wire {
     }; result: QuestionsListResult };
     "runs.get": { params: {
       id: string;
+      sessionKey?: string;
     }; result: RunsGetResult };
     "runs.list": { params: {
       state?: "open" | "running" | "waiting" | "ended";

@@ -25,7 +25,7 @@ func opsNotes() map[string]note {
 		"status":               {Does: "Shows numbers: clients, sessions, cron, lanes, nodes. It works even when the database is unavailable."},
 		"needs.list":           {Does: "Lists what needs a person, the worst first: faults of the gateway, failing and invalid jobs, answers that are kept, missed slots and abandoned messages of the last 24 hours, long waits, replicas that have crashed, requests for access, and questions of agents to the caller. A caller that sees only its own data receives its own jobs and messages. Each call queries the store."},
 		"runs.list":            {Does: "Lists turns and the messages that wait to become one: open ones, the oldest first, with what each waits for and its position, and ended ones, the newest first, with the reason. Messages that share the turn of another message are not listed. A caller that sees only its own data receives its own."},
-		"runs.get":             {Does: "Shows one run with its tasks, its messages and, for a run of a job, its attempts."},
+		"runs.get":             {Does: "Shows one run with its tasks, its messages and, for a run of a job, its attempts, and says where its answer is: what it waits for, where it ran, and what became of each message that it sent."},
 		"lanes.status":         {Does: "Shows the lanes of this gateway; other replicas have lanes of their own."},
 		"channels.status":      {Does: "Shows the channels and their accounts, without tokens."},
 		"agents.list":          {Does: "Lists the agents."},

@@ -18,10 +18,10 @@ const turnSQL = `SELECT i.message_id, i.session_key, i.seq, i.lane, i.channel, C
 	WHERE (i.run_id IS NULL OR i.run_id = i.message_id)`
 
 // sentSQL reads the outgoing messages of a run $1.
-const sentSQL = `SELECT channel, chat_id, thread, kind, state, attempt, last_error, done_at FROM outbox WHERE run_id = $1 ORDER BY n`
+const sentSQL = `SELECT channel, chat_id, thread, kind, state, attempt, last_error, COALESCE(provider_id, ''), next_at, done_at FROM outbox WHERE run_id = $1 ORDER BY n`
 
 func scanSending(r Row) (v store.Sending, err error) {
-	err = r.Scan(&v.Target.Channel, &v.Target.ChatID, &v.Target.Thread, &v.Kind, &v.State, &v.Attempts, &v.Error, instant{&v.DoneAt})
+	err = r.Scan(&v.Target.Channel, &v.Target.ChatID, &v.Target.Thread, &v.Kind, &v.State, &v.Attempts, &v.Error, &v.Receipt, instant{&v.NextAt}, instant{&v.DoneAt})
 	return v, err
 }
 
@@ -40,10 +40,10 @@ func scanTurn(r Row) (v store.Turn, err error) {
 func (s SubTurns) Turns(ctx context.Context, f store.TurnFilter) (list []store.Turn, err error) {
 	err = s.db.List(ctx, "list turns", func(ctx context.Context, tx Tx) (err error) {
 		text, args := turnsSQL(&f)
-		if list, err = all(ctx, tx, text, scanTurn, args...); err != nil || f.ID == "" || len(list) == 0 {
+		if list, err = all(ctx, tx, text, scanTurn, args...); err != nil || !f.One() || len(list) == 0 {
 			return err
 		}
-		list[0].Sent, err = all(ctx, tx, sentSQL, scanSending, f.ID)
+		list[0].Sent, err = all(ctx, tx, sentSQL, scanSending, list[0].ID)
 		return err
 	})
 	return list, err
@@ -65,6 +65,14 @@ func turnsSQL(f *store.TurnFilter) (text string, args []any) {
 	case f.ID != "":
 		index = "inbox_message"
 		where(`i.message_id = $n`, f.ID)
+	case f.Message != "" && f.Session.IsZero():
+		index = "inbox_message"
+		where(`i.message_id = (SELECT COALESCE(run_id, message_id) FROM inbox WHERE message_id = $n)`, f.Message)
+	case f.Message != "":
+		key := f.Session.String()
+		where(`i.message_id = (SELECT COALESCE(run_id, message_id) FROM inbox
+			WHERE session_key = $n AND seq > (SELECT max(seq) - $n FROM inbox WHERE session_key = $n) AND (message_id = $n OR {json body} ->> 'network' = $n)
+			ORDER BY seq DESC LIMIT 1)`, key, store.RecentMessages, key, f.Message, f.Message)
 	case f.Parent != "":
 		index = "inbox_parent"
 		where(`i.parent = $n`, f.Parent)

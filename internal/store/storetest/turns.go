@@ -15,6 +15,7 @@ func turnListTests() []test {
 		{"TurnsAreListedByWhatSelectsThem", turnsAreListed},
 		{"PagesOfTurnsHaveEachOnce", turnPages},
 		{"MessagesThatShareATurnAreOneRow", sharedTurnIsOneRow},
+		{"ATurnIsFoundByEachOfItsMessages", turnIsFoundByItsMessages},
 		{"AMessageThatEndsWithoutATurnIsListed", endedWithoutATurn},
 	}
 }
@@ -145,6 +146,32 @@ func sharedTurnIsOneRow(w *world) {
 	equal(w, "while they run", w.turnIDs(store.TurnFilter{}), []string{second})
 	w.finish(answered(c, second))
 	equal(w, "when they have ended", w.turnIDs(store.TurnFilter{Which: store.TurnsEnded}), []string{second})
+}
+
+func turnIsFoundByItsMessages(w *world) {
+	node, key := w.node(), w.key()
+	var ids []string
+	var seqs []int64
+	var a store.Accepted
+	for _, network := range []string{"4711", "4712"} {
+		p := w.message(node, key)
+		p.Message.Content.Network = network
+		a = w.accept(p)
+		seqs, ids = append(seqs, a.Seq), append(ids, p.Message.ID)
+	}
+	c := claimOf(key, a)
+	w.start(c, ids[1], seqs...)
+	for _, f := range []store.TurnFilter{{Message: ids[0]}, {Message: ids[1]}, {Message: ids[0], Session: key}, {Message: "4711", Session: key}, {Message: "4712", Session: key}} {
+		equal(w, "the turn of "+f.Message, w.turnIDs(f), []string{ids[1]})
+	}
+	for _, f := range []store.TurnFilter{{Message: "4711"}, {Message: "4711", Session: w.key()}, {Message: "4711", Session: key, Visible: "bob"}} {
+		equal(w, "not by "+f.Message, w.turnIDs(f), nil)
+	}
+	w.finish(answered(c, ids[1]))
+	for range store.RecentMessages {
+		w.acceptText(node, key)
+	}
+	equal(w, "of an older message", w.turnIDs(store.TurnFilter{Message: "4711", Session: key}), nil)
 }
 
 func endedWithoutATurn(w *world) {
