@@ -146,7 +146,7 @@ zones: ## the time zone rules of the program, from Debian's newest tzdata
 zones-newest: ## fails when Debian has newer time zone rules than the program
 	scripts/zones newest
 
-image: ## the container image laneway:$(VERSION), by buildah (an archive in dist) or docker
+image: ## the container image laneway:$(VERSION), by buildah (an archive in dist) or docker; IMAGE=agents: laneway:agents with Node.js and git
 	VERSION='$(VERSION)' COMMIT='$(COMMIT)' LDFLAGS='$(LDFLAGS)' scripts/image
 
 setup: ## install what the tests need, with apt

@@ -1,11 +1,16 @@
 package config
 
 import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
 	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -61,7 +66,7 @@ func TestTheImageIsStaticAndRunsWithoutRights(t *testing.T) {
 	if n, err := strconv.Atoi(uid); err != nil || n < 1000 {
 		t.Errorf("USER %q is not a number of a user without rights", last["USER"])
 	}
-	if last["FROM"] != "scratch" || !static {
+	if last["FROM"] != "scratch AS gateway" || !static {
 		t.Errorf("the image begins from %q, built statically: %v", last["FROM"], static)
 	}
 	if !strings.Contains(last["HEALTHCHECK"], `"health"]`) || !strings.HasPrefix(last["ENTRYPOINT"], "[") || last["RUN"] != "" || last["STOPSIGNAL"] != "SIGTERM" {
@@ -80,6 +85,8 @@ type composeService struct {
 	CapAdd      []string `yaml:"cap_add"`
 	SecurityOpt []string `yaml:"security_opt"`
 	Privileged  bool
+	User        string
+	MemLimit    string `yaml:"mem_limit"`
 	StopGrace   string `yaml:"stop_grace_period"`
 	Healthcheck struct{ Test []string }
 	DependsOn   map[string]struct{ Condition string } `yaml:"depends_on"`
@@ -98,11 +105,21 @@ func composeServices(t *testing.T) map[string]composeService {
 	return c.Services
 }
 
+// TestTheMountedConfigurationOfComposeLoads checks deploy/compose.config.yaml.
+func TestTheMountedConfigurationOfComposeLoads(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../deploy/compose.config.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkMountedConfig(t, "compose.config.yaml", regexp.MustCompile(`(?m)^# (queue|limits|budgets):`).ReplaceAllString(string(text), "$1:"))
+}
+
 // TestTheComposeFileGivesNoRights checks compose.yaml.
 func TestTheComposeFileGivesNoRights(t *testing.T) {
 	t.Parallel()
 	services := composeServices(t)
-	given := map[string][]string{"gateway": nil, "replica": nil, "secrets": {"CHOWN", "DAC_OVERRIDE"}, "postgres": {"CHOWN", "DAC_OVERRIDE", "FOWNER", "SETGID", "SETUID"}}
+	given := map[string][]string{"gateway": nil, "replica": nil, "prometheus": nil, "secrets": {"CHOWN", "DAC_OVERRIDE"}, "postgres": {"CHOWN", "DAC_OVERRIDE", "FOWNER", "SETGID", "SETUID"}}
 	if len(services) != len(given) {
 		t.Errorf("%d services, want %d", len(services), len(given))
 	}
@@ -134,6 +151,14 @@ func TestTheComposeFileGivesNoRights(t *testing.T) {
 	}
 	if !slices.Equal(services["replica"].Profiles, []string{"replicas"}) || services["gateway"].Profiles != nil {
 		t.Error("the replica is no profile of its own")
+	}
+	for _, name := range []string{"gateway", "replica", "prometheus"} {
+		if services[name].MemLimit == "" {
+			t.Errorf("%s has no bound of its memory", name)
+		}
+	}
+	if !slices.Equal(services["prometheus"].Profiles, []string{"monitoring"}) || services["prometheus"].User != "65534:65532" {
+		t.Errorf("prometheus runs in the profiles %q as %s, and the token is readable by the group 65532", services["prometheus"].Profiles, services["prometheus"].User)
 	}
 	if db := services["postgres"]; len(db.Healthcheck.Test) == 0 || !regexp.MustCompile(`:\d+`).MatchString(db.Image) {
 		t.Errorf("the database: %+v", db)
@@ -188,6 +213,173 @@ func TestTheComposeFileGeneratesSecretsOnce(t *testing.T) {
 	}
 }
 
+// release writes the files of a release for this system with a program that prints what it is, and returns the directory.
+func release(t *testing.T) string {
+	t.Helper()
+	dir, stage := t.TempDir(), t.TempDir()
+	name := "laneway_1.2.3_" + runtime.GOOS + "_" + runtime.GOARCH
+	err := errors.Join(os.Mkdir(filepath.Join(stage, name), 0o755),
+		os.WriteFile(filepath.Join(stage, name, "laneway"), []byte("#!/bin/sh\necho laneway 1.2.3\n"), 0o755))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile("../../deploy/package/install.sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	script := strings.NewReplacer("@VERSION@", "1.2.3", "@ADDRESS@", "https://releases.example.invalid").Replace(string(text))
+	cmd := exec.CommandContext(t.Context(), "sh", "-euc", `tar -C "$1" -czf "$2/$3.tar.gz" "$3"; cd "$2"; sha256sum -- *.tar.gz >SHA256SUMS`, "sh", stage, dir, name)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "install.sh"), []byte(script), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// An archive that is not the one of the release is not installed, and what was installed before stays.
+func TestTheInstallerRefusesAWrongSum(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("starts processes")
+	}
+	bin := filepath.Join(t.TempDir(), "bin")
+	install := func(from string) (string, error) {
+		cmd := exec.CommandContext(t.Context(), "sh", filepath.Join(from, "install.sh"))
+		cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "LANEWAY_FROM=" + from, "LANEWAY_BIN=" + bin}
+		out, err := cmd.CombinedOutput()
+		return string(out), err
+	}
+	prints := func() string {
+		out, err := exec.CommandContext(t.Context(), filepath.Join(bin, "laneway")).CombinedOutput()
+		return fmt.Sprint(strings.TrimSpace(string(out)), err)
+	}
+	if out, err := install(release(t)); err != nil || !strings.Contains(out, "laneway 1.2.3 is in "+bin) || !strings.Contains(out, "export PATH=") {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if got := prints(); got != "laneway 1.2.3<nil>" {
+		t.Errorf("the installed program: %s", got)
+	}
+	archive, sums := "laneway_1.2.3_"+runtime.GOOS+"_"+runtime.GOARCH+".tar.gz", "SHA256SUMS"
+	for want, change := range map[string]func(dir string) error{
+		"damaged or was changed": func(dir string) error { return os.WriteFile(filepath.Join(dir, archive), []byte("other"), 0o600) },
+		"does not have": func(dir string) error {
+			return os.WriteFile(filepath.Join(dir, sums), []byte("0  other.tar.gz\n"), 0o600)
+		},
+		"has no SHA256SUMS":    func(dir string) error { return os.Remove(filepath.Join(dir, sums)) },
+		"has no laneway_1.2.3": func(dir string) error { return os.Remove(filepath.Join(dir, archive)) },
+	} {
+		dir := release(t)
+		if err := change(dir); err != nil {
+			t.Fatal(err)
+		}
+		if out, err := install(dir); err == nil || !strings.Contains(out, want) || prints() != "laneway 1.2.3<nil>" {
+			t.Errorf("want a refusal with %q: %v, %s; installed: %s", want, err, out, prints())
+		}
+	}
+}
+
+// The manifests are read as the gateway and Kubernetes read them: real settings, no rights, probes and a grace period that fit the program.
+func TestManifestsOfKubernetesGiveNoRights(t *testing.T) {
+	t.Parallel()
+	for _, file := range []string{"laneway.yaml", "postgres.yaml"} {
+		text, err := os.ReadFile("../../deploy/kubernetes/" + file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		kinds := map[string]bool{}
+		for decoder := yaml.NewDecoder(bytes.NewReader(text)); ; {
+			var o kubernetesObject
+			if err := decoder.Decode(&o); errors.Is(err, io.EOF) {
+				break
+			} else if err != nil {
+				t.Fatalf("%s: %v", file, err)
+			}
+			kinds[o.Kind] = true
+			if o.Kind == "ConfigMap" {
+				checkMountedConfig(t, file, o.Data["config.yaml"])
+			}
+			if o.Kind != "Deployment" {
+				continue
+			}
+			pod := o.Spec.Template.Spec
+			c := pod.Containers[0]
+			if pod.Grace < 37 || !pod.Security.NonRoot || pod.Security.User != 65532 || pod.Security.FSGroup != 65532 || !c.Security.ReadOnly || c.Security.Escalation == nil || *c.Security.Escalation || !slices.Equal(c.Security.Capabilities.Drop, []string{"ALL"}) {
+				t.Errorf("%s: the pod has rights, or too little time to drain: %+v", file, pod)
+			}
+			if c.Liveness.HTTP.Path != "/healthz" || c.Readiness.HTTP.Path != "/readyz" || c.Startup.HTTP.Path != "/healthz" {
+				t.Errorf("%s: probes %+v %+v %+v", file, c.Startup, c.Liveness, c.Readiness)
+			}
+			if sqlite := file == "laneway.yaml"; sqlite != (o.Spec.Strategy.Type == "Recreate") || sqlite != (o.Spec.Replicas == 1) {
+				t.Errorf("%s: %d replicas, strategy %q", file, o.Spec.Replicas, o.Spec.Strategy.Type)
+			}
+		}
+		if !kinds["Deployment"] || !kinds["Service"] || !kinds["ConfigMap"] || !kinds["PersistentVolumeClaim"] {
+			t.Errorf("%s has the kinds %v", file, slices.Sorted(maps.Keys(kinds)))
+		}
+	}
+}
+
+type kubernetesObject struct {
+	Kind string
+	Data map[string]string
+	Spec struct {
+		Replicas int
+		Strategy struct{ Type string }
+		Template struct {
+			Spec struct {
+				Grace    int `yaml:"terminationGracePeriodSeconds"`
+				Security struct {
+					NonRoot bool  `yaml:"runAsNonRoot"`
+					User    int64 `yaml:"runAsUser"`
+					FSGroup int64 `yaml:"fsGroup"`
+				} `yaml:"securityContext"`
+				Containers []struct {
+					Startup   probe `yaml:"startupProbe"`
+					Liveness  probe `yaml:"livenessProbe"`
+					Readiness probe `yaml:"readinessProbe"`
+					Security  struct {
+						Escalation   *bool `yaml:"allowPrivilegeEscalation"`
+						ReadOnly     bool  `yaml:"readOnlyRootFilesystem"`
+						Capabilities struct{ Drop []string }
+					} `yaml:"securityContext"`
+				}
+			}
+		}
+	}
+}
+
+type probe struct {
+	HTTP struct{ Path string } `yaml:"httpGet"`
+}
+
+// checkMountedConfig loads a configuration of a deployment, with the secrets that it mounts.
+func checkMountedConfig(t *testing.T, file, text string) {
+	t.Helper()
+	dir := t.TempDir()
+	for name, secret := range map[string]string{"token": "8f14e45fceea167a5a36dedd4bea2543d9c1e7b0aa52", "telegram-token": "123456789:AAHk3uGm1q0Zf9vX2sYw8Rb7Tn6Lc5Jd4Pe"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(secret+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	text = strings.ReplaceAll(text, "/var/run/secrets/laneway", dir)
+	uncommented := strings.NewReplacer("# channels:", "channels:", "#   telegram:", "  telegram:").Replace(text)
+	for _, config := range []string{text, uncommented} {
+		path := filepath.Join(dir, "config.yaml")
+		if err := os.WriteFile(path, []byte(config), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		loaded, err := Load(Options{File: path, LookupEnv: environ("LANEWAY_DATA", filepath.Join(dir, "data"))})
+		if err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		if _, err := Preflight(loaded); err != nil {
+			t.Errorf("%s: %v", file, err)
+		}
+	}
+}
+
 // TestUnitGivesNoRightsAndNeverGivesUp checks deploy/laneway.service.
 func TestUnitGivesNoRightsAndNeverGivesUp(t *testing.T) {
 	t.Parallel()
@@ -197,7 +389,7 @@ func TestUnitGivesNoRightsAndNeverGivesUp(t *testing.T) {
 	}
 	lines := strings.Split(string(text), "\n")
 	for _, want := range []string{
-		"User=laneway", "Group=laneway", "RemoveIPC=yes", "NoNewPrivileges=yes", "ProtectSystem=strict", "ProtectHome=yes", "ProtectProc=invisible", "PrivateDevices=yes", "CapabilityBoundingSet=",
+		"Type=notify", "WatchdogSec=60s", "User=laneway", "Group=laneway", "RemoveIPC=yes", "NoNewPrivileges=yes", "ProtectSystem=strict", "ProtectHome=yes", "ProtectProc=invisible", "PrivateDevices=yes", "CapabilityBoundingSet=",
 		"SystemCallFilter=@system-service", "SystemCallFilter=~@privileged", "SystemCallErrorNumber=EPERM", "RestrictNamespaces=yes", "UMask=0077", "StateDirectoryMode=0700",
 		"RestartPreventExitStatus=78", "KillMode=mixed", "StartLimitIntervalSec=0",
 	} {

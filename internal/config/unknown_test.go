@@ -37,7 +37,7 @@ func TestDeploymentFilesUseRealSettings(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ofCompose := []string{"LANEWAY_VERSION", "LANEWAY_PORT", "LANEWAY_REPLICA_PORT"} // read by docker compose itself
+	ofCompose := []string{"LANEWAY_VERSION", "LANEWAY_PORT", "LANEWAY_REPLICA_PORT", "LANEWAY_MEMORY", "LANEWAY_TARGET"} // read by docker compose itself
 	for _, file := range []string{"Dockerfile", "compose.yaml", "deploy/laneway.service"} {
 		text, err := os.ReadFile("../../" + file)
 		if err != nil {

@@ -32,8 +32,9 @@ func TestAPackageInAnEmptyRootMakesABotThatAnswers(t *testing.T) {
 	}
 	for format, install := range map[string]string{
 		// dpkg runs the scripts of the package on this machine, with DPKG_ROOT. The scripts of an rpm need a shell in the root, and are run below.
-		"deb": `mkdir -p var/lib/dpkg/info var/lib/dpkg/updates etc && touch var/lib/dpkg/status etc/passwd etc/group && dpkg --root="$PWD" --force-script-chrootless --force-not-root --force-depends -i "$PACKAGE"`,
-		"rpm": `rpm --root "$PWD" --initdb && rpm --root "$PWD" --nodeps --noscripts --ignorearch -i "$PACKAGE" && rpm --root "$PWD" -q --scripts laneway | grep -q systemd-sysusers`,
+		"deb":        `mkdir -p var/lib/dpkg/info var/lib/dpkg/updates etc && touch var/lib/dpkg/status etc/passwd etc/group && dpkg --root="$PWD" --force-script-chrootless --force-not-root --force-depends -i "$PACKAGE"`,
+		"rpm":        `rpm --root "$PWD" --initdb && rpm --root "$PWD" --nodeps --noscripts --ignorearch -i "$PACKAGE" && rpm --root "$PWD" -q --scripts laneway | grep -q systemd-sysusers`,
+		"install.sh": `LANEWAY_FROM="$PACKAGE" LANEWAY_BIN="$PWD/usr/bin" HOME="$PWD" sh "$PACKAGE/install.sh"`,
 	} {
 		t.Run(format, func(t *testing.T) {
 			root := t.TempDir()
@@ -44,12 +45,16 @@ func TestAPackageInAnEmptyRootMakesABotThatAnswers(t *testing.T) {
 				t.Fatalf("%s: %v\n%s", install, err, out)
 			}
 			t.Logf("installed after %v", time.Since(begun).Round(time.Millisecond))
-			for _, path := range installed {
+			files := installed
+			if format == "install.sh" {
+				files = installed[:1] // the program alone
+			}
+			for _, path := range files {
 				if info, err := os.Stat(filepath.Join(root, path)); err != nil || info.Size() == 0 {
 					t.Errorf("%s: %v", path, err)
 				}
 			}
-			if unit, err := os.ReadFile(filepath.Join(root, "usr/lib/systemd/system/laneway.service")); err != nil || !bytes.Contains(unit, []byte("ExecStart=/usr/bin/laneway serve")) {
+			if unit, err := os.ReadFile(filepath.Join(root, "usr/lib/systemd/system/laneway.service")); format != "install.sh" && (err != nil || !bytes.Contains(unit, []byte("ExecStart=/usr/bin/laneway serve"))) {
 				t.Errorf("the unit does not start the program of the package: %v", err)
 			}
 			if passwd, err := os.ReadFile(filepath.Join(root, "etc/passwd")); format == "deb" && (err != nil || !bytes.Contains(passwd, []byte("laneway:"))) {
@@ -63,6 +68,9 @@ func TestAPackageInAnEmptyRootMakesABotThatAnswers(t *testing.T) {
 
 func packageFile(t *testing.T, format string) string {
 	t.Helper()
+	if format == "install.sh" {
+		return os.Getenv("LANEWAY_PACKAGES")
+	}
 	arch := map[string]string{"deb/amd64": "amd64", "deb/arm64": "arm64", "rpm/amd64": "x86_64", "rpm/arm64": "aarch64"}[format+"/"+runtime.GOARCH]
 	files, err := filepath.Glob(filepath.Join(os.Getenv("LANEWAY_PACKAGES"), "*"+arch+"."+format))
 	if err != nil || len(files) != 1 {
