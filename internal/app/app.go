@@ -87,6 +87,7 @@ type Process struct {
 	main     []net.Listener
 	scrape   net.Listener   // nil when there is no metrics listener
 	startup  *startupServer // nil once the gateway serves the listeners
+	manager  *serviceManager
 	abandon  context.CancelCauseFunc
 	undo     []cleanup // in order of construction
 }
@@ -126,6 +127,7 @@ func New(ctx context.Context, opts Options) (_ *Process, err error) {
 	if err := p.openStartupServer(ctx); err != nil {
 		return nil, err
 	}
+	p.openServiceManager(ctx)
 	if p.store, err = openStore(ctx, p.cfg, p.log); err != nil {
 		return nil, err
 	}
@@ -148,6 +150,7 @@ func New(ctx context.Context, opts Options) (_ *Process, err error) {
 	if err := p.closeStartupServer(); err != nil {
 		return nil, fmt.Errorf("closing the startup server: %w", err)
 	}
+	p.manager.follow(func() bool { return gateway.Stalled(p.dispatch.Progress()) })
 	freeStartMemory()
 	return p, nil
 }
@@ -305,6 +308,7 @@ func (p *Process) Run(ctx context.Context) error {
 	parts.Go(func() error { return p.dispatch.RunCron(intake) })
 	parts.Go(func() error { p.indexer().Run(intake); return nil })
 	p.untilStop(ctx, partsCtx)
+	_ = p.manager.tell(partsCtx, "STOPPING=1") // only `systemctl status` shows it
 	p.delayStop(ctx, partsCtx)
 	stopIntake()
 	p.gateway.Drain()

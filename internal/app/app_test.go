@@ -10,6 +10,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -324,4 +325,78 @@ func must(r *http.Request, err error) *http.Request {
 		panic(err)
 	}
 	return r
+}
+
+// systemd hears that the gateway listens, that it lives, and that it stops.
+func TestServiceManagerHearsOfStartLifeAndStop(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "notify")
+	socket, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer socket.Close()
+	states, read := make(chan string), make(chan struct{})
+	go func() { // ends when the socket is closed
+		defer close(read)
+		for state := make([]byte, 100); ; {
+			n, err := socket.Read(state)
+			if err != nil {
+				return
+			}
+			select {
+			case states <- string(state[:n]):
+			case <-time.After(patience): // the test has failed
+			}
+		}
+	}()
+	hears := func(want string) {
+		t.Helper()
+		for limit := time.After(patience); ; {
+			select {
+			case state := <-states:
+				if state == want {
+					return
+				}
+			case <-limit:
+				t.Fatalf("it was not told %s", want)
+			}
+		}
+	}
+	t.Run("gateway", func(t *testing.T) {
+		t.Setenv("NOTIFY_SOCKET", path)
+		t.Setenv("WATCHDOG_USEC", "20000")
+		stopping := make(chan bool, 1)
+		t.Cleanup(func() { // when the gateway has ended
+			if !<-stopping {
+				t.Error("it was not told STOPPING=1")
+			}
+			_ = socket.Close()
+			<-read
+		})
+		start(t)
+		for _, state := range []string{"READY=1", "WATCHDOG=1", "WATCHDOG=1", "WATCHDOG=1"} {
+			hears(state)
+		}
+		go func() { // reads on while the gateway ends, and ends then
+			for limit := time.After(patience); ; {
+				select {
+				case state := <-states:
+					if state == "STOPPING=1" {
+						stopping <- true
+						for range 1000 {
+							select {
+							case <-states:
+							case <-read:
+								return
+							}
+						}
+						return
+					}
+				case <-limit:
+					stopping <- false
+					return
+				}
+			}
+		}()
+	})
 }

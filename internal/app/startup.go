@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
+	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -112,4 +114,87 @@ func (startingBackend) Audit(context.Context, chat.Audit) error { return chat.Er
 
 func (startingBackend) Subscribe(func(chat.Event), func(chat.Event) bool) (cancel func()) {
 	return func() {}
+}
+
+// serviceManager tells systemd what this process does, for a unit with Type=notify: that it listens, that it stops, and, as long as work moves, that it lives.
+// The dispatcher decides whether work moves, not the database: a restart would not bring a database back.
+type serviceManager struct {
+	address string // of the socket; "" = the process has no service manager
+	stalled atomic.Pointer[func() bool]
+	cancel  context.CancelFunc
+	ended   chan struct{}
+}
+
+// openServiceManager reports that the listeners are open, and begins to feed the watchdog of the unit if it has one.
+func (p *Process) openServiceManager(ctx context.Context) {
+	lookup := p.opts.LookupEnv
+	if lookup == nil {
+		lookup = func(string) (string, bool) { return "", false }
+	}
+	m := &serviceManager{ended: make(chan struct{})}
+	m.address, _ = lookup("NOTIFY_SOCKET")
+	p.manager = m
+	if err := m.tell(ctx, "READY=1"); err != nil {
+		p.log.WarnContext(ctx, "the service manager was not told that this gateway listens", "err", err)
+	}
+	ctx, m.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	go func() { // ends with the clean-up
+		defer close(m.ended)
+		m.feed(ctx, watchdogOf(lookup)/2)
+	}()
+	p.onClose("service manager", func(context.Context) error { m.cancel(); <-m.ended; return nil })
+}
+
+// follow lets the watchdog starve while stalled is true.
+func (m *serviceManager) follow(stalled func() bool) { m.stalled.Store(&stalled) }
+
+// feed tells the service manager in each interval that the process lives; 0 = it does not ask.
+func (m *serviceManager) feed(ctx context.Context, interval time.Duration) {
+	if m.address == "" || interval <= 0 {
+		return
+	}
+	ticker := time.NewTicker(interval)
+	defer ticker.Stop()
+	for {
+		if stalled := m.stalled.Load(); stalled == nil || !(*stalled)() {
+			_ = m.tell(ctx, "WATCHDOG=1") // without an answer, the next one may arrive
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+// tell sends a state. An address that begins with @ is in the abstract namespace.
+func (m *serviceManager) tell(ctx context.Context, state string) error {
+	if m.address == "" {
+		return nil
+	}
+	conn, err := new(net.Dialer).DialContext(ctx, "unixgram", m.address)
+	if err != nil {
+		return err
+	}
+	err = conn.SetWriteDeadline(time.Now().Add(tellTime)) // a full queue must not hold up a stop
+	if err == nil {
+		_, err = conn.Write([]byte(state))
+	}
+	return errors.Join(err, conn.Close())
+}
+
+// tellTime limits the wait for a service manager that does not read.
+const tellTime = time.Second
+
+// watchdogOf is the time after which the service manager ends a silent process; 0 = never. The variable may be meant for a parent process.
+func watchdogOf(lookup func(string) (string, bool)) time.Duration {
+	if pid, set := lookup("WATCHDOG_PID"); set && pid != strconv.Itoa(os.Getpid()) {
+		return 0
+	}
+	text, _ := lookup("WATCHDOG_USEC")
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < 0 {
+		return 0
+	}
+	return time.Duration(n) * time.Microsecond
 }

@@ -67,7 +67,8 @@ func orNull(s string) *string {
 	return &s
 }
 
-func stalled(p chat.Progress) bool { return p.StalledFor >= stalledAfter || p.CronAge >= stalledAfter }
+// Stalled reports whether work has been ready for so long while nothing starts that a restart is the remedy.
+func Stalled(p chat.Progress) bool { return p.StalledFor >= stalledAfter || p.CronAge >= stalledAfter }
 
 // problemsOf lists the problems of the gateway, in sentences; empty = healthy.
 func problemsOf(st *chat.SystemStatus) []string {
@@ -99,7 +100,7 @@ func (m *monitor) picture(st chat.SystemStatus, took time.Duration) *healthPictu
 	pic := &healthPicture{status: st, took: took}
 	extra := wire.HealthExtra{
 		Problems: problems, Database: wire.HealthDatabase{OK: st.StoreError == "", LatencyMs: st.StoreLatency.Milliseconds()},
-		Scheduler: wire.HealthScheduler{OK: !stalled(st.Progress), LastTickAgeMs: ageMs(st.Progress.CronAge)}, NodeID: st.NodeID,
+		Scheduler: wire.HealthScheduler{OK: !Stalled(st.Progress), LastTickAgeMs: ageMs(st.Progress.CronAge)}, NodeID: st.NodeID,
 	}
 	pic.views = viewsOf(p, extra)
 	pic.essence = string(strictjson.Encode([]any{problems, p.ChannelOrder, connected(st.Channels)}))
@@ -291,7 +292,7 @@ func (m *monitor) healthz(w http.ResponseWriter, _ *http.Request) {
 	}
 	status := http.StatusOK
 	switch {
-	case stalled(p):
+	case Stalled(p):
 		body.OK, body.Status, status = false, "stalled", http.StatusServiceUnavailable
 	case m.state.draining():
 		body.Status = "draining"
