@@ -208,3 +208,54 @@ func TestProgramOfAKilledAttemptIsEnded(t *testing.T) {
 		}
 	})
 }
+
+// The clients of the documentation print the answer while it is written. A gateway that is killed in the middle and starts again answers the same message once.
+func TestTheExamplesOfClientsOutliveAKill(t *testing.T) {
+	NeedsProcesses(t)
+	t.Parallel()
+	examples, err := filepath.Abs("../../docs/examples")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, command := range map[string][]string{
+		"javascript": {"node", "--experimental-websocket", examples + "/client-javascript/client.mjs"},
+		"python":     {"python3", examples + "/client-python/client.py"},
+		"go":         {buildExample(t, "laneway/docs/examples/client-go")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			listen := freePort(t)
+			g := Install(t, "", "agents: {main: {runner: echo, chunk: 1, chunk_delay: 150ms}}\n")
+			g.args = append(g.args, "--listen", listen)
+			g.Start()
+			address := "ws://" + listen + "/ws"
+			if name == "python" {
+				address = listen
+			}
+			client := func(token, text string) (*exec.Cmd, *syncBuffer) {
+				cmd := exec.CommandContext(withTimeout(t, time.Minute), command[0], append(command[1:], address, text)...)
+				out := &syncBuffer{}
+				cmd.Env, cmd.Stdout, cmd.Stderr = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "LANEWAY_TOKEN=" + token}, out, out
+				if err := cmd.Start(); err != nil {
+					t.Fatal(err)
+				}
+				return cmd, out
+			}
+			const text = "one two three four five"
+			cmd, out := client(g.Token(), text)
+			testrun.Eventually(t, "the answer has begun", func() bool { return strings.Contains(out.String(), "on") })
+			g.Kill()
+			g.Start()
+			if err := cmd.Wait(); err != nil || !strings.HasSuffix(strings.TrimSpace(out.String()), text) {
+				t.Errorf("%v: %q", err, out.String())
+			}
+			if history := historyOf(t, mustDial(t, g, nil), "agent:main:main"); strings.Count(history, "user: "+text) != 1 || strings.Count(history, "assistant: "+text) != 1 {
+				t.Errorf("the conversation:\n%s", history)
+			}
+			cmd, out = client("wrong", text)
+			if err := cmd.Wait(); err == nil || out.String() == "" {
+				t.Errorf("a wrong token: %v, %q", err, out.String())
+			}
+		})
+	}
+}
