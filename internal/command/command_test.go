@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -20,6 +22,47 @@ import (
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var update = flag.Bool("update", false, "write the table of docs/chat-commands.md")
+
+// Readers of the page know every command. -update writes its table.
+func TestPageOfChatCommandsHasTheTable(t *testing.T) {
+	t.Parallel()
+	table, err := command.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want strings.Builder
+	want.WriteString("| command | does |\n|---|---|\n")
+	for _, c := range table.Infos() {
+		name := "/" + c.Name
+		if c.ArgsHint != "" {
+			name += " " + strings.ReplaceAll(c.ArgsHint, "|", "\\|")
+		}
+		for _, alias := range c.Aliases {
+			name += "`, `/" + alias
+		}
+		fmt.Fprintf(&want, "| `%s` | %s |\n", name, c.Description)
+	}
+	const page = "../../docs/chat-commands.md"
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, rest, begins := strings.Cut(string(text), "-update -->\n")
+	have, tail, ends := strings.Cut(rest, "<!-- end -->")
+	switch {
+	case !begins || !ends:
+		t.Fatalf("%s has no marks for the table", page)
+	case have == want.String():
+	case !*update:
+		t.Errorf("%s has not the commands of the table; run: go test ./internal/command -run Page -update", page)
+	default:
+		if err := os.WriteFile(page, []byte(head+"-update -->\n"+want.String()+"<!-- end -->"+tail), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
 
 func ExampleTable_Parse() {
 	table, err := command.New()

@@ -22,7 +22,8 @@ import (
 // acpVariable makes the test binary an ACP agent, see [acpAgent]. Its value is the agent's transport for MCP servers: http or stdio.
 const acpVariable = "TESTE2E_ACP_AGENT"
 
-// acpAgent uses the MCP server of its session with the official client. Each line of a message is a step: `tools`, `token`, or a call, `NAME ARGUMENTS`.
+// acpAgent uses the MCP server of its session with the official client. Each line of a message is a step: `tools`, `token`, or a call, `NAME {ARGUMENTS}`. It repeats
+// every other line.
 type acpAgent struct {
 	acp.Agent // the methods that the gateway does not call
 
@@ -69,18 +70,20 @@ func (a *acpAgent) Prompt(ctx context.Context, req acp.PromptRequest) (acp.Promp
 	defer func() { _ = session.Close() }()
 	for line := range strings.Lines(req.Prompt[len(req.Prompt)-1].Text.Text) {
 		word, args, _ := strings.Cut(strings.TrimSpace(line), " ")
-		var text string
-		switch word {
-		case "tools":
+		text := strings.TrimSpace(line)
+		switch {
+		case word == "tools":
 			text = strings.Join(toolNames(ctx, session), " ")
-		case "token":
+		case word == "token":
 			text = token
-		case "step": // KIND TITLE: a call of the agent itself, which completes
+		case word == "step": // KIND TITLE: a call of the agent itself, which completes
+			text = ""
 			kind, title, _ := strings.Cut(args, " ")
 			if err := a.step(ctx, req.SessionId, acp.ToolKind(kind), title); err != nil {
 				return acp.PromptResponse{}, err
 			}
-		case "hang": // FILE: fetches and hangs, unless an earlier attempt has made the file
+		case word == "hang": // FILE: fetches and hangs, unless an earlier attempt has made the file
+			text = ""
 			file, err := os.OpenFile(args, os.O_CREATE|os.O_EXCL, 0o600)
 			if err != nil {
 				continue
@@ -90,7 +93,7 @@ func (a *acpAgent) Prompt(ctx context.Context, req acp.PromptRequest) (acp.Promp
 				return acp.PromptResponse{}, err
 			}
 			<-ctx.Done()
-		default:
+		case strings.HasPrefix(args, "{"):
 			text = callTool(ctx, session, "laneway_"+word, args)
 		}
 		update := acp.SessionNotification{SessionId: req.SessionId, Update: acp.UpdateAgentMessageText(text + "\n")}

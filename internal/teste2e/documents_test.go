@@ -22,25 +22,26 @@ import (
 
 // notRun are commands of the documents that no test runs, with the reason. An entry that is in no document fails the test.
 var notRun = map[string]string{
-	"TELEGRAM_TOKEN=123456789:AAH… laneway serve":                                                                                                           "needs Telegram; TestAnUpdateBecomesOneAnswer and its like use a Bot API of their own",
-	"laneway pair approve K7QF2M3A       # in a second terminal: the code that the bot has shown you":                                                       "needs that bot",
-	"laneway serve --agent claude                                         # also codex, gemini, opencode, qwen, copilot, openclaw":                          "installs a package of npm; make compat starts real agents",
-	"useradd --system --no-create-home agent":                                                                                                               "changes the users of the host",
-	"install -d -o agent -m 0755 /run/my-agent":                                                                                                             "needs that user",
+	"TELEGRAM_TOKEN=123456789:AAH… laneway serve --agent claude":                               "needs Telegram; TestAnUpdateBecomesOneAnswer and its like use a Bot API of their own",
+	"laneway pair approve K7QF2M3A     # in a second terminal: the code that the bot sent you": "needs that bot",
+	"cd ~/project                      # the agent works here":                                 "needs a project",
+	"useradd --system --no-create-home agent":                                                  "changes the users of the host",
+	"install -d -o agent -m 0755 /run/my-agent":                                                "needs that user",
 	"setpriv --reuid=agent --regid=agent --clear-groups \\\n  systemd-socket-activate --accept --inetd -l /run/my-agent/agent.sock /usr/local/bin/my-agent": "needs systemd",
 	"useradd --system --home-dir /var/lib/laneway --shell /usr/sbin/nologin laneway":                                                                        "changes the users of the host",
 	"install -m 0755 bin/laneway /usr/local/bin/laneway":                                                                                                    "changes the host",
 	"install -D -m 0644 deploy/config.yaml /etc/laneway/config.yaml":                                                                                        "changes the host",
 	"install -m 0644 deploy/laneway.service /etc/systemd/system/laneway.service":                                                                            "changes the host",
-	"laneway dashboard":                                         "opens a browser; make ui-test does it",
-	"go run ./cmd/laneway dashboard":                            "opens a browser; make ui-test does it",
-	"systemctl daemon-reload && systemctl enable --now laneway": "needs systemd",
+	"laneway dashboard": "opens a browser; make ui-test does it",
+	"laneway dashboard                 # in a second terminal: the gateway in your browser": "opens a browser; make ui-test does it",
+	"systemctl daemon-reload && systemctl enable --now laneway":                             "needs systemd",
 }
 
 // stage runs the commands of one document, in order and in a new home directory.
 type stage struct {
 	t       *testing.T
 	home    string
+	bin     string // a directory of its PATH
 	env     []string
 	replace *strings.Replacer // what a reader substitutes for an example
 	ready   func()            // called once, before the first command with printed output; may be nil
@@ -64,7 +65,7 @@ func newStage(t *testing.T, replace ...string) *stage {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &stage{t: t, home: home, replace: strings.NewReplacer(append(replace, "go run ./cmd/laneway", "laneway", "make test", "make -n test")...)}
+	s := &stage{t: t, home: home, bin: bin, replace: strings.NewReplacer(append(replace, "go run ./cmd/laneway", "laneway", "make test", "make -n test")...)}
 	for _, name := range []string{"GOPATH", "GOMODCACHE", "GOCACHE", "GOFLAGS", "GOPROXY"} {
 		out, err := exec.Command("go", "env", name).Output()
 		if err != nil {
@@ -74,6 +75,15 @@ func newStage(t *testing.T, replace ...string) *stage {
 	}
 	s.env = append(s.env, "PATH="+bin+":"+os.Getenv("PATH"), "HOME="+home, "CGO_ENABLED=0", "LANEWAY_LISTEN=127.0.0.1:0", "LANEWAY_METRICS_LISTEN=off", raceSettings)
 	return s
+}
+
+// claude puts a program of the name that the preset claude looks for into the PATH: an agent that repeats what it reads.
+func (s *stage) claude() {
+	s.t.Helper()
+	script := fmt.Sprintf("#!/bin/sh\nexec env %s=http %s\n", acpVariable, ownBinary(s.t))
+	if err := os.WriteFile(filepath.Join(s.bin, "claude-agent-acp"), []byte(script), 0o755); err != nil {
+		s.t.Fatal(err)
+	}
 }
 
 // command returns a line of a document as a shell command in the directory of this repository.
@@ -303,7 +313,15 @@ func stageOf(t *testing.T, page string) *stage {
 		s.env = append(s.env, "XDG_CONFIG_HOME="+h.dir+"/etc", "LANEWAY_URL="+h.url)
 		s.replace = strings.NewReplacer("laneway status", "laneway status 2>&1 | sed s,"+h.dir+"/state,/var/lib/laneway,")
 		return s
-	case "cron.md":
+	case "README.md":
+		s := newStage(t)
+		s.claude()
+		return s
+	case "claude-code.md":
+		s := newStage(t)
+		s.claude()
+		return s
+	case "cron.md", "troubleshooting.md", "chat-commands.md", "team.md", "write-a-client.md":
 		s := newStage(t)
 		s.serve("laneway serve")
 		return s
@@ -352,25 +370,88 @@ func groupOfTests() string {
 	return string(bytes.TrimSpace(out))
 }
 
-// Readers do not find a page that is not in the index.
-func TestTheIndexOfTheDocumentsLinksEachPageOnce(t *testing.T) {
+var (
+	links    = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	headings = regexp.MustCompile(`(?m)^#+ (.*)$|<a id="([^"]+)"></a>`)
+	noAnchor = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
+)
+
+// anchors are the places of a page that a link may name.
+func anchors(text string) map[string]bool {
+	list := map[string]bool{}
+	for _, m := range headings.FindAllStringSubmatch(text, -1) {
+		list[m[2]] = true
+		list[strings.ReplaceAll(noAnchor.ReplaceAllString(strings.ToLower(m[1]), ""), " ", "-")] = true
+	}
+	return list
+}
+
+// A dead link sends a reader back to a search engine.
+func TestEveryLinkOfTheDocumentsLeadsSomewhere(t *testing.T) {
+	t.Parallel()
+	pages := append(documents(t), "../../CONTRIBUTING.md", "../../SECURITY.md", "../../AGENTS.md", "../../CHANGELOG.md")
+	count := 0
+	for _, path := range pages {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range links.FindAllStringSubmatch(string(text), -1) {
+			file, place, _ := strings.Cut(m[1], "#")
+			if strings.Contains(m[1], "://") || strings.HasPrefix(m[1], "mailto:") {
+				continue
+			}
+			count++
+			target := path
+			if file != "" {
+				target = filepath.Join(filepath.Dir(path), file)
+			}
+			there, err := os.ReadFile(target)
+			if info, bad := os.Stat(target); bad == nil && info.IsDir() {
+				continue
+			}
+			if err != nil {
+				t.Errorf("%s links %s: %v", path, m[1], err)
+			} else if place != "" && !anchors(string(there))[place] {
+				t.Errorf("%s links %s, and that page has no such heading", path, m[1])
+			}
+		}
+	}
+	if count < 200 {
+		t.Errorf("the documents have %d links; that is not all of them", count)
+	}
+}
+
+// A reader finds each page, and the answer to each of the twenty questions, from the index.
+func TestTheIndexOfTheDocumentsHasEveryPageAndQuestion(t *testing.T) {
 	t.Parallel()
 	index, err := os.ReadFile("../../docs/README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, path := range documents(t)[1:] {
-		if page := filepath.Base(path); page != "README.md" && strings.Count(string(index), "]("+page+")") != 1 {
-			t.Errorf("%s is linked %d times, want once", page, strings.Count(string(index), "]("+page+")"))
+		if page := filepath.Base(path); page != "README.md" && !strings.Contains(string(index), "]("+page+")") {
+			t.Errorf("the index does not link %s", page)
 		}
 	}
-	for _, m := range regexp.MustCompile(`\]\(([^)#]+)\)`).FindAllStringSubmatch(string(index), -1) {
-		if _, err := os.Stat(filepath.Join("../../docs", m[1])); err != nil {
-			t.Errorf("the index links what does not exist: %v", err)
+	for i := range 20 {
+		line := regexp.MustCompile(fmt.Sprintf(`(?m)^%d\. .*\? \[[^\]]+\]\([^)]+\)$`, i+1))
+		if !line.Match(index) {
+			t.Errorf("the index has no answer to question %d", i+1)
 		}
 	}
-	if text, err := os.ReadFile("../../README.md"); err != nil || strings.Count(string(text), "\n") > 120 {
-		t.Errorf("README.md has %d lines, want 120 at most (%v)", strings.Count(string(text), "\n"), err)
+	if text, err := os.ReadFile("../../README.md"); err != nil || strings.Count(string(text), "\n") > 90 {
+		t.Errorf("README.md has %d lines, want 90 at most (%v)", strings.Count(string(text), "\n"), err)
+	}
+}
+
+// The page about clients shows the program that TestTheExamplesOfClientsOutliveAKill runs.
+func TestThePageAboutClientsShowsTheTestedClient(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/write-a-client.md")
+	program, bad := os.ReadFile("../../docs/examples/client-javascript/client.mjs")
+	if err != nil || bad != nil || !strings.Contains(string(page), "```js\n"+string(program)+"```\n") {
+		t.Errorf("the page does not show client.mjs (%v, %v)", err, bad)
 	}
 }
 
