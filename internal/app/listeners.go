@@ -70,7 +70,7 @@ func (p *Process) openGateway() error {
 	p.metrics.Watch(metrics.Source{
 		Lanes: p.dispatch.Lanes, Channels: p.dispatch.Channels, DatabaseUp: func() bool { return p.dispatch.Alive() == nil },
 		Outbox: func() int { return p.dispatch.Figures().OutboxWaiting }, Cron: func() cron.Summary { return p.dispatch.Figures().Cron },
-		DiskFree: p.diskFree,
+		TakenLong: func() int { return p.dispatch.Figures().TakenLong }, DiskFree: p.diskFree,
 	})
 	p.metrics.Begin(p.known())
 	return nil

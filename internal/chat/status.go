@@ -135,7 +135,7 @@ type SystemStatus struct {
 	Progress     Progress
 	// DiskLow: the free space of a disk is below the minimum, so new messages are refused.
 	DiskLow bool
-	// Stranded is work that no live process can do, one sentence for each missing agent and for each account without a process that sends
+	// Stranded is work that no live process can do or does, one sentence for each missing agent, for each account without a process that sends
 	// for it.
 	Stranded []string
 	// Held says since when and why the gateway is held; "" when it is not held.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -113,10 +114,51 @@ func (q *questions) run(ctx context.Context) {
 	}
 }
 
+// makes records that this process makes a call, before the store gives it the call; the result records the end.
+func (q *questions) makes(id string) (end func()) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.inHand[id] = false
+	return func() {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		q.inHand[id] = true
+	}
+}
+
+// take takes the calls that no process makes. A call that began or ended during the read is not one of them; one that ended before without a recorded result is
+// found by the next read.
+func (q *questions) take(ctx context.Context, node string) ([]store.Question, error) {
+	p := store.TakeQuestionsParams{Node: node, InHand: q.outside.all(), Limit: orphansBatch}
+	var ended []string
+	q.mu.Lock()
+	for id, over := range q.inHand {
+		p.InHand = append(p.InHand, id)
+		if over {
+			ended = append(ended, id)
+		}
+	}
+	q.mu.Unlock()
+	list, err := q.store.TakeQuestions(ctx, p)
+	begun := q.outside.all()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	list = slices.DeleteFunc(list, func(asked store.Question) bool {
+		_, known := q.inHand[asked.ID]
+		return known || slices.Contains(begun, asked.ID)
+	})
+	for _, id := range ended {
+		if q.inHand[id] { // it has not begun again
+			delete(q.inHand, id)
+		}
+	}
+	return list, err
+}
+
 func (q *questions) adopt(ctx context.Context, node string) {
-	list, err := q.store.TakeQuestions(ctx, node, orphansBatch)
+	list, err := q.take(ctx, node)
 	if err != nil {
-		q.log.DebugContext(ctx, "allowed calls of ended processes were not read", "err", err)
+		q.log.DebugContext(ctx, "allowed calls that no process makes were not read", "err", err)
 		return
 	}
 	for _, asked := range list {
@@ -125,7 +167,7 @@ func (q *questions) adopt(ctx context.Context, node string) {
 			err = q.report(ctx, asked, p, q.resume(ctx, p))
 		}
 		if err != nil {
-			q.log.WarnContext(ctx, "an allowed call of an ended process failed", "question", asked.ID, "err", err)
+			q.log.WarnContext(ctx, "an allowed call that no process made failed", "question", asked.ID, "err", err)
 		}
 	}
 }

@@ -216,7 +216,7 @@ func (d *Dispatcher) connect(ctx context.Context, deps Deps) error {
 	}
 	d.queue.rules.Store(&cfg.Queue)
 	d.gauges = &gauges{parts: p, saved: map[store.TokenRatio]int{}}
-	d.questions = &questions{parts: p, outside: newOutsideCalls(), waiting: map[string]waiter{}}
+	d.questions = &questions{parts: p, outside: newOutsideCalls(), waiting: map[string]waiter{}, inHand: map[string]bool{}}
 	d.turnList, d.openQuestions = turnList{p, d.questions}, openQuestions{d.questions}
 	d.turns = &turns{parts: p, queue: d.queue, signs: d.signs, questions: d.questions, compactions: newCompactions()}
 	d.admission = &admission{parts: p}

@@ -2,11 +2,13 @@ package dispatch
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"sync/atomic"
 	"time"
 
+	"laneway/internal/command"
 	"laneway/internal/cron"
 	"laneway/internal/retry"
 	"laneway/internal/store"
@@ -16,6 +18,8 @@ const (
 	figuresEvery = 15 * time.Second
 	// figuresShare limits the cost of counting: after a count, this many times its duration pass without one.
 	figuresShare = 100
+	// takenLong is longer than a row can be taken: the delivery of a file ends after seven minutes, an allowed call after one.
+	takenLong = 10 * time.Minute
 	// figuresTime limits one count.
 	figuresTime = 15 * time.Second
 )
@@ -26,6 +30,9 @@ type Figures struct {
 	Cron          cron.Summary // OldestDue negative = nothing is due
 	// AgentMissing describes work that waits for an agent that no live process has, one sentence for each agent.
 	AgentMissing []string
+	// TakenLong counts the rows that a process has taken for longer than is possible, and TakenWords describes them.
+	TakenLong  int
+	TakenWords []string
 	// given are the agents among them that have been missing for [Config.AgentWait].
 	given []string
 }
@@ -40,6 +47,8 @@ type figures struct {
 	left   map[string]store.Unowned
 	since  map[string]time.Time
 	warned map[string]bool
+	// taken has the rows that the last count found taken, with the time of the first count that did. Only the loop uses it.
+	taken map[store.TakenRow]time.Time
 }
 
 // current does not block. Before the first count, everything is zero.
@@ -77,11 +86,45 @@ func (f *figures) read(ctx context.Context) {
 	if err == nil {
 		err = f.agentMissing(ctx, &next)
 	}
+	if err == nil {
+		err = f.takenTooLong(ctx, &next)
+	}
 	if err != nil {
 		f.log.DebugContext(ctx, "the figures of the store cannot be read; the last ones stay", "err", err)
 		next.given = nil // a replica may have the agent now
 	}
 	f.last.Store(&next)
+}
+
+// takenTooLong finds rows that a process has taken for longer than is possible. Such a row blocks what comes after it until its process ends.
+func (f *figures) takenTooLong(ctx context.Context, next *Figures) error {
+	rows, err := f.store.TakenRows(ctx)
+	if err != nil {
+		return err
+	}
+	now, before := time.Now(), f.taken
+	f.taken = make(map[store.TakenRow]time.Time, len(rows))
+	long := map[string]int{}
+	next.TakenLong, next.TakenWords = 0, nil
+	for _, row := range rows {
+		since, seen := before[row]
+		if !seen {
+			since = now
+		}
+		f.taken[row] = since
+		if now.Sub(since) >= takenLong {
+			next.TakenLong++
+			long[row.Kind+" by gateway "+row.Node]++
+		}
+	}
+	for _, what := range slices.Sorted(maps.Keys(long)) {
+		words := fmt.Sprintf("%d × %s: taken for more than %s, which is longer than it can last; restart that gateway, then another attempt follows", long[what], what, command.DurationWords(takenLong))
+		next.TakenWords = append(next.TakenWords, words)
+		if !slices.Contains(f.current().TakenWords, words) {
+			f.log.ErrorContext(ctx, "work has been taken for longer than it can last", "what", what, "rows", long[what])
+		}
+	}
+	return nil
 }
 
 // given returns the agents that have been missing for too long.

@@ -11,6 +11,7 @@ import (
 	"laneway/internal/cron"
 	"laneway/internal/cron/schedule"
 	"laneway/internal/dispatch"
+	"laneway/internal/store"
 	"laneway/internal/store/sqlite"
 	"laneway/internal/store/sqlite/sqlitetest"
 )
@@ -53,5 +54,29 @@ func TestFiguresAreFreshWithoutACallOfStatus(t *testing.T) {
 		}
 		seen.mu.Unlock()
 		h.close()
+	})
+}
+
+// A row that stays taken blocks what comes after it, and only a restart of its process helps.
+func TestRowTakenTooLongIsReported(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		st := newStore(t)
+		h := open(t, st)
+		if err := st.Register(t.Context(), store.Node{ID: "other", Lease: 24 * time.Hour}); err != nil {
+			t.Fatal(err)
+		}
+		row := store.Outgoing{ID: "o1", Kind: store.KindReply, Target: chat.Target{Channel: "elsewhere", ChatID: "1"}, Text: "hello"}
+		if err := st.Enqueue(t.Context(), []store.Outgoing{row}); err != nil {
+			t.Fatal(err)
+		}
+		if l, err := st.ClaimOutgoing(t.Context(), store.ClaimOutgoingParams{Node: "other", Channels: []string{"elsewhere"}, Limit: 1}); err != nil || len(l) != 1 {
+			t.Fatalf("claimed %v, %v", l, err)
+		}
+		time.Sleep(10 * time.Minute)
+		want(t, "rows before it is certain", h.d.Figures().TakenLong, 0)
+		time.Sleep(time.Minute)
+		want(t, "rows", h.d.Figures().TakenLong, 1)
+		words := []string{"1 × delivery by gateway other: taken for more than 10m, which is longer than it can last; restart that gateway, then another attempt follows"}
+		wantList(t, "problems", h.d.Status(t.Context()).Stranded[:1], words)
 	})
 }

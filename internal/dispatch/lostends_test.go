@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"laneway/internal/chat"
 	"laneway/internal/store"
@@ -17,7 +18,15 @@ import (
 type mute struct {
 	cronStore
 
-	ends, stops atomic.Int64 // responses to lose
+	ends, stops, starts atomic.Int64 // responses to lose
+}
+
+func (m *mute) Start(ctx context.Context, p store.StartParams) (store.Started, error) {
+	s, err := m.cronStore.Start(ctx, p)
+	if m.starts.Add(-1) >= 0 {
+		return store.Started{}, chat.ErrStoreUnavailable
+	}
+	return s, err
 }
 
 func (m *mute) EndWaiting(ctx context.Context, p store.EndParams) ([]store.Waiting, error) {
@@ -90,4 +99,24 @@ func TestAMessageWhoseEndWasNotAnsweredHasOneFinalEvent(t *testing.T) {
 			})
 		}
 	}
+}
+
+// The replies to the start are lost until the turn was stopped. It would stay running in the store without a turn in this process.
+func TestStoppedTurnWhoseStartWasLostEnds(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		st := &mute{cronStore: newStore(t)}
+		h := open(t, st)
+		defer h.close()
+		st.starts.Store(5) // with the pauses between them, more than half a second
+		id := h.send("main", "hello")
+		time.Sleep(300 * time.Millisecond)
+		h.end(h.send("main", "/stop"))
+		h.end(id)
+		synctest.Wait()
+		want(t, "final events", h.ends(id), 1)
+		if run, err := st.RunByID(t.Context(), id); err == nil && (run.State == store.RunRunning || run.State == store.RunStopping) {
+			t.Errorf("the run is %s", run.State)
+		}
+		h.end(h.send("main", "the next"))
+	})
 }

@@ -2,6 +2,8 @@ package dispatch
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -50,6 +52,13 @@ func (o *outsideCalls) begin(id string) bool {
 	}
 	o.begun[id] = true
 	return true
+}
+
+// all returns the calls that this process has started and not recorded.
+func (o *outsideCalls) all() []string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return slices.Collect(maps.Keys(o.begun))
 }
 
 func (o *outsideCalls) forget(id string) {

@@ -37,6 +37,7 @@ type questions struct {
 
 	mu      sync.Mutex
 	waiting map[string]waiter // turns of this process, by question
+	inHand  map[string]bool   // allowed calls that this process makes, and those that it has ended (true)
 }
 
 // question is a question to a person.
@@ -155,6 +156,7 @@ func (q *questions) answer(ctx context.Context, by string, a command.QuestionAns
 	if chosen.Allow && chosen.Always && strings.HasPrefix(of.Act, actVersion) {
 		params.Always = &chat.Approval{Agent: of.Agent, Act: of.Act, Label: chosen.Label}
 	}
+	defer q.makes(a.ID)()
 	asked, err = q.store.AnswerQuestion(ctx, params)
 	if errors.Is(err, chat.ErrNotFound) {
 		return "", errNoQuestion()

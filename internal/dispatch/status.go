@@ -85,7 +85,7 @@ func (d *Dispatcher) Status(ctx context.Context) chat.SystemStatus {
 	s := chat.SystemStatus{
 		NodeID: d.NodeID(), BootID: d.cfg.BootID, Version: d.cfg.Version, StartedAt: d.started, Draining: d.node.Draining(),
 		Store: d.store.Kind(), Lanes: d.Lanes(), Progress: d.Progress(),
-		DiskLow: d.admission.diskFault() != nil, Stranded: slices.Clone(d.Figures().AgentMissing),
+		DiskLow: d.admission.diskFault() != nil, Stranded: slices.Concat(d.Figures().AgentMissing, d.Figures().TakenWords),
 	}
 	if h := d.node.Hold(); h != nil {
 		s.Held = h.Sentence()

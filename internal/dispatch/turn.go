@@ -131,12 +131,17 @@ func (ts *turns) start(ctx context.Context, st *scheduler.Turn[work]) (*turn, bo
 		}
 	}
 	ts.queue.starting.add(lead.Session, p.Seqs)
-	err := ts.node.WhileAlive(ctx, func(ctx context.Context) (err error) {
+	var last error // of the last try
+	begin := func(ctx context.Context) error {
 		asked := time.Now()
-		t.started, err = t.from.Start(ctx, p)
+		t.started, last = t.from.Start(ctx, p)
 		ts.obs.Stored("start", time.Since(asked))
-		return err
-	})
+		return last
+	}
+	err := ts.node.WhileAlive(ctx, begin)
+	if err != nil && store.CommitUnknown(last) { // it was stopped meanwhile, and would stay running in the store if it was committed
+		err = ts.node.Final(ctx, "starting a turn", begin)
+	}
 	ts.queue.starting.remove(lead.Session, p.Seqs)
 	switch {
 	case errors.Is(err, chat.ErrFenced):

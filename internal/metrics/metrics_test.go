@@ -28,7 +28,7 @@ func scrape(t *testing.T) string {
 		Lanes: func() chat.LanesStatus {
 			return chat.LanesStatus{Lanes: []chat.LaneStatus{{Name: "main", Capacity: 30, Active: 2, Waiting: 1, OldestWait: time.Second}}, Tracked: 3}
 		},
-		Outbox: func() int { return 4 }, Cron: func() cron.Summary {
+		Outbox: func() int { return 4 }, TakenLong: func() int { return 2 }, Cron: func() cron.Summary {
 			return cron.Summary{Jobs: 5, Running: 2, Paused: 1, Backlog: 3, OldestDue: time.Second}
 		}, DatabaseUp: func() bool { return true }, DiskFree: func() map[string]uint64 { return map[string]uint64{"data": 12345} },
 	})
@@ -76,7 +76,7 @@ func scrapeIdle(t *testing.T) string {
 	m.Watch(metrics.Source{
 		Lanes:  func() chat.LanesStatus { return chat.LanesStatus{Lanes: []chat.LaneStatus{{Name: "main"}}} },
 		Outbox: func() int { return 0 }, Cron: func() cron.Summary { return cron.Summary{} }, DatabaseUp: func() bool { return true },
-		DiskFree: func() map[string]uint64 { return map[string]uint64{"data": 1} },
+		DiskFree: func() map[string]uint64 { return map[string]uint64{"data": 1} }, TakenLong: func() int { return 0 },
 	})
 	w := httptest.NewRecorder()
 	m.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
@@ -90,7 +90,7 @@ func TestEveryPromisedMetricIsThere(t *testing.T) {
 		`laneway_build_info{commit="abc",go="`, `laneway_lane_capacity{lane="main"} 30`, `laneway_lane_active{lane="main"} 2`, `laneway_lane_waiting{lane="main"} 1`,
 		`laneway_lane_unknown_total 1`, `laneway_queue_dropped_total{policy="old"} 1`, `laneway_runs_total{lane="main",outcome="answered"} 1`,
 		`laneway_run_duration_seconds_sum{lane="main"} 1`, `laneway_ws_connections 1`, `laneway_ws_slow_closed_total 1`,
-		`laneway_auth_failures_total{reason="mismatch"} 1`, `laneway_outbox_waiting 4`, `laneway_db_up 1`,
+		`laneway_auth_failures_total{reason="mismatch"} 1`, `laneway_outbox_waiting 4`, `laneway_taken_long 2`, `laneway_db_up 1`,
 		`laneway_cron_runs_total{outcome="ok",trigger="schedule"} 1`, `laneway_cron_start_lag_seconds_sum 1`, `laneway_cron_jobs 5`, `laneway_cron_running 2`,
 		`laneway_cron_paused 1`, `laneway_cron_tick_seconds_sum 1`, `laneway_cron_tick_seconds_count 1`, `laneway_cron_backlog 3`, `laneway_cron_oldest_due_seconds 1`,
 		`laneway_fenced_writes_total{operation="finish"} 1`, `laneway_lease_lost_total 1`,

@@ -15,6 +15,7 @@ type Source struct {
 	// Outbox returns how many messages wait to be sent and Cron counts jobs and runs, both as last read; DatabaseUp reports whether the last
 	// check reached the database.
 	Outbox     func() int
+	TakenLong  func() int
 	Cron       func() cron.Summary
 	DatabaseUp func() bool
 	// DiskFree returns how many bytes are free on the disks of this process, by their content (data, database); nil if unknown.
@@ -31,6 +32,7 @@ func (m *Metrics) Watch(s Source) {
 		m.registry.MustRegister(diskCollector{s.DiskFree})
 	}
 	m.gauge("outbox_waiting", "Outgoing messages that wait to be sent.", func() float64 { return float64(s.Outbox()) })
+	m.gauge("taken_long", "Rows that a gateway has taken for longer than is possible.", func() float64 { return float64(s.TakenLong()) })
 	m.gauge("cron_jobs", "Jobs of people.", func() float64 { return float64(s.Cron().Jobs) })
 	m.gauge("cron_paused", "Jobs that are paused.", func() float64 { return float64(s.Cron().Paused) })
 	m.gauge("cron_running", "Runs of jobs that are under way.", func() float64 { return float64(s.Cron().Running) })

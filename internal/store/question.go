@@ -91,8 +91,16 @@ type Questions interface {
 	CloseQuestion(ctx context.Context, id string) (Question, error)
 	// EndQuestion stores the result of an allowed call. first is false when a result exists already; that one is kept.
 	EndQuestion(ctx context.Context, id string, result chat.ToolResult) (first bool, err error)
-	// TakeQuestions assigns to the node at most limit allowed calls whose node has died.
-	TakeQuestions(ctx context.Context, nodeID string, limit int) ([]Question, error)
+	// TakeQuestions assigns to the node at most Limit allowed calls that no process makes: their node has died, or is this one, which does not know them because
+	// the reply to the commit that gave it the call was lost.
+	TakeQuestions(ctx context.Context, p TakeQuestionsParams) ([]Question, error)
+}
+
+// TakeQuestionsParams are the parameters of TakeQuestions. InHand are the allowed calls that the node is making.
+type TakeQuestionsParams struct {
+	Node   string
+	InHand []string
+	Limit  int
 }
 
 // Lives is Life within its bounds.

@@ -62,6 +62,8 @@ type Nodes interface {
 	// Unowned counts, by agent, the work that waits for agents that no live node has: messages of sessions without a live owner, due jobs, due retries. Work of
 	// the gateway itself is not counted: every node takes it.
 	Unowned(ctx context.Context) (map[string]Unowned, error)
+	// TakenRows lists the rows that nodes have taken and not ended, the longest taken first, at most 1000.
+	TakenRows(ctx context.Context) ([]TakenRow, error)
 	// AcquireLease takes the named lease if no live node holds it, or confirms that nodeID holds it. The epoch grows with each new holder.
 	// ok is false when another live node holds it.
 	AcquireLease(ctx context.Context, name, nodeID string) (l Lease, ok bool, err error)

@@ -49,6 +49,13 @@ type Node struct {
 	Agents []string
 }
 
+// TakenRow is a row that a node has taken. A row that is taken again is another one.
+type TakenRow struct {
+	Kind     string // what it is, in words: "delivery" or "allowed call"
+	ID, Node string
+	Attempt  int
+}
+
 // Unowned counts the work that waits for an agent that no live node has.
 type Unowned struct{ Messages, Jobs int }
 

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -81,9 +82,6 @@ func (s *Store) shareable(ctx context.Context, doing string, err error) error {
 		return nil
 	}
 	s.log.DebugContext(ctx, "operations that shared a transaction are tried by themselves", "op", doing, "err", translate(err))
-	if broken(err) {
-		err = errors.Join(sqlstore.ErrUnknown, err)
-	}
 	return err
 }
 
@@ -91,7 +89,7 @@ func (s *Store) shareable(ctx context.Context, doing string, err error) error {
 func (e engine) tries(ctx context.Context, doing string, pool *pgxpool.Pool, repeated bool, change func(ctx context.Context, tx sqlstore.Tx) error) error {
 	return e.do(ctx, doing, func(ctx context.Context) error {
 		err := e.pooled(ctx, pool, &engineTx{Store: e.Store, repeated: repeated}, change)
-		repeated = repeated || err != nil && broken(err)
+		repeated = repeated || errors.Is(err, sqlstore.ErrUnknown)
 		return err
 	})
 }
@@ -116,7 +114,7 @@ func (e engine) Control(ctx context.Context, line sqlstore.Line, doing string, c
 	return e.control(ctx, doing, conn, func(conn *pgx.Conn) error {
 		t := &engineTx{Store: e.Store, repeated: repeated, quiet: line == sqlstore.Beat}
 		err := t.run(ctx, conn, change)
-		repeated = repeated || err != nil && broken(err)
+		repeated = repeated || errors.Is(err, sqlstore.ErrUnknown)
 		return err
 	})
 }
@@ -138,11 +136,13 @@ type engineTx struct {
 	quiet    bool // its changes make nothing due
 }
 
-// run runs a transaction. BEGIN is sent with the first statement and COMMIT with the last ones. A change without statements starts no transaction.
+// run runs a transaction. BEGIN is sent with the first statement and COMMIT with the last ones. A change without statements starts no transaction. An error of
+// a transaction that may be committed wraps [sqlstore.ErrUnknown].
 func (t *engineTx) run(ctx context.Context, conn *pgx.Conn, change func(ctx context.Context, tx sqlstore.Tx) error) error {
 	t.to, t.waiting = conn, &pgx.Batch{}
-	err := change(ctx, t)
+	err, atCommit := change(ctx, t), false
 	if err == nil && (t.begun || t.waiting.Len() > 0) {
+		atCommit = true
 		t.begin()
 		t.waiting.Queue("COMMIT").Exec(func(tag pgconn.CommandTag) error {
 			if tag.String() == "ROLLBACK" { // a statement failed, and its error was ignored
@@ -152,7 +152,11 @@ func (t *engineTx) run(ctx context.Context, conn *pgx.Conn, change func(ctx cont
 		})
 		err = t.flush(ctx)
 	}
-	if err == nil && t.changed && !t.quiet {
+	unknown := unknownOutcome(err, atCommit)
+	if unknown {
+		err = fmt.Errorf("%w: %w", sqlstore.ErrUnknown, err)
+	}
+	if (err == nil && t.changed || unknown) && !t.quiet {
 		t.gate.changed()
 	}
 	if err == nil || !t.begun || conn.IsClosed() {

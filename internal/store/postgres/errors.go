@@ -1,11 +1,13 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"time"
 
@@ -13,6 +15,7 @@ import (
 
 	"laneway/internal/chat"
 	"laneway/internal/store"
+	"laneway/internal/store/sqlstore"
 )
 
 // Codes that mean that the database cannot be used right now.
@@ -56,7 +59,10 @@ func translate(err error) error {
 		return err
 	}
 	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok {
-		return translateCode(pgErr, err)
+		if err := translateCode(pgErr, err); errors.As(err, &app) || !errors.Is(err, sqlstore.ErrUnknown) {
+			return err
+		}
+		return unavailable(sentenceAway, pgErr)
 	}
 	if broken(err) || pgconn.SafeToRetry(err) {
 		return unavailable(sentenceAway, bare(err))
@@ -110,7 +116,19 @@ func sentenceForClass(code string) string {
 	}
 }
 
-// broken reports whether the connection failed, as opposed to the statement. The result of a commit in progress is then unknown.
+// unknownOutcome reports whether a transaction that ended with an error may be committed, which only the reply to its COMMIT tells: the connection broke, the
+// wait ended, or the server ended the session instead of replying (FATAL, as 57P01 and 57P02 of a server that stops or has crashed).
+func unknownOutcome(err error, atCommit bool) bool {
+	if err == nil || !atCommit || pgconn.SafeToRetry(err) { // nothing was sent
+		return false
+	}
+	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok {
+		return slices.Contains([]string{"FATAL", "PANIC"}, cmp.Or(pgErr.SeverityUnlocalized, pgErr.Severity))
+	}
+	return broken(err) || pgconn.Timeout(err) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+}
+
+// broken reports whether the connection failed, as opposed to the statement.
 func broken(err error) bool {
 	var (
 		connect *pgconn.ConnectError

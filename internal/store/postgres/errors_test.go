@@ -12,6 +12,7 @@ import (
 
 	"laneway/internal/chat"
 	"laneway/internal/store"
+	"laneway/internal/store/sqlstore"
 )
 
 func TestTranslate(t *testing.T) {
@@ -65,5 +66,42 @@ func TestTranslate(t *testing.T) {
 	}
 	if translate(nil) != nil {
 		t.Error("no error became one")
+	}
+}
+
+// Only the reply to a COMMIT tells whether a transaction is committed; a server that stops ends the session with a FATAL error instead.
+func TestUnknownOutcome(t *testing.T) {
+	t.Parallel()
+	fatal := func(severity, code string) error {
+		return fmt.Errorf("exec: %w", &pgconn.PgError{SeverityUnlocalized: severity, Severity: severity, Code: code})
+	}
+	for name, tt := range map[string]struct {
+		err   error
+		known bool // the outcome is known
+	}{
+		"shutdown":              {err: fatal("FATAL", "57P01")},
+		"crash":                 {err: fatal("FATAL", "57P02")},
+		"any end of a session":  {err: fatal("FATAL", "57P05")},
+		"panic":                 {err: fatal("PANIC", "58030")},
+		"a broken connection":   {err: io.ErrUnexpectedEOF},
+		"a wait that ended":     {err: fmt.Errorf("timeout: %w", context.DeadlineExceeded)},
+		"a caller that left":    {err: context.Canceled},
+		"a failed statement":    {err: fatal("ERROR", "23505"), known: true},
+		"a serialization error": {err: fatal("ERROR", "40001"), known: true},
+		"a refusal of our own":  {err: chat.ErrQueueFull, known: true},
+		"no error":              {known: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if unknownOutcome(tt.err, true) == tt.known {
+				t.Errorf("at the commit: unknown is %v", tt.known)
+			}
+			if unknownOutcome(tt.err, false) {
+				t.Error("before the commit: unknown")
+			}
+			if lost := fmt.Errorf("%w: %w", sqlstore.ErrUnknown, tt.err); !tt.known && !repeatable(lost) {
+				t.Error("it is not repeated")
+			}
+		})
 	}
 }

@@ -48,8 +48,11 @@ func (s *Store) control(ctx context.Context, op string, c *control, fn func(*pgx
 	return s.do(ctx, op, func(ctx context.Context) error { return c.use(ctx, fn) })
 }
 
-// repeatable reports conflicts that the database has undone, and broken connections.
+// repeatable reports conflicts that the database has undone, broken connections, and transactions that may be committed.
 func repeatable(err error) bool {
+	if errors.Is(err, sqlstore.ErrUnknown) {
+		return true
+	}
 	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok {
 		switch pgErr.Code {
 		case codeSerialization, codeDeadlock, codeShutdown, codeCrashShutdown, codeStarting:

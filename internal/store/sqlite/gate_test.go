@@ -32,7 +32,10 @@ func polls(ctx context.Context, s *Store, node string) map[string]func() (bool, 
 			c, err := s.Claim(ctx, cron.ClaimParams{Node: node, Decide: func(time.Time, []cron.DueJob) []cron.Verdict { return nil }})
 			return len(c.Jobs)+len(c.Launched) > 0, err
 		},
-		sqlstore.PollQuestions: func() (bool, error) { l, err := s.TakeQuestions(ctx, node, 10); return len(l) > 0, err },
+		sqlstore.PollQuestions: func() (bool, error) {
+			l, err := s.TakeQuestions(ctx, store.TakeQuestionsParams{Node: node, Limit: 10})
+			return len(l) > 0, err
+		},
 		sqlstore.PollTasks: func() (bool, error) {
 			l, err := s.Tasks(ctx, store.TaskFilter{Left: true, Limit: 10})
 			return len(l) > 0, err

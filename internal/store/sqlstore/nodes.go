@@ -148,6 +148,18 @@ const goneNodesSQL = `SELECT COALESCE(NULLIF(d.addr, ''), d.id) AS name, max(d.l
 		AND NOT EXISTS (SELECT 1 FROM nodes n WHERE n.lease_until > {now} AND (n.addr = d.addr AND d.addr <> '' OR n.started_at >= d.lease_until - d.lease_ms))
 	GROUP BY 1 ORDER BY 2 DESC, 1`
 
+const takenRowsSQL = `SELECT 'delivery', id, node, attempt, created_at AS since FROM outbox WHERE ` + unsent + ` AND state = 'sending'
+	UNION ALL SELECT 'allowed call', id, node, 1, asked_at FROM tool_questions WHERE state = 'allowed' ORDER BY since LIMIT 1000`
+
+// TakenRows lists the rows that nodes have taken; see store.Nodes.
+func (s Nodes) TakenRows(ctx context.Context) ([]store.TakenRow, error) {
+	return list(ctx, s.db, query{"list the rows that gateways have taken", takenRowsSQL, nil}, func(r Row) (t store.TakenRow, err error) {
+		var since int64
+		err = r.Scan(&t.Kind, &t.ID, &t.Node, &t.Attempt, &since)
+		return t, err
+	})
+}
+
 // Cluster reads the live nodes, those that are gone, and the named leases; see store.Nodes.
 func (s Nodes) Cluster(ctx context.Context) (c store.Cluster, err error) {
 	err = s.db.View(ctx, "list the gateways", func(ctx context.Context, tx Tx) (err error) {

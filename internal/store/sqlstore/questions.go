@@ -26,8 +26,9 @@ const (
 	countQuestionsSQL = `SELECT count(*) FILTER (WHERE q.id = $1), count(*) FILTER (WHERE q.owner = $2 AND ` + openQuestion + `)
 		FROM tool_questions q WHERE q.id = $1 OR q.owner = $2`
 
+	// leftQuestions are the calls of dead nodes and of node $1.
 	leftQuestions = `FROM tool_questions q WHERE q.state = 'allowed'
-		AND NOT EXISTS (SELECT 1 FROM nodes n WHERE n.id = q.node AND n.lease_until > {now})`
+		AND (q.node = $1 OR NOT EXISTS (SELECT 1 FROM nodes n WHERE n.id = q.node AND n.lease_until > {now}))`
 )
 
 func scanQuestion(r Row) (q store.Question, err error) {
@@ -180,13 +181,13 @@ func (s Questions) EndQuestion(ctx context.Context, id string, end chat.ToolResu
 	})
 }
 
-// TakeQuestions assigns to the node calls whose node has died; see store.Questions.
-func (s Questions) TakeQuestions(ctx context.Context, nodeID string, limit int) ([]store.Question, error) {
-	return poll(ctx, s.db, store.Poll{Kind: PollQuestions, Node: nodeID}, func(ctx context.Context, tx Tx) (f found[[]store.Question], err error) {
-		f.out, err = all(ctx, tx, `WITH free AS MATERIALIZED (SELECT q.id `+leftQuestions+` ORDER BY q.id {limit $2} {skip})
-			UPDATE tool_questions SET node = $1 WHERE id IN (SELECT id FROM free) RETURNING `+questionColumns, scanQuestion, nodeID, limit)
-		f.idle = len(f.out) == 0 && limit > 0
-		f.next = func(ctx context.Context, tx Tx) (int64, error) { return leaseEnds(ctx, tx, nodeID) }
+// TakeQuestions assigns to the node calls that no process makes; see store.Questions.
+func (s Questions) TakeQuestions(ctx context.Context, p store.TakeQuestionsParams) ([]store.Question, error) {
+	return poll(ctx, s.db, store.Poll{Kind: PollQuestions, Node: p.Node}, func(ctx context.Context, tx Tx) (f found[[]store.Question], err error) {
+		f.out, err = all(ctx, tx, `WITH free AS MATERIALIZED (SELECT q.id `+leftQuestions+` AND NOT (q.id {in $3}) ORDER BY q.id {limit $2} {skip})
+			UPDATE tool_questions SET node = $1 WHERE id IN (SELECT id FROM free) RETURNING `+questionColumns, scanQuestion, p.Node, p.Limit, p.InHand)
+		f.idle = len(f.out)+len(p.InHand) == 0 && p.Limit > 0
+		f.next = func(ctx context.Context, tx Tx) (int64, error) { return leaseEnds(ctx, tx, p.Node) }
 		return f, err
 	})
 }

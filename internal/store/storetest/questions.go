@@ -21,6 +21,7 @@ func questionTests() []test {
 		{"OfTwoAnswersAtOnceOneCounts", questionRace},
 		{"OpenQuestionsAreListedTheOldestFirst", questionsListed},
 		{"AnAllowedCallOutlivesItsNode", questionTaken},
+		{"LostCallOfAQuestionIsFound", lostQuestionIsFound},
 		{"AnAnswerReachesTheTurnThatWaits", questionWaited},
 		{"AQuestionOfATurnEndsWithTheTurn", questionClosed},
 		{"AnAnswerThatCountsAlwaysIsKeptForThePersonAndTheTranscript", approvalsKept},
@@ -253,9 +254,26 @@ func questionWaited(w *world) {
 	try(w.st.Question(w.ctx, w.id("unknown"))).fails(w, chat.ErrNotFound)
 }
 
-func (w *world) taken(by string) []store.Question {
+func (w *world) taken(by string, inHand ...string) []store.Question {
 	w.Helper()
-	return try(w.st.TakeQuestions(w.ctx, by, 10)).ok(w)
+	return try(w.st.TakeQuestions(w.ctx, store.TakeQuestionsParams{Node: by, InHand: inHand, Limit: 10})).ok(w)
+}
+
+// A call whose node does not know that it has it would otherwise be made only after the end of the node.
+func lostQuestionIsFound(w *world) {
+	node, other, id := w.node(), w.node(), w.id("q")
+	w.ask(id, "ann")
+	w.answers(id, true, node)
+	equal(w, "while its node makes it", len(w.taken(node, id)), 0)
+	equal(w, "by another node", len(w.taken(other)), 0)
+	for range 2 {
+		found := w.taken(node, "another call")
+		equal(w, "by its node", len(found), 1)
+		equal(w, "call", found[0].ID, id)
+	}
+	equal(w, "by another node after that", len(w.taken(other)), 0)
+	try(w.st.EndQuestion(w.ctx, id, chat.ToolResult{Text: "done"})).ok(w)
+	equal(w, "after its end", len(w.taken(node)), 0)
 }
 
 func questionClosed(w *world) {
