@@ -74,6 +74,8 @@ type Request struct {
 	Messages []chat.Content
 	// History is the transcript before Messages, oldest first, already cut to the agent's context window.
 	History []chat.TranscriptEntry
+	// Zone is the person's time zone, for the times of what others wrote into the conversation; nil = UTC.
+	Zone *time.Location
 	// Clock is the person's local time with its zone, for a model whose tools read times; "" when none is needed. See [Conversation].
 	Clock string
 	// Deadline of the turn; the context has it too.

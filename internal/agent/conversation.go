@@ -3,6 +3,7 @@ package agent
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"laneway/internal/chat"
 )
@@ -128,6 +129,11 @@ func earlier(req Request) []chat.TranscriptEntry {
 	for _, message := range req.Messages {
 		add(message.Context)
 	}
+	for i := range all {
+		if o := all[i].Origin; o != nil { // a note, so that a model does not take it for its own words, and cannot copy its label
+			all[i].Role, all[i].Text = chat.RoleSystem, written(all[i].At, req.Zone)+o.Who()+" wrote here:\n"+quoted(all[i].Text)
+		}
+	}
 	for i := range all { // what was delivered into a new session, as the answer of a job
 		if all[i].Role != chat.RoleAssistant {
 			break
@@ -135,6 +141,17 @@ func earlier(req Request) []chat.TranscriptEntry {
 		all[i].Role, all[i].Text = chat.RoleSystem, "The agent wrote here:\n"+quoted(all[i].Text)
 	}
 	return all
+}
+
+// written returns the time of day of an entry, as the beginning of its note.
+func written(at time.Time, zone *time.Location) string {
+	if at.IsZero() {
+		return ""
+	}
+	if zone == nil {
+		zone = time.UTC
+	}
+	return at.In(zone).Format("15:04") + ", "
 }
 
 // quoted returns a text with `> ` on every line, so that it cannot end its own quotation.

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"strings"
 	"unicode/utf8"
 
 	"laneway/internal/chat"
@@ -19,7 +20,13 @@ func EstimateTokens(text string) int {
 
 // EstimateEntry returns the estimate of one transcript entry. It does not use what a provider counted for an answer: that includes thoughts that are
 // not sent again, and one [Ratio] must fit all entries.
-func EstimateEntry(e chat.TranscriptEntry) int { return EstimateTokens(e.Text) + entryOverhead }
+func EstimateEntry(e chat.TranscriptEntry) int {
+	n := EstimateTokens(e.Text) + entryOverhead
+	if e.Origin != nil { // it is quoted below a line that names the origin
+		n += EstimateTokens(e.Origin.Who()) + 2*entryOverhead + strings.Count(e.Text, "\n")
+	}
+	return n
+}
 
 // CutHistory returns the newest entries that fit into budget tokens, oldest first. The result never begins with an
 // answer whose question was cut off. A summary before the other entries is kept if it fits alone. A budget <= 0 keeps
@@ -39,7 +46,7 @@ func CutHistory(history []chat.TranscriptEntry, budget int) []chat.TranscriptEnt
 		budget -= cost
 		start--
 	}
-	for start > 0 && start < len(history) && history[start].Role == chat.RoleAssistant {
+	for start > 0 && start < len(history) && history[start].Role == chat.RoleAssistant && history[start].Origin == nil {
 		start++
 	}
 	return history[start:]

@@ -135,6 +135,15 @@ type Filer interface {
 	SendFile(ctx context.Context, r chat.Reply, claim Claim) (chat.Sent, error)
 }
 
+// Converser is a channel whose addresses are conversations. What other conversations send there becomes part of them, so that the agent knows what a person
+// answers. Channels that do not implement it have no conversations, or write into them themselves.
+type Converser interface {
+	// Conversation returns the session that the next message of an address goes to, and the principal that owns a new one; "" = its first writer.
+	Conversation(at chat.Target) (key chat.SessionKey, principal string, err error)
+	// Arrived returns the text of the parts of a reply that have arrived, according to its Progress; "" = none.
+	Arrived(r chat.Reply) string
+}
+
 // Status of a channel.
 type Status struct {
 	// Account is the configured name of the account, Label the name of the network for people.

@@ -271,6 +271,8 @@ type Reply struct {
 	Attempt int
 	// Progress is what earlier attempts recorded as delivered, in the format of the channel; "" when no part was delivered.
 	Progress string
+	// Origin is set when another conversation than that of Target has made it.
+	Origin *Origin
 }
 
 // Button is one option that a person may choose.
@@ -310,8 +312,51 @@ type TranscriptEntry struct {
 	Covers SeqRange `json:"covers,omitzero"`
 	// Outside: the text comes from outside or is derived from such text. Examples are a forwarded message, the result of a tool of another
 	// server, the answer of a turn that had such input, and a summary of such entries. A turn that is given the entry asks before it acts.
-	Outside bool      `json:"outside,omitempty"`
-	At      time.Time `json:"at"`
+	Outside bool `json:"outside,omitempty"`
+	// Origin is what wrote the entry from outside of the conversation; nil = the entry belongs to a turn of it.
+	Origin *Origin   `json:"origin,omitempty"`
+	At     time.Time `json:"at"`
+}
+
+// Kinds of an [Origin].
+const (
+	OriginJob      = "job"
+	OriginReminder = "reminder"
+	OriginAlert    = "alert"   // about a job
+	OriginMessage  = "message" // of a tool
+	OriginAnswer   = "answer"  // of a turn that delivers to another conversation
+)
+
+// Origin is what sends something into a conversation other than the one in which it was made. What a person then sees there becomes an entry of
+// that conversation, so that its agent knows what the person answers.
+type Origin struct {
+	// Kind is job, reminder, alert, message or answer.
+	Kind string `json:"kind"`
+	// Job is the id of a job, and Name its name for people.
+	Job  string `json:"job,omitempty"`
+	Name string `json:"name,omitempty"`
+	// Run is the run that made it, and Slot its time in the schedule.
+	Run  string    `json:"run,omitempty"`
+	Slot time.Time `json:"slot,omitzero"`
+	// By is the session in which it was made.
+	By string `json:"by,omitempty"`
+	// Outside: it contains text from outside, see [TranscriptEntry].Outside.
+	Outside bool `json:"outside,omitempty"`
+}
+
+// Who names the origin as the subject of a sentence. Names of jobs are reduced to one line.
+func (o *Origin) Who() string {
+	name := Printable(o.Name)
+	switch o.Kind {
+	case OriginJob:
+		return "job " + name
+	case OriginReminder:
+		return "a reminder"
+	case OriginAlert:
+		return "an alert about job " + name
+	default:
+		return "the agent, from another conversation,"
+	}
 }
 
 // The stop reasons of notes about tool calls. StopForeign: the result contained text from outside, see [ToolResult].

@@ -98,7 +98,7 @@ func (l *chatLoop) entry(m wire.HistoryMessage) string {
 		styled := &markdown{}
 		text = styled.write(text) + styled.end()
 	}
-	return l.env.style(styleBold, cell(m.Role, 12)+": ") + strings.TrimSuffix(text, "\n")
+	return l.env.style(styleBold, cell(writerOf(m), 40)+": ") + strings.TrimSuffix(text, "\n")
 }
 
 // insert shows lines above the line that is being typed, and between the pieces of an answer that is being written.

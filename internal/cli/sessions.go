@@ -135,10 +135,18 @@ func (c *sessionsShow) print(env *environment, s wire.SessionRow, history wire.H
 	return printMessages(env, history.Messages)
 }
 
+// writerOf names who wrote a message: what wrote it from another conversation, or its role.
+func writerOf(m wire.HistoryMessage) string {
+	if m.Origin != nil {
+		return m.Origin.Who
+	}
+	return m.Role
+}
+
 func printMessages(env *environment, messages []wire.HistoryMessage) error {
 	for _, m := range messages {
 		at := time.UnixMilli(m.Timestamp).Local().Format("2006-01-02 15:04:05")
-		if _, err := fmt.Fprintf(env.stdout, "\n%s  %s\n%s\n", at, cell(m.Role, 12), plain(m.Text())); err != nil {
+		if _, err := fmt.Fprintf(env.stdout, "\n%s  %s\n%s\n", at, cell(writerOf(m), 40), plain(m.Text())); err != nil {
 			return err
 		}
 	}

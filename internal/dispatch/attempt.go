@@ -80,8 +80,8 @@ func (t *turn) ofAttempt() service.Turn {
 }
 
 // ofAttempt returns the end in the form that its attempt uses.
-func (e *ending) ofAttempt() service.Ending {
+func (e *ending) ofAttempt(outside bool) service.Ending {
 	return service.Ending{
-		Outcome: e.outcome, Reason: e.reason, Message: e.message, Text: e.text, Reply: e.reply(), Files: e.lines != "", Usage: e.usage, Requeued: e.requeue,
+		Outcome: e.outcome, Reason: e.reason, Message: e.message, Text: e.text, Reply: e.reply(), Files: e.lines != "", Usage: e.usage, Outside: outside, Requeued: e.requeue,
 	}
 }

@@ -101,6 +101,17 @@ func (d *deciding) Claim(ctx context.Context, p cron.ClaimParams) (cron.Claimed,
 	return d.cronStore.Claim(ctx, p)
 }
 
+// Replan makes the rules of this process the newest ones, so that the plan of each job in a zone is older.
+func (d *deciding) Replan(ctx context.Context, p cron.ReplanParams) (cron.Replanned, error) {
+	p.Release = "9999z"
+	decide := p.Replan
+	p.Replan = func(j cron.Job, now time.Time) (cron.Plan, bool) {
+		defer d.mark("Replan")()
+		return decide(j, now)
+	}
+	return d.cronStore.Replan(ctx, p)
+}
+
 func (d *deciding) EnqueueRuns(ctx context.Context, p cron.EnqueueParams) (cron.Enqueued, error) {
 	decide := p.Make
 	p.Make = func(due cron.DueJob, now time.Time) ([]cron.Launch, error) {
@@ -192,6 +203,10 @@ func TestNoFunctionGivenToTheStoreCallsTheStore(t *testing.T) {
 		_, err = h.d.CronAdd(t.Context(), changed, by, nil)
 		must("CronAdd again", err)
 		id := put.Job.ID
+		daily := members("daily")
+		daily["schedule"] = json.RawMessage(`{"kind":"cron","expr":"0 9 * * *","tz":"Europe/Berlin"}`)
+		_, err = h.d.CronAdd(t.Context(), daily, by, nil)
+		must("CronAdd of a job in a zone", err)
 		for _, patch := range []cron.Members{
 			{"description": raw("changed")},
 			{"sessionTarget": raw("session:agent:main:ann:other")},

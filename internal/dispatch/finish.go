@@ -95,6 +95,16 @@ func outgoing(lead store.Waiting, runID string, end ending) []store.Outgoing {
 	return []store.Outgoing{*n}
 }
 
+// originate sets the origin of the rows of an answer that goes to another conversation. For a run of a job, its end replaces it.
+func originate(rows []store.Outgoing, lead store.Waiting, outside bool) {
+	if len(rows) == 0 || chat.ConversationOf(lead.Session, rows[0].Target, lead.Principal) == lead.Session {
+		return
+	}
+	for i := range rows {
+		rows[i].Origin = &chat.Origin{Kind: chat.OriginAnswer, Run: rows[i].RunID, By: lead.Session.String(), Outside: outside}
+	}
+}
+
 func (t *turn) endEvent(end ending, fin store.Finished) chat.Event {
 	kind := endKind(end.outcome)
 	e := t.run.Event(kind)
@@ -233,10 +243,11 @@ func (ts *turns) writeFinish(ctx context.Context, t *turn, end ending, stillRunn
 	if !end.requeue {
 		p.Transcript = ts.answer(t, end)
 		p.Outgoing = outgoing(lead, t.run.RunID, end)
+		originate(p.Outgoing, lead, t.readOutside())
 		ts.onceADay(t, p.Outgoing)
 	}
 	ts.signs.closePreview(ctx, t, p.Outgoing) // when the end is committed, any process may send the answer or run the turn again
-	publish := t.attempt.End(ctx, t.ofAttempt(), end.ofAttempt(), &p)
+	publish := t.attempt.End(ctx, t.ofAttempt(), end.ofAttempt(t.readOutside()), &p)
 	var fin store.Finished
 	err := ts.node.Final(ctx, "finishing a turn", func(ctx context.Context) (err error) {
 		asked := time.Now()

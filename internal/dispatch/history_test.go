@@ -29,8 +29,10 @@ func (r *readers) Transcript(ctx context.Context, q store.TranscriptQuery) (stor
 	tr, err := r.Store.Transcript(ctx, q)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.reads++
-	r.entries += len(tr.Entries)
+	if q.RunID == "" { // the entries of one run are read for who waits for its answer
+		r.reads++
+		r.entries += len(tr.Entries)
+	}
 	return tr, err
 }
 

@@ -101,11 +101,11 @@ func (s deliveries) AppendReply(ctx context.Context, p store.ReplyParams) (out s
 	return out, err
 }
 
-func (s deliveries) Delivered(ctx context.Context, node, id, provider string) error {
+func (s deliveries) Delivered(ctx context.Context, p store.DeliveredParams) (*store.ShownEntry, error) {
 	if err := s.dead(ctx); err != nil {
-		return err
+		return nil, err
 	}
-	return s.power.cronStore.Delivered(ctx, node, id, provider)
+	return s.power.cronStore.Delivered(ctx, p)
 }
 
 func TestAProcessThatDiesWhileItDeliversToTheWebLosesAndDoublesNothing(t *testing.T) {

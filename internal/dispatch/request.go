@@ -41,6 +41,9 @@ func (ts *turns) request(ctx context.Context, t *turn) (agent.Request, error) {
 		}
 	}
 	req.History = agent.CutHistory(history, budget)
+	if slices.ContainsFunc(req.History, func(e chat.TranscriptEntry) bool { return e.Origin != nil }) {
+		req.Zone = ts.zone(ctx, t)
+	}
 	t.outside = hasOutside(req.History)
 	req.BeforeRound = func(ctx context.Context) error { return ts.allow(ctx, t) }
 	if t.agent.EstimateUsage {

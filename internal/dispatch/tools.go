@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"laneway/internal/agent"
 	"laneway/internal/channel"
@@ -52,6 +53,7 @@ func (ts *turns) toolbox(t *turn) agent.Toolbox {
 		NoActs:  func() string { return t.noActs(ts.asks(t), person) },
 		Asks:    func() string { return ts.asks(t) },
 		Barred:  func() string { return barred(t.journal.messages()) },
+		Outside: t.readOutside,
 		Files:   ts.filesOf(t, root.Content.Options.ReplyTo), Audience: t.audience,
 		Tasks: turnTasks{ts.trees, t, ts.asks},
 	}, names)
@@ -69,6 +71,17 @@ func (ts *turns) clock(ctx context.Context, t *turn, tools agent.Toolbox) string
 		ts.log.WarnContext(ctx, "the clock of a person cannot be read", "run_id", t.run.RunID, "err", err)
 	}
 	return clock
+}
+
+// zone returns the time zone of the person of a turn; nil when it cannot be read.
+func (ts *turns) zone(ctx context.Context, t *turn) *time.Location {
+	texts := t.journal.messages()
+	zone, err := ts.tools.Zone(ctx, texts[len(texts)-1].sender)
+	if err != nil {
+		ts.log.WarnContext(ctx, "the time zone of a person cannot be read; times are in UTC", "run_id", t.run.RunID, "err", err)
+		return nil
+	}
+	return zone
 }
 
 // atRoot returns a message of a turn with the place of the message at the root of its tree, where tools act and people are asked.

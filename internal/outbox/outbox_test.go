@@ -370,11 +370,11 @@ func (l *lossy) ClaimOutgoing(ctx context.Context, p store.ClaimOutgoingParams) 
 	return rows, err
 }
 
-func (l *lossy) Delivered(ctx context.Context, nodeID, id, providerID string) error {
+func (l *lossy) Delivered(ctx context.Context, p store.DeliveredParams) (*store.ShownEntry, error) {
 	if l.broken.CompareAndSwap(true, false) {
-		return errors.New("the write failed")
+		return nil, errors.New("the write failed")
 	}
-	return l.Store.Delivered(ctx, nodeID, id, providerID)
+	return l.Store.Delivered(ctx, p)
 }
 
 func TestLostClaimDoesNotBlockItsChat(t *testing.T) {

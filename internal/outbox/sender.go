@@ -33,7 +33,7 @@ const (
 type Store interface {
 	ClaimOutgoing(ctx context.Context, p store.ClaimOutgoingParams) ([]store.Outgoing, error)
 	RecordProgress(ctx context.Context, nodeID, id, progress string) error
-	Delivered(ctx context.Context, nodeID, id, providerID string) error
+	Delivered(ctx context.Context, p store.DeliveredParams) (*store.ShownEntry, error)
 	Undelivered(ctx context.Context, p store.UndeliveredParams) (store.Gone, error)
 	OutboxCounts(ctx context.Context) (map[string]store.OutboxCount, error)
 }
@@ -60,6 +60,8 @@ type Config struct {
 	Channels map[string]channel.Channel
 	// Gone ends a row whose address no longer accepts messages, as Undelivered does; nil = Undelivered is used.
 	Gone func(ctx context.Context, row store.Outgoing, p store.UndeliveredParams) error
+	// Shown is called with an entry that a delivery has added to a conversation; nil = it is not published.
+	Shown func(ctx context.Context, entry *store.ShownEntry)
 }
 
 // Sender sends the rows of the outbox. Create it with [New].

@@ -85,9 +85,13 @@ func (s *Sender) confirm(ctx context.Context, d *delivery) bool {
 	}
 	s.cooldowns.delivered(d.row.Target.Channel, time.Now())
 	s.obs.Sent(d.kind, d.row.Kind, "delivered")
-	fenced := s.record(ctx, d, "recording a delivery", func(ctx context.Context) error {
-		return s.store.Delivered(ctx, d.node, d.row.ID, d.sent.ProviderID)
+	var entry *store.ShownEntry
+	p := store.DeliveredParams{Node: d.node, ID: d.row.ID, ProviderID: d.sent.ProviderID, Shown: s.shown(d, reply(d.row).Text)}
+	fenced := s.record(ctx, d, "recording a delivery", func(ctx context.Context) (err error) {
+		entry, err = s.store.Delivered(ctx, p)
+		return err
 	})
+	s.publish(ctx, entry)
 	if fenced {
 		s.obs.Sent(d.kind, d.row.Kind, "late")
 	}
@@ -106,8 +110,12 @@ func (s *Sender) reschedule(ctx context.Context, d *delivery) bool {
 		abandon(&p, failed)
 	}
 	p.Progress = d.claim.arrived()
-	result, write := "retry", func(ctx context.Context) error {
-		_, err := s.store.Undelivered(ctx, p)
+	if p.Permanent {
+		p.Shown = s.shown(d, s.seen(d, p))
+	}
+	var done store.Gone
+	result, write := "retry", func(ctx context.Context) (err error) {
+		done, err = s.store.Undelivered(ctx, p)
 		return err
 	}
 	switch {
@@ -124,7 +132,54 @@ func (s *Sender) reschedule(ctx context.Context, d *delivery) bool {
 	s.log.WarnContext(ctx, "a message was not delivered", "outbox_id", d.row.ID, "channel", d.kind, "attempt", d.row.Attempt,
 		"permanent", p.Permanent, "reason", p.Error, "err", d.err)
 	s.record(ctx, d, "recording a failed delivery", write)
+	s.publish(ctx, done.Entry)
 	return true
+}
+
+// shown is the entry of a row in the conversation at its address; nil when the row has no origin, nothing was seen, the conversation has the text already
+// because it made the row, or the channel has no conversations of its own.
+func (s *Sender) shown(d *delivery, text string) *store.Shown {
+	c, ok := s.cfg.Channels[d.row.Target.Channel].(channel.Converser)
+	if !ok || d.row.Origin == nil || text == "" {
+		return nil
+	}
+	key, principal, err := c.Conversation(d.row.Target)
+	if err != nil || key.String() == d.row.Origin.By {
+		return nil
+	}
+	run := d.row.RunID
+	if run == "" {
+		run = d.row.ID
+	}
+	return &store.Shown{Session: key, Principal: principal, Entry: chat.TranscriptEntry{
+		RunID: run, Role: chat.RoleAssistant, Text: text, StopReason: "stop", Origin: d.row.Origin, Outside: d.row.Origin.Outside,
+	}}
+}
+
+// seen is what a person has seen, or may have, of a row that ends without its delivery; "" = nothing.
+func (s *Sender) seen(d *delivery, p store.UndeliveredParams) string {
+	r := reply(d.row)
+	if p.MaybeSent || d.row.MaybeSent {
+		return r.Text + "\n(may not have arrived)"
+	}
+	c, ok := s.cfg.Channels[d.row.Target.Channel].(channel.Converser)
+	if p.Progress != "" {
+		r.Progress = p.Progress
+	}
+	if !ok || r.Progress == "" {
+		return ""
+	}
+	arrived := c.Arrived(r)
+	if arrived == "" {
+		return ""
+	}
+	return arrived + "\n(the rest was not delivered)"
+}
+
+func (s *Sender) publish(ctx context.Context, entry *store.ShownEntry) {
+	if entry != nil && s.cfg.Shown != nil {
+		s.cfg.Shown(ctx, entry)
+	}
 }
 
 // record writes the result of an attempt. A fenced write is not an error: the row now belongs to another node.
@@ -154,7 +209,7 @@ func reply(row store.Outgoing) chat.Reply {
 	}
 	return chat.Reply{
 		ID: row.ID, RunID: runID(row), Target: row.Target, Principal: row.Principal, Kind: row.Kind, Text: text, Choice: row.Choice, File: row.File,
-		Attempt: row.Attempt, Progress: row.Progress,
+		Attempt: row.Attempt, Progress: row.Progress, Origin: row.Origin,
 	}
 }
 

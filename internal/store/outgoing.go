@@ -49,6 +49,8 @@ type Outgoing struct {
 	Choice *chat.Choice
 	// File is sent instead of text. Its path is relative to the attachment directory. nil when the row has no file.
 	File *chat.Attachment
+	// Origin is set for a row that another conversation than that of its address has made; nil for others. See [Shown].
+	Origin *chat.Origin
 	// Coalesce is a word that joins notices. While a pending row with the same word exists whose first attempt has not begun, Accept and EndWaiting raise its
 	// Count instead of adding a row. TextMany is the text for Count > 1, with one %d.
 	Coalesce, TextMany string
@@ -81,6 +83,24 @@ type ClaimOutgoingParams struct {
 	Unrecorded []string
 }
 
+// Shown is what a person has seen of a row with an origin. It becomes an entry of the conversation at the address, in the transaction that records the end of
+// the row, and once for a row.
+type Shown struct {
+	Session chat.SessionKey
+	// Principal owns the session if it does not exist yet; "" = its first writer will own it.
+	Principal string
+	Entry     chat.TranscriptEntry
+}
+
+// DeliveredParams is a message that has arrived.
+type DeliveredParams struct {
+	Node, ID string
+	// ProviderID must not be empty.
+	ProviderID string
+	// Shown is nil when nothing is added to a conversation. Its entry is then returned as stored.
+	Shown *Shown
+}
+
 // UndeliveredParams is a failed attempt to send.
 type UndeliveredParams struct {
 	Node, ID  string
@@ -96,6 +116,8 @@ type UndeliveredParams struct {
 	Uncounted bool
 	// Gone: the address no longer exists. It is used with Permanent. nil when the address exists, or the row is not an answer of a job.
 	Gone *GoneAddress
+	// Shown is what has arrived of a row that ends here, or may have; nil = nothing.
+	Shown *Shown
 }
 
 // State is the state of the row after the attempt.
@@ -122,6 +144,16 @@ type GoneAddress struct {
 // Gone is the result of Undelivered.
 type Gone struct {
 	Job *cron.Job // with its delivery paused; nil when no job changed
+	// Entry is [UndeliveredParams].Shown as stored; nil when it was not set.
+	Entry *ShownEntry
+}
+
+// ShownEntry is an entry that a delivery has added to a conversation.
+type ShownEntry struct {
+	chat.TranscriptEntry
+
+	Session   chat.SessionKey
+	Principal string // of the session
 }
 
 // OutboxCount is the number of rows of one channel in the outbox, by state: pending and sending, failed, maybe_sent.

@@ -169,11 +169,13 @@ type Outbox interface {
 	// are due again, with MaybeSent set. So are rows of the node that are Unrecorded. A row of the node that is neither Sending nor Unrecorded was claimed by a
 	// call whose result was lost: it is due as before that call. Rows past ExpiresAt end expired and are returned with Expired set.
 	ClaimOutgoing(ctx context.Context, p ClaimOutgoingParams) ([]Outgoing, error)
-	// Delivered stores the provider's id and makes the row delivered. chat.ErrFenced: the row is no longer leased to nodeID.
-	Delivered(ctx context.Context, nodeID, id, providerID string) error
+	// Delivered stores the provider's id and makes the row delivered. With Shown it adds the entry in the same transaction, and returns it; else nil.
+	// chat.ErrFenced: the row is no longer leased to the node, and nothing is changed.
+	Delivered(ctx context.Context, p DeliveredParams) (*ShownEntry, error)
 	// RecordProgress stores what part of a row has arrived, in the form of its channel. chat.ErrFenced: the row is no longer leased to nodeID.
 	RecordProgress(ctx context.Context, nodeID, id, progress string) error
-	// Undelivered makes the row due for a later attempt, or ends it (Permanent). With Gone it pauses the delivery of the job in the same transaction.
+	// Undelivered makes the row due for a later attempt, or ends it (Permanent). With Gone it pauses the delivery of the job in the same transaction, and
+	// with Shown it adds the entry.
 	// chat.ErrFenced: the row is no longer leased to the node, and nothing is changed.
 	Undelivered(ctx context.Context, p UndeliveredParams) (Gone, error)
 	// OutboxCounts counts the rows that wait, have failed or may have arrived, by channel.

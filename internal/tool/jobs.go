@@ -32,6 +32,15 @@ func (t *Table) Clock(ctx context.Context, person string) (string, error) {
 	return command.ShownTime(now.Truncate(time.Minute), zone) + " (" + zone + ")", nil
 }
 
+// Zone returns the time zone of a person.
+func (t *Table) Zone(ctx context.Context, person string) (*time.Location, error) {
+	_, name, err := t.deps.Jobs.Clock(ctx, command.Call{Principal: person})
+	if err != nil {
+		return nil, err
+	}
+	return schedule.LoadZone(name)
+}
+
 func (t *Table) remind() Tool {
 	return Tool{
 		Name: "remind", Scope: chat.ScopeWrite, Idempotent: true, Additive: true, Askable: true, Acts: always,

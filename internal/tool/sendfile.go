@@ -62,6 +62,7 @@ func (t *Table) runSendFile(ctx context.Context, turn Turn, key string, args []b
 	}
 	err = t.deps.Sessions.Send(ctx, store.Outgoing{
 		RunID: idOf(key), N: 1, Session: turn.Session, Principal: turn.Owner, Target: turn.Target, Kind: store.KindReply, Text: file.Line(), File: &file, Count: 1,
+		Origin: &chat.Origin{Kind: chat.OriginMessage, By: turn.Session.String()},
 	})
 	if err != nil {
 		turn.Files.DropFile(file)

@@ -89,6 +89,7 @@ func (t *Table) outgoing(ctx context.Context, turn Turn, key string, args []byte
 	}
 	return store.Outgoing{
 		RunID: idOf(key), N: 1, Session: session, Principal: turn.Owner, Target: target, Kind: store.KindReply, Text: a.Text, Count: 1,
+		Origin: &chat.Origin{Kind: chat.OriginMessage, By: turn.Session.String(), Outside: turn.Outside != nil && turn.Outside()},
 	}, t.deps.Sessions.Reaches(target.Channel)
 }
 

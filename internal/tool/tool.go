@@ -92,6 +92,8 @@ type Turn struct {
 	// Barred returns why no tool may run at all, as one sentence; "" means that tools may run. It is called for each call; nil means that they always
 	// may.
 	Barred func() string
+	// Outside reports whether the turn received text from outside, which what it sends may repeat; nil means never.
+	Outside func() bool
 	// Tasks starts sub-turns of the turn; if nil, the tools for sub-turns are not offered.
 	Tasks Tasks
 

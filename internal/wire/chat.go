@@ -138,8 +138,16 @@ type HistoryMessage struct {
 	Command    bool          `json:"command,omitempty"`                           // it belongs to a chat command
 	Covers     *SeqRange     `json:"covers,omitempty"`                            // of a summary: the messages that it summarises
 	Files      []MessageFile `json:"files,omitempty"`                             // files that came with it; each has a line in the text
+	Origin     *Origin       `json:"origin,omitempty"`                            // what wrote it from another conversation: a job, a reminder, an alert, a tool
 	// for terminal clients of OpenClaw
 	Openclaw *ClientMark `json:"__openclaw,omitempty"` //nolint:tagliatelle // the name that clients read
+}
+
+// Origin is what wrote a message into a conversation from outside of it.
+type Origin struct {
+	Kind  string `json:"kind" rule:"enum=job|reminder|alert|message|answer"` // message is the tool, answer a turn that delivers here
+	Who   string `json:"who"`                                                // in words, such as "job digest"
+	JobID string `json:"jobId,omitempty"`                                    // the job
 }
 
 // SeqRange is a range of messages of a transcript.

@@ -217,6 +217,7 @@ CREATE TABLE outbox (
     coalesce    text NOT NULL DEFAULT '', -- notices with one key to one chat are joined
     choice      text NOT NULL DEFAULT '', -- the choices that the message offers, JSON
     file        text NOT NULL DEFAULT '', -- JSON; the bytes are in the directory for attachments
+    origin      text NOT NULL DEFAULT '', -- what sent it into a conversation other than its own, JSON
     state       text NOT NULL DEFAULT 'pending', -- pending, sending, or the final state
     node        text NOT NULL DEFAULT '', -- the node that sends it, or sends it first while it is pending
     attempt     bigint NOT NULL DEFAULT 0,
@@ -252,7 +253,8 @@ CREATE TABLE transcript (
     command     boolean NOT NULL DEFAULT false, -- a chat command or the reply to it
     outside     boolean NOT NULL DEFAULT false, -- it contains untrusted text, or was made from rows that do
     at          bigint NOT NULL DEFAULT 0,
-    reply_id    text NOT NULL DEFAULT '', -- the outgoing message to the web that it delivers; '' for other entries
+    reply_id    text NOT NULL DEFAULT '', -- the outgoing message that it shows; '' for other entries
+    origin      text NOT NULL DEFAULT '', -- what wrote it from outside of the conversation, JSON; '' for other entries
     from_seq    bigint NOT NULL DEFAULT 0, -- for a summary: the first summarized entry; 0 for other entries
     to_seq      bigint NOT NULL DEFAULT 0, -- the last summarized entry
     PRIMARY KEY (session_key, session_id, seq)

@@ -215,6 +215,7 @@ CREATE TABLE outbox (
     coalesce    TEXT NOT NULL DEFAULT '', -- notices with one key to one chat are joined
     choice      TEXT NOT NULL DEFAULT '', -- the choices that the message offers, JSON
     file        TEXT NOT NULL DEFAULT '', -- JSON; the bytes are in the directory for attachments
+    origin      TEXT NOT NULL DEFAULT '', -- what sent it into a conversation other than its own, JSON
     state       TEXT NOT NULL DEFAULT 'pending', -- pending, sending, or the final state
     node        TEXT NOT NULL DEFAULT '', -- the node that sends it, or sends it first while it is pending
     attempt     INTEGER NOT NULL DEFAULT 0,
@@ -251,7 +252,8 @@ CREATE TABLE transcript (
     command     INTEGER NOT NULL DEFAULT 0, -- a chat command or the reply to it
     outside     INTEGER NOT NULL DEFAULT 0, -- it contains untrusted text, or was made from rows that do
     at          INTEGER NOT NULL DEFAULT 0,
-    reply_id    TEXT NOT NULL DEFAULT '', -- the outgoing message to the web that it delivers; '' for other entries
+    reply_id    TEXT NOT NULL DEFAULT '', -- the outgoing message that it shows; '' for other entries
+    origin      TEXT NOT NULL DEFAULT '', -- what wrote it from outside of the conversation, JSON; '' for other entries
     from_seq    INTEGER NOT NULL DEFAULT 0, -- for a summary: the first summarized entry; 0 for other entries
     to_seq      INTEGER NOT NULL DEFAULT 0, -- the last summarized entry
     PRIMARY KEY (session_key, session_id, seq)

@@ -54,6 +54,18 @@ func (a *addresses) address(to chat.Target) (address, error) {
 	return out, nil
 }
 
+// sessionOf returns the session of an agent at an address.
+func sessionOf(agent string, at address) chat.SessionKey {
+	kind, thread := chat.KindDirect, ""
+	if at.group() {
+		kind = chat.KindGroup
+	}
+	if at.thread != 0 {
+		thread = strconv.Itoa(at.thread)
+	}
+	return chat.PeerKey(agent, "telegram", kind, strconv.FormatInt(at.chat, 10), thread)
+}
+
 // target returns an address in the form that the gateway uses.
 func (a *addresses) target(of address) chat.Target {
 	t := chat.Target{Channel: a.name, ChatID: strconv.FormatInt(of.chat, 10)}

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -47,6 +48,8 @@ var (
 	_ channel.Queuer   = (*Channel)(nil)
 	_ channel.Asker    = (*Channel)(nil)
 	_ channel.Filer    = (*Channel)(nil)
+
+	_ channel.Converser = (*Channel)(nil)
 )
 
 // New makes a channel of a valid configuration. It makes no call: Run handles a network that is down at the start.
@@ -204,6 +207,28 @@ func (c *Channel) Send(ctx context.Context, r chat.Reply, claim channel.Claim) (
 // Ask implements [channel.Asker]: the keyboard is under the last message of the reply.
 func (c *Channel) Ask(ctx context.Context, r chat.Reply, claim channel.Claim) (chat.Sent, error) {
 	return c.sender.ask(ctx, r, claim)
+}
+
+// Conversation implements [channel.Converser]: the session of the next message there, see [sessionOf].
+func (c *Channel) Conversation(at chat.Target) (key chat.SessionKey, principal string, err error) {
+	to, err := c.addresses.address(at)
+	if err != nil {
+		return key, "", err
+	}
+	if !to.group() {
+		principal = c.identity.name + ":" + number(to.chat)
+	}
+	return sessionOf(c.cfg.Agent, to), principal, nil
+}
+
+// Arrived implements [channel.Converser].
+func (*Channel) Arrived(r chat.Reply) string {
+	done, err := progressOf(r.Progress)
+	if err != nil || done.First == "" {
+		return ""
+	}
+	d := render(r.Text)
+	return strings.TrimSpace(d.text[:min(done.UpTo, len(d.text))])
 }
 
 // SendFile implements [channel.Filer]. Telegram inspects pictures and voices and refuses some; those are sent as documents.

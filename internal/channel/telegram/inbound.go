@@ -221,13 +221,9 @@ func (in *inbound) compose(u update, to address, content chat.Content) (chat.Mes
 	if err != nil {
 		return chat.Message{}, fmt.Errorf("making the id of a message: %w", err)
 	}
-	kind := chat.KindDirect
-	if to.group() {
-		kind = chat.KindGroup
-	}
 	name := in.identity.name
 	return chat.Message{
-		Session: chat.PeerKey(in.cfg.agent, "telegram", kind, number(to.chat), content.Thread), ID: id.String(),
+		Session: sessionOf(in.cfg.agent, to), ID: id.String(),
 		Principal: name + ":" + content.Sender.ID, Scope: scope, BotName: in.identity.username(), Channel: name, ExternalID: int64(u.id),
 		Dedupe: name + "/" + strconv.Itoa(u.id), Content: content,
 	}, nil

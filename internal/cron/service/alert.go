@@ -49,7 +49,9 @@ func (d *Delivery) alertRow(job cron.Job, run cron.Run, n int, text string) *sto
 }
 
 func noticeRow(to chat.Target, job cron.Job, run cron.Run, n int, text string) *store.Outgoing {
-	return &store.Outgoing{ID: newID(), RunID: run.ID, N: n, Principal: job.Owner, Target: to, Kind: store.KindNotice, Text: text, Count: 1}
+	return &store.Outgoing{ID: newID(), RunID: run.ID, N: n, Principal: job.Owner, Target: to,
+		Kind: store.KindNotice, Text: text, Count: 1,
+		Origin: originOf(chat.OriginAlert, job, run.ID)}
 }
 
 // alert sends an alert about the job.

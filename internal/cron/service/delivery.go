@@ -68,6 +68,9 @@ func (d *Delivery) deliver(a answer, job *cron.Job, p *store.FinishParams) {
 		}
 	case cron.DeliverAnnounce:
 		announce(a, why, job, p)
+		for i := range p.Outgoing {
+			p.Outgoing[i].Origin = a.origin(job, p.Outgoing[i].Kind)
+		}
 	default:
 		p.Outgoing = nil
 	}
@@ -77,6 +80,28 @@ func (d *Delivery) deliver(a answer, job *cron.Job, p *store.FinishParams) {
 			p.Outgoing = append(p.Outgoing, row)
 		}
 	}
+}
+
+// origin is the origin of a row of the answer.
+func (a *answer) origin(job *cron.Job, kind string) *chat.Origin {
+	o := originOf(chat.OriginJob, *job, a.end.RunID)
+	switch {
+	case kind == store.KindNotice:
+		o.Kind = chat.OriginAlert
+	case job.Reminds():
+		o.Kind = chat.OriginReminder
+	}
+	o.By, o.Outside = a.turn.Session.String(), a.how.Outside
+	return o
+}
+
+// originOf is the origin of what a job sends.
+func originOf(kind string, job cron.Job, runID string) *chat.Origin {
+	o := &chat.Origin{Kind: kind, Job: job.ID, Name: job.Name, Run: runID}
+	if _, _, slot, err := cron.ParseRunID(runID); err == nil {
+		o.Slot = slot
+	}
+	return o
 }
 
 // announce decides whether the answer in p is sent to its chat or session. why, if not empty, suppresses it.

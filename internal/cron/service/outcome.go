@@ -19,6 +19,8 @@ type Ending struct {
 	Text, Reply string
 	Files       bool
 	Usage       chat.Usage
+	// Outside: the turn received text from outside, which the answer may repeat.
+	Outside bool
 	// Requeued: the message waits again, for another process.
 	Requeued bool
 }

@@ -56,6 +56,7 @@ declare namespace page {
     at?: number;
     command?: boolean;
     files?: wire.MessageFile[];
+    origin?: wire.Origin;
     tool?: boolean;
     tools?: Signal<ToolCall[]>;
     bad?: boolean;

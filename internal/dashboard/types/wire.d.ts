@@ -375,6 +375,7 @@ declare namespace wire {
     command?: boolean;
     covers?: SeqRange;
     files?: Array<MessageFile>;
+    origin?: Origin;
     __openclaw?: ClientMark;
   }
   interface HistoryPage {
@@ -671,6 +672,11 @@ declare namespace wire {
     configured: boolean;
     connected: boolean;
     running: boolean;
+  }
+  interface Origin {
+    kind: "job" | "reminder" | "alert" | "message" | "answer";
+    who: string;
+    jobId?: string;
   }
   interface PairingAccount {
     accountId: string;

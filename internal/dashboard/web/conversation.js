@@ -239,7 +239,7 @@ const sideOf = (role, run) => `${role === "user" ? "in" : role === "assistant" ?
 /** @param {wire.HistoryMessage} m @returns {page.Message} */
 const stored = (m) => ({
   id: m.runId && m.role !== "system" && !m.command ? sideOf(m.role, m.runId) : m.id ?? "",
-  run: m.runId, seq: m.seq, role: m.role, command: m.command, files: m.files, at: m.timestamp, text: signal(withoutLines(textOf(m), m.files)),
+  run: m.runId, seq: m.seq, role: m.role, command: m.command, files: m.files, origin: m.origin, at: m.timestamp, text: signal(withoutLines(textOf(m), m.files)),
   tool: m.role === "system" && m.stopReason?.startsWith("tool"), bad: m.role === "system" && m.stopReason === "error",
   note: m.role !== "system" && m.stopReason && m.stopReason !== "stop" ? m.stopReason : undefined,
 });

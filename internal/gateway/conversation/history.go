@@ -209,6 +209,9 @@ func messageOf(e chat.TranscriptEntry, maxChars int) wire.HistoryMessage {
 	if e.Covers.To > 0 {
 		m.Covers = &wire.SeqRange{From: e.Covers.From, To: e.Covers.To}
 	}
+	if o := e.Origin; o != nil {
+		m.Origin = &wire.Origin{Kind: o.Kind, Who: o.Who(), JobID: o.Job}
+	}
 	if e.Role == chat.RoleUser && e.RunID != "" {
 		m.Openclaw.IdempotencyKey = chat.ShownRunID(e.RunID) + ":user"
 	}

@@ -164,7 +164,8 @@ func everything(t *testing.T, s *Store, clock *time.Time) (ofDeletion map[string
 	if len(out) != 3 {
 		t.Fatalf("claimed %d outgoing messages, want 3", len(out))
 	}
-	must(s.Delivered(ctx, "second", "x", "17"))
+	_, err = s.Delivered(ctx, store.DeliveredParams{Node: "second", ID: "x", ProviderID: "17"})
+	must(err)
 	_, err = s.Undelivered(ctx, store.UndeliveredParams{Node: "second", ID: "y", Permanent: true})
 	must(err)
 	must(s.Enqueue(ctx, []store.Outgoing{{ID: "z", Target: chat.Target{Channel: "web", ChatID: "4"}}}))

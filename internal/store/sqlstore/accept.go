@@ -27,6 +27,8 @@ const (
 			COALESCE(s.mode, '')
 		FROM inbox i LEFT JOIN sessions s ON s.key = i.session_key WHERE i.message_id {in $1} OR i.dedupe {in $2}`
 
+	ownSQL = `{set key text, principal text} UPDATE sessions AS s SET principal = v.principal {from} WHERE s.key = v.key`
+
 	// takersSQL are the nodes that may take sessions of their agents.
 	takersSQL = `SELECT id, agents FROM nodes WHERE id {in $1} AND lease_until > {now} AND NOT draining`
 
@@ -99,6 +101,7 @@ type accepting struct {
 
 	messages Set
 	changed  []*sessionRow
+	owned    Set  // sessions that get an owner, with it
 	dead     bool // the owner of a session is dead
 }
 
@@ -301,6 +304,9 @@ func (a *accepting) admit(o *acceptOp, r *sessionRow) {
 			r.debounceUntil = max(r.debounceUntil, now+span(p.Hold))
 		}
 	}
+	if r.principal == "" && r.lastSeq == 0 { // a delivery has created it: its first writer owns it
+		r.principal, a.owned = m.Principal, append(a.owned, []any{r.key, m.Principal})
+	}
 	r.lastSeq++
 	r.lane, r.lastMessageAt = m.Lane, now
 	a.messages = append(a.messages, []any{
@@ -325,6 +331,11 @@ func (a *accepting) write(ctx context.Context) error {
 	}
 	if err := a.tx.Later(ctx, addMessagesSQL, nil, a.messages); err != nil {
 		return err
+	}
+	if len(a.owned) > 0 {
+		if err := a.tx.Later(ctx, ownSQL, nil, a.owned); err != nil {
+			return err
+		}
 	}
 	return saveRows(ctx, a.tx, a.changed...)
 }

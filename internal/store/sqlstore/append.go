@@ -19,9 +19,9 @@ const (
 	numberEntriesSQL = `UPDATE sessions SET transcript_seq = transcript_seq + $2, updated_at = {now} WHERE key = $1 RETURNING session_id, transcript_seq, updated_at`
 
 	insertEntriesSQL = `{set session text, transcript text, seq int, run text, role text, content text, sender text, tokens int, reason text, command bool,
-			from_seq int, to_seq int, outside bool, reply text, at int}
-		INSERT INTO transcript (session_key, session_id, seq, run_id, role, content, sender, tokens, stop_reason, command, from_seq, to_seq, outside, reply_id, at)
-		SELECT v.session, v.transcript, v.seq, v.run, v.role, v.content, v.sender, v.tokens, v.reason, v.command, v.from_seq, v.to_seq, v.outside, v.reply, v.at {from} WHERE true`
+			from_seq int, to_seq int, outside bool, reply text, origin text, at int}
+		INSERT INTO transcript (session_key, session_id, seq, run_id, role, content, sender, tokens, stop_reason, command, from_seq, to_seq, outside, reply_id, origin, at)
+		SELECT v.session, v.transcript, v.seq, v.run, v.role, v.content, v.sender, v.tokens, v.reason, v.command, v.from_seq, v.to_seq, v.outside, v.reply, v.origin, v.at {from} WHERE true`
 
 	// numberSummarySQL allocates a number for a summary unless a summary already covers the row. $2 transcript, $3 last row.
 	numberSummarySQL = `UPDATE sessions SET transcript_seq = transcript_seq + 1, summary_id = session_id, summary_seq = transcript_seq + 1, summary_to = $3,
@@ -41,7 +41,7 @@ func makeSession(ctx context.Context, tx Tx, key chat.SessionKey, principal stri
 type addition struct {
 	Session, Transcript string
 	After, At           int64
-	Reply               string // the id of the reply that the entry is; '' for other entries
+	Reply               string // the id of the outgoing message that the entry shows; '' for other entries
 }
 
 // insertEntries adds entries and returns them as stored. The caller has already reserved their numbers in the session's row.
@@ -64,9 +64,13 @@ func (to addition) rows(entries []chat.TranscriptEntry) ([]chat.TranscriptEntry,
 				return nil, nil, err
 			}
 		}
+		origin, err := encodePart(e.Origin)
+		if err != nil {
+			return nil, nil, err
+		}
 		e.Seq, e.At, e.Text, e.StopReason = to.After+1+int64(i), fromMillis(to.At), chat.CleanText(e.Text), chat.CleanText(e.StopReason)
 		rows = append(rows, []any{
-			to.Session, to.Transcript, e.Seq, e.RunID, e.Role, e.Text, sender, e.Tokens, e.StopReason, e.Command, e.Covers.From, e.Covers.To, e.Outside, to.Reply, to.At,
+			to.Session, to.Transcript, e.Seq, e.RunID, e.Role, e.Text, sender, e.Tokens, e.StopReason, e.Command, e.Covers.From, e.Covers.To, e.Outside, to.Reply, origin, to.At,
 		})
 	}
 	return added, rows, nil

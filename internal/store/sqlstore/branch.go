@@ -57,7 +57,7 @@ func textsFor(branches int) entryTexts {
 }
 
 const (
-	branchSummarySQL = `SELECT t.seq, t.run_id, t.role, t.content, t.sender, t.tokens, t.stop_reason, t.command, t.from_seq, t.to_seq, t.outside, t.at
+	branchSummarySQL = `SELECT t.seq, t.run_id, t.role, t.content, t.sender, t.tokens, t.stop_reason, t.command, t.from_seq, t.to_seq, t.outside, t.origin, t.at
 		FROM transcript t WHERE t.session_key = $1 AND t.session_id = $2 AND t.seq = (` + summarySeqSQL + `)`
 
 	// chainSQL is the transcript $2 of the session $1 and its ancestors, each with the last number that counts.
@@ -81,8 +81,8 @@ const (
 
 	// giveEntriesSQL gives the entries of a transcript, $1 and $2, up to a number, $5, to another one, $3 and $4. They become separate rows there, so that the
 	// search index finds them.
-	giveEntriesSQL = `INSERT INTO transcript (session_key, session_id, seq, run_id, role, content, sender, tokens, stop_reason, command, outside, at, from_seq, to_seq)
-		SELECT $3, $4, seq, run_id, role, content, sender, tokens, stop_reason, command, outside, at, from_seq, to_seq FROM transcript
+	giveEntriesSQL = `INSERT INTO transcript (session_key, session_id, seq, run_id, role, content, sender, tokens, stop_reason, command, outside, origin, at, from_seq, to_seq)
+		SELECT $3, $4, seq, run_id, role, content, sender, tokens, stop_reason, command, outside, origin, at, from_seq, to_seq FROM transcript
 		WHERE session_key = $1 AND session_id = $2 AND seq <= $5`
 
 	// adoptSQL moves the other branches of a transcript, $1 and $2, to its heir, $3 and $4.

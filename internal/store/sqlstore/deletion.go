@@ -160,7 +160,7 @@ func empty(ctx context.Context, tx Tx, r removal) error {
 		`UPDATE runs SET error = '', detail = '' WHERE session_key = $1`,
 		`DELETE FROM tool_questions WHERE session_key = $1`,
 		`DELETE FROM approvals WHERE session_key = $1`,
-		`UPDATE outbox SET payload = '', text_many = '', choice = '', file = '', last_error = '' WHERE ` + outgoingOf,
+		`UPDATE outbox SET payload = '', text_many = '', choice = '', file = '', origin = '', last_error = '' WHERE ` + outgoingOf,
 	}
 	if r.below && key.OfTask() {
 		statements = append(statements, `DELETE FROM inbox WHERE session_key = $1`, `DELETE FROM runs WHERE session_key = $1`)

@@ -27,6 +27,15 @@ const (
 	answerLostSQL = `UPDATE cron_run_logs SET delivery = $3, delivery_error = $4 WHERE id = $1 AND run_id = $2` + answerReturns
 	answerReturns = ` RETURNING job_id, COALESCE(started_at, 0), delivery, delivery_error`
 
+	// enterSQL creates the session of a delivered message unless it exists, and allocates the number of its entry. The session is locked before the row.
+	enterSQL = `INSERT INTO sessions AS s (key, agent, principal, session_id, epoch, last_seq, taken_seq, done_seq, transcript_seq, created_at, updated_at)
+		SELECT $1, $2, $3, $4, COALESCE(g.epoch, 0), COALESCE(g.last_seq, 0), COALESCE(g.last_seq, 0), COALESCE(g.last_seq, 0), 1, c.now, c.now
+		FROM (SELECT {now} AS now) c LEFT JOIN tombstones g ON g.key = $1 WHERE true
+		ON CONFLICT (key) DO UPDATE SET transcript_seq = s.transcript_seq + 1, updated_at = {now}
+		RETURNING session_id, transcript_seq, updated_at, principal`
+
+	lockJobSQL = `SELECT 1 FROM cron_jobs WHERE id = $1 {lock}`
+
 	lastDeliverySQL = `UPDATE cron_jobs SET last_delivery = $3, last_delivery_error = $4 WHERE id = $1 AND last_run_at = $2`
 
 	pauseDeliverySQL = `UPDATE cron_jobs SET delivery_paused_at = {now}, delivery_paused_why = $3, delivery_paused_channel = $4, delivery_paused_chat = $5
@@ -61,21 +70,69 @@ func noteDelivery(ctx context.Context, tx Tx, message, kind string, d delivery) 
 	return tx.Later(ctx, lastDeliverySQL, nil, job, startedAt, became, reason)
 }
 
-// Delivered stores the provider's id, which must not be empty.
-func (s Outbox) Delivered(ctx context.Context, nodeID, id, providerID string) error {
-	if providerID == "" {
-		return chat.Errorf(chat.CodeInvalid, "a delivered message needs the provider's id")
+// entering is what a person has seen, on its way into the conversation at the address.
+type entering struct {
+	*store.Shown
+
+	to        addition
+	principal string
+}
+
+// enter locks the session of what a person has seen, and allocates the number of its entry. It runs before the row is changed, because jobs are locked first,
+// then sessions, then the outbox. nil = nothing was seen.
+func enter(ctx context.Context, tx Tx, id string, shown *store.Shown) (*entering, error) {
+	if shown == nil {
+		return nil, nil //nolint:nilnil // no entry is not an error
 	}
-	return s.db.Update(ctx, "note a delivery", func(ctx context.Context, tx Tx) error {
+	if o := shown.Entry.Origin; o != nil && o.Job != "" {
+		if err := tx.Later(ctx, lockJobSQL, nil, o.Job); err != nil {
+			return nil, err
+		}
+	}
+	first, err := newID()
+	if err != nil {
+		return nil, err
+	}
+	e := &entering{Shown: shown, to: addition{Session: shown.Session.String(), Reply: id}}
+	_, err = one(ctx, tx, enterSQL, into(&e.to.Transcript, &e.to.After, &e.to.At, &e.principal), e.to.Session, shown.Session.Agent, shown.Principal, first)
+	e.to.After--
+	return e, err
+}
+
+// add adds the entry after the row was changed: a row that belongs to another process has its entry already, or will get it.
+func (e *entering) add(ctx context.Context, tx Tx) (*store.ShownEntry, error) {
+	if e == nil {
+		return nil, nil //nolint:nilnil // no entry is not an error
+	}
+	entries, err := insertEntries(ctx, tx, e.to, []chat.TranscriptEntry{e.Entry})
+	if err != nil {
+		return nil, err
+	}
+	return &store.ShownEntry{TranscriptEntry: entries[0], Session: e.Session, Principal: e.principal}, nil
+}
+
+// Delivered records that a message has arrived; see store.Outbox.
+func (s Outbox) Delivered(ctx context.Context, p store.DeliveredParams) (*store.ShownEntry, error) {
+	if p.ProviderID == "" {
+		return nil, chat.Errorf(chat.CodeInvalid, "a delivered message needs the provider's id")
+	}
+	return result(ctx, s.db.Update, "note a delivery", func(ctx context.Context, tx Tx) (*store.ShownEntry, error) {
+		entry, err := enter(ctx, tx, p.ID, p.Shown)
+		if err != nil {
+			return nil, err
+		}
 		var run, kind string
-		leased, err := one(ctx, tx, deliveredSQL, into(&run, &kind), id, nodeID, providerID)
+		leased, err := one(ctx, tx, deliveredSQL, into(&run, &kind), p.ID, p.Node, p.ProviderID)
 		if err == nil && !leased {
 			err = chat.ErrFenced
 		}
-		if err != nil {
-			return err
+		if err == nil {
+			err = noteDelivery(ctx, tx, run, kind, delivery{status: cron.DeliveryDone, providerID: p.ProviderID})
 		}
-		return noteDelivery(ctx, tx, run, kind, delivery{status: cron.DeliveryDone, providerID: providerID})
+		if err != nil {
+			return nil, err
+		}
+		return entry.add(ctx, tx)
 	})
 }
 
@@ -93,16 +150,20 @@ func (s Outbox) RecordProgress(ctx context.Context, nodeID, id, progress string)
 // Undelivered returns the row for a later attempt, or ends it; see store.Outbox.
 func (s Outbox) Undelivered(ctx context.Context, p store.UndeliveredParams) (store.Gone, error) {
 	return result(ctx, s.db.Update, "note a failed delivery", func(ctx context.Context, tx Tx) (out store.Gone, err error) {
-		if p.Gone == nil {
-			_, err = undelivered(ctx, tx, p)
-			return out, err
+		if p.Gone != nil { // jobs are locked first, as everywhere
+			if err := tx.Later(ctx, lockJobSQL, nil, p.Gone.JobID); err != nil {
+				return out, err
+			}
 		}
-		// Jobs are locked first, as everywhere.
-		if err := tx.Later(ctx, `SELECT 1 FROM cron_jobs WHERE id = $1 {lock}`, nil, p.Gone.JobID); err != nil {
+		entry, err := enter(ctx, tx, p.ID, p.Shown)
+		if err != nil {
 			return out, err
 		}
 		to, err := undelivered(ctx, tx, p)
 		if err != nil {
+			return out, err
+		}
+		if out.Entry, err = entry.add(ctx, tx); err != nil || p.Gone == nil {
 			return out, err
 		}
 		paused, err := tx.Exec(ctx, pauseDeliverySQL, p.Gone.JobID, p.Gone.Revision, p.Error, to.Channel, to.ChatID)

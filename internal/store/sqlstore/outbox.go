@@ -23,11 +23,11 @@ const (
 	unsent = `done_at IS NULL AND state IN ('pending', 'sending')`
 
 	addOutgoingSQL = `{set id text, run text, n int, session text, channel text, chat text, thread text, kind text, payload text, many text, count int, word text,
-			epoch int, delay int, expires int, choice text, file text, principal text, node text, progress text}
+			epoch int, delay int, expires int, choice text, file text, principal text, node text, progress text, origin text}
 		INSERT INTO outbox (id, run_id, n, session_key, channel, chat_id, thread, kind, payload, text_many, count, coalesce, epoch,
-			next_at, expires_at, created_at, choice, file, principal, node, progress)
+			next_at, expires_at, created_at, choice, file, principal, node, progress, origin)
 		SELECT v.id, v.run, v.n, v.session, v.channel, v.chat, v.thread, v.kind, v.payload, v.many, v.count, v.word, v.epoch,
-			{now} + v.delay, v.expires, {now}, v.choice, v.file, v.principal, v.node, v.progress {from} WHERE true ON CONFLICT DO NOTHING`
+			{now} + v.delay, v.expires, {now}, v.choice, v.file, v.principal, v.node, v.progress, v.origin {from} WHERE true ON CONFLICT DO NOTHING`
 
 	// raiseSQL adds to the count of a row of the same word whose first attempt has not begun.
 	raiseSQL = `UPDATE outbox SET count = count + $1 WHERE id = (
@@ -56,7 +56,7 @@ const (
 		ORDER BY o.place {limit $2} {skip}`
 
 	claimedColumns = ` RETURNING id, COALESCE(run_id, ''), n, session_key, channel, chat_id, thread, kind, payload, text_many, count, coalesce, attempt, epoch,
-		COALESCE(expires_at, 0), maybe_sent, created_at, choice, file, principal, progress, place`
+		COALESCE(expires_at, 0), maybe_sent, created_at, choice, file, principal, progress, origin, place`
 	expireSQL = `UPDATE outbox SET state = 'expired', done_at = {now} WHERE id {in $1}` + claimedColumns
 	takeSQL   = `UPDATE outbox SET state = 'sending', node = $2, attempt = attempt + 1 WHERE id {in $1}` + claimedColumns
 
@@ -85,9 +85,13 @@ func outgoingRows(list []store.Outgoing) (Set, error) {
 		if err != nil {
 			return nil, err
 		}
+		origin, err := encodePart(o.Origin)
+		if err != nil {
+			return nil, err
+		}
 		rows = append(rows, []any{
 			cmp.Or(o.ID, id), null(o.RunID), o.N, o.Session.String(), o.Target.Channel, o.Target.ChatID, o.Target.Thread, o.Kind, o.Text, o.TextMany,
-			max(o.Count, 1), o.Coalesce, o.Epoch, span(delay), zero(millis(o.ExpiresAt)), choice, file, o.Principal, o.First, o.Progress,
+			max(o.Count, 1), o.Coalesce, o.Epoch, span(delay), zero(millis(o.ExpiresAt)), choice, file, o.Principal, o.First, o.Progress, origin,
 		})
 	}
 	return rows, nil
@@ -232,7 +236,7 @@ type claimed struct {
 func scanClaimed(r Row) (o claimed, err error) {
 	err = r.Scan(&o.ID, &o.RunID, &o.N, keyColumn{&o.Session}, &o.Target.Channel, &o.Target.ChatID, &o.Target.Thread, &o.Kind, &o.Text, &o.TextMany, &o.Count,
 		&o.Coalesce, &o.Attempt, &o.Epoch, instant{&o.ExpiresAt}, &o.MaybeSent, instant{&o.CreatedAt}, jsonColumn{&o.Choice}, jsonColumn{&o.File},
-		&o.Principal, &o.Progress, &o.place)
+		&o.Principal, &o.Progress, jsonColumn{&o.Origin}, &o.place)
 	return o, err
 }
 

@@ -54,7 +54,7 @@ type search struct {
 
 // hitColumns are the columns that scanHit reads, of an entry t and its session s.
 const hitColumns = `t.session_key, t.session_id, COALESCE(s.principal, ''), t.seq, t.run_id, t.role, t.content, t.sender, t.tokens, t.stop_reason, t.command,
-	t.from_seq, t.to_seq, t.outside, t.at`
+	t.from_seq, t.to_seq, t.outside, t.origin, t.at`
 
 func scanHit(r Row) (h store.Hit, err error) {
 	h.Entry, err = scanEntry(prefixed{r, []any{keyColumn{&h.Session}, &h.SessionID, &h.Principal}})

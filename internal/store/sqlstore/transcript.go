@@ -13,7 +13,7 @@ import (
 const defaultEntries = 200
 
 const (
-	entryColumns = `seq, run_id, role, content, sender, tokens, stop_reason, command, from_seq, to_seq, outside, at`
+	entryColumns = `seq, run_id, role, content, sender, tokens, stop_reason, command, from_seq, to_seq, outside, origin, at`
 
 	// transcriptsSQL is a session's current transcript and last number, the owner of the kept transcript $2 (NULL when it was not kept), and the number of branches between the
 	// transcript to read and the one with its first entry.
@@ -35,7 +35,7 @@ const (
 	// shortEntries cuts the text of an entry as store.FirstChars does. A string has at least as many bytes as characters.
 	shortEntries = `SELECT c.*, octet_length(c.content) AS page_size FROM (SELECT t.seq, t.run_id, t.role,
 		CASE WHEN CAST($4 AS bigint) > 0 AND octet_length(t.content) > $4 THEN substr(t.content, 1, CAST($4 AS integer) + 1) ELSE t.content END AS content,
-		t.sender, t.tokens, t.stop_reason, t.command, t.from_seq, t.to_seq, t.outside, t.at`
+		t.sender, t.tokens, t.stop_reason, t.command, t.from_seq, t.to_seq, t.outside, t.origin, t.at`
 
 	summarySQL    = `SELECT ` + entryColumns + ` FROM transcript WHERE session_key = $1 AND session_id = $2 AND seq = (` + summarySeqSQL + `)`
 	summarySeqSQL = `SELECT summary_seq FROM sessions WHERE key = $1 AND session_id = $2 AND summary_id = $2`
@@ -43,7 +43,7 @@ const (
 
 func scanEntry(r Row) (e chat.TranscriptEntry, err error) {
 	err = r.Scan(&e.Seq, &e.RunID, &e.Role, &e.Text, jsonColumn{&e.Sender}, &e.Tokens, &e.StopReason, &e.Command,
-		&e.Covers.From, &e.Covers.To, &e.Outside, instant{&e.At})
+		&e.Covers.From, &e.Covers.To, &e.Outside, jsonColumn{&e.Origin}, instant{&e.At})
 	return e, err
 }
 

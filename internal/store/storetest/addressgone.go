@@ -96,6 +96,6 @@ func addressGoneByAStaleNode(w *world) {
 	try(w.st.Undelivered(w.ctx, w.goneOf(old, j, o))).fails(w, chat.ErrFenced)
 	equal(w, "run", []any{w.ledger(l.Run.ID).Delivery, w.stored(j.ID).State.DeliveryPause}, []any{cron.DeliveryUnknown, cron.DeliveryPause{}})
 	w.wantNotices(node, 0)
-	w.ok(w.st.Delivered(w.ctx, node, o.ID, "7"))
+	try(w.st.Delivered(w.ctx, store.DeliveredParams{Node: node, ID: o.ID, ProviderID: "7"})).ok(w)
 	equal(w, "delivered", w.ledger(l.Run.ID).Delivery, cron.DeliveryDone)
 }

@@ -107,7 +107,7 @@ func (w *world) example() {
 	}
 	w.exampleRun("a", "a1")
 	list := try(w.st.ClaimOutgoing(w.ctx, store.ClaimOutgoingParams{Node: "n1", Channels: []string{"web"}, Limit: many})).ok(w)
-	w.ok(w.st.Delivered(w.ctx, "n1", list[0].ID, "provider-1"))
+	try(w.st.Delivered(w.ctx, store.DeliveredParams{Node: "n1", ID: list[0].ID, ProviderID: "provider-1"})).ok(w)
 	a2 := w.exampleMessage("a", "a2")
 	w.exampleMessage("a", "a3")
 	w.start(claimOf(exampleKey("a"), a2), "a2", a2.Seq)

@@ -39,7 +39,7 @@ func endedBeforeTheStart(w *world) {
 	equal(w, "lease", w.hold(node), l)
 	equal(w, "waiting message", w.row(waiting).State, store.StateWaiting)
 	w.beat(node)
-	w.ok(w.st.Delivered(w.ctx, node, out.ID, "p"))
+	try(w.st.Delivered(w.ctx, store.DeliveredParams{Node: node, ID: out.ID, ProviderID: "p"})).ok(w)
 	w.finish(answered(c, run))
 }
 
@@ -81,7 +81,10 @@ func (w *world) writes(ctx context.Context, todo leftOver) map[string]func() err
 		},
 		"GiveSession": func() error { return w.st.GiveSession(ctx, key, "ann", "late") },
 		"Enqueue":     func() error { return w.st.Enqueue(ctx, []store.Outgoing{w.outgoing("web", "9")}) },
-		"Delivered":   func() error { return w.st.Delivered(ctx, node, out, "late") },
+		"Delivered": func() error {
+			_, err := w.st.Delivered(ctx, store.DeliveredParams{Node: node, ID: out, ProviderID: "late"})
+			return err
+		},
 		"Undelivered": func() error {
 			_, err := w.st.Undelivered(ctx, store.UndeliveredParams{Node: node, ID: out})
 			return err

@@ -257,7 +257,7 @@ func deliveryStatus(w *world) {
 	w.job(nil)
 	l, o := w.replied(node)
 	equal(w, "before it is sent", w.ledger(l.Run.ID).Delivery, cron.DeliveryUnknown)
-	w.ok(w.st.Delivered(w.ctx, node, o.ID, "provider-7"))
+	try(w.st.Delivered(w.ctx, store.DeliveredParams{Node: node, ID: o.ID, ProviderID: "provider-7"})).ok(w)
 	r := w.ledger(l.Run.ID)
 	equal(w, "delivered", []any{r.State, r.Delivery, r.ProviderMessageID, r.DeliveryError}, []any{cron.RunOK, cron.DeliveryDone, "provider-7", ""})
 }
@@ -291,7 +291,7 @@ func lostPart(w *world) {
 		}
 		w.finish(p)
 		c.lose(w.claimOne(node))
-		w.ok(w.st.Delivered(w.ctx, node, w.claimOne(node).ID, "provider-8"))
+		try(w.st.Delivered(w.ctx, store.DeliveredParams{Node: node, ID: w.claimOne(node).ID, ProviderID: "provider-8"})).ok(w)
 		r := w.ledger(l.Run.ID)
 		equal(w, c.name, []any{r.Delivery, r.DeliveryError, r.ProviderMessageID}, []any{c.want, c.reason, "provider-8"})
 		st := w.stored(j.ID).State
@@ -332,7 +332,7 @@ func noticeIsNotTheAnswer(w *world) {
 	p := w.ending(w.begin(l), l.Message.ID, cron.RunError, nil)
 	p.Outgoing = []store.Outgoing{{Kind: store.KindNotice, Text: "it failed", Target: chat.Target{Channel: "web", ChatID: "1"}}}
 	w.finish(p)
-	w.ok(w.st.Delivered(w.ctx, node, w.claimOne(node).ID, "provider-8"))
+	try(w.st.Delivered(w.ctx, store.DeliveredParams{Node: node, ID: w.claimOne(node).ID, ProviderID: "provider-8"})).ok(w)
 	r := w.ledger(l.Run.ID)
 	equal(w, "delivery", []any{r.Delivery, r.ProviderMessageID}, []any{cron.DeliveryNotRequested, ""})
 }

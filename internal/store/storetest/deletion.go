@@ -286,7 +286,7 @@ func deletionEndsOutgoing(w *world) {
 	try(w.st.DeleteSession(w.ctx, store.DeleteParams{Session: key})).ok(w)
 	states := w.h.Query(w.tb, `SELECT id, state FROM outbox ORDER BY place`)
 	equal(w, "states", states, [][]any{{sending.ID, store.OutDeleted}, {waiting.ID, store.OutDeleted}, {other.ID, store.OutPending}})
-	w.fails(w.st.Delivered(w.ctx, node, sending.ID, "1"), chat.ErrFenced)
+	try(w.st.Delivered(w.ctx, store.DeliveredParams{Node: node, ID: sending.ID, ProviderID: "1"})).fails(w, chat.ErrFenced)
 	got := w.claim(node, "telegram:1")
 	equal(w, "what is sent", []any{len(got), got[0].ID}, []any{1, other.ID})
 	counts := try(w.st.OutboxCounts(w.ctx)).ok(w)

@@ -92,11 +92,11 @@ func triedNoticeIsNotJoined(w *world) {
 	w.beat(node)
 	again := w.notices(node)
 	equal(w, "its second attempt", []any{len(again), again[0].ID, again[0].Count}, []any{1, first[0].ID, 1})
-	w.ok(w.st.Delivered(w.ctx, node, again[0].ID, "p0"))
+	try(w.st.Delivered(w.ctx, store.DeliveredParams{Node: node, ID: again[0].ID, ProviderID: "p0"})).ok(w)
 	second := w.notices(node)
 	equal(w, "number of notices", len(second), 1)
 	equal(w, "count", second[0].Count, 2)
-	w.ok(w.st.Delivered(w.ctx, node, second[0].ID, "p"))
+	try(w.st.Delivered(w.ctx, store.DeliveredParams{Node: node, ID: second[0].ID, ProviderID: "p"})).ok(w)
 	w.accept(w.tele(node, key))
 	w.clock.advance(time.Second)
 	third := w.notices(node)
@@ -131,7 +131,7 @@ func withoutAWord(w *world) {
 		list := w.notices(node)
 		equal(w, "number of notices", len(list), 1)
 		equal(w, "count", list[0].Count, 1)
-		w.ok(w.st.Delivered(w.ctx, node, list[0].ID, "p"))
+		try(w.st.Delivered(w.ctx, store.DeliveredParams{Node: node, ID: list[0].ID, ProviderID: "p"})).ok(w)
 	}
 	equal(w, "number of notices", len(w.notices(node)), 0)
 }

@@ -43,6 +43,8 @@ func outboxTests() []test {
 		{"DeadNodeClaimsNothing", deadNodeClaimsNothing},
 		{"LostClaimIsRepeated", lostClaimIsRepeated},
 		{"UnrecordedMayHaveBeenSent", unrecordedMayHaveBeenSent},
+		{"ShownTextIsAnEntryOnce", shownIsAnEntryOnce},
+		{"EntryOfANewGroupHasTheFirstWriterAsOwner", shownCreatesGroups},
 		{"CountsByChannel", countsByChannel},
 		{"RefusedFinishSendsNothing", refusedFinishSendsNothing},
 	}
@@ -125,7 +127,7 @@ func finishSendsInOrder(w *world) {
 		o, want := w.claimOne(node), p.Outgoing[n]
 		want.ID, want.RunID, want.Epoch, want.Count, want.Attempt, want.CreatedAt = o.ID, run, c.Epoch, 1, 1, finished
 		equal(w, "row", o, want)
-		w.ok(w.st.Delivered(w.ctx, node, o.ID, fmt.Sprint("provider-", n)))
+		try(w.st.Delivered(w.ctx, store.DeliveredParams{Node: node, ID: o.ID, ProviderID: fmt.Sprint("provider-", n)})).ok(w)
 	}
 	equal(w, "the later row", w.claimOne(node).Kind, store.KindNotice)
 }
@@ -153,7 +155,7 @@ func outgoingReadsBack(w *world) {
 	got := w.claimOne(node)
 	o.Count, o.Attempt, o.CreatedAt = 1, 1, w.clock.now()
 	equal(w, "row", got, o)
-	w.ok(w.st.Delivered(w.ctx, node, got.ID, "p"))
+	try(w.st.Delivered(w.ctx, store.DeliveredParams{Node: node, ID: got.ID, ProviderID: "p"})).ok(w)
 	unnamed := w.outgoing("web", "2")
 	unnamed.ID = ""
 	w.enqueue(unnamed, unnamed)
@@ -161,7 +163,7 @@ func outgoingReadsBack(w *world) {
 	if first.ID == "" || first.Choice != nil || first.File != nil {
 		w.Fatalf("the store made no id, or a choice or a file: %+v", first)
 	}
-	w.ok(w.st.Delivered(w.ctx, node, first.ID, "p"))
+	try(w.st.Delivered(w.ctx, store.DeliveredParams{Node: node, ID: first.ID, ProviderID: "p"})).ok(w)
 	if second := w.claimOne(node); second.ID == first.ID || second.ID == "" {
 		w.Fatalf("two rows without a name became one: %+v", second)
 	}
@@ -190,7 +192,7 @@ func rowsOutsideOfRuns(w *world) {
 	list := w.claim(node)
 	equal(w, "claimed", outIDs(list), []string{a.ID, b.ID})
 	equal(w, "text", list[0].Text, a.Text)
-	w.ok(w.st.Delivered(w.ctx, node, a.ID, "p"))
+	try(w.st.Delivered(w.ctx, store.DeliveredParams{Node: node, ID: a.ID, ProviderID: "p"})).ok(w)
 	w.enqueue(a)
 	equal(w, "a delivered row is not sent again", len(w.claim(node)), 0)
 	w.enqueue()
@@ -207,7 +209,7 @@ func oneUnderWayPerChat(w *world) {
 	}
 	equal(w, "claimed", outIDs(w.claim(node, "web", "api")), []string{first.ID, elsewhere.ID, same.ID})
 	equal(w, "claimed by another node", len(w.claim(other, "web", "api")), 0)
-	w.ok(w.st.Delivered(w.ctx, node, first.ID, "p"))
+	try(w.st.Delivered(w.ctx, store.DeliveredParams{Node: node, ID: first.ID, ProviderID: "p"})).ok(w)
 	equal(w, "claimed by another node", outIDs(w.claim(other, "web", "api")), []string{second.ID})
 }
 
@@ -272,7 +274,7 @@ func undeliveredComesAgain(w *world) {
 	}
 	equal(w, "waiting and failed", w.counts(), store.OutboxCount{Waiting: 1})
 	w.claimOne(node)
-	w.ok(w.st.Delivered(w.ctx, node, o.ID, "p"))
+	try(w.st.Delivered(w.ctx, store.DeliveredParams{Node: node, ID: o.ID, ProviderID: "p"})).ok(w)
 	equal(w, "waiting and failed", w.counts(), store.OutboxCount{})
 }
 
@@ -309,7 +311,7 @@ func retryHoldsBackItsChat(w *world) {
 	w.clock.advance(time.Second)
 	w.beat(node)
 	equal(w, "when its time has come", outIDs(w.claim(node, "box")), []string{first.ID})
-	w.ok(w.st.Delivered(w.ctx, node, first.ID, "1"))
+	try(w.st.Delivered(w.ctx, store.DeliveredParams{Node: node, ID: first.ID, ProviderID: "1"})).ok(w)
 	equal(w, "after it", outIDs(w.claim(node, "box")), []string{second.ID})
 }
 
@@ -324,7 +326,53 @@ func permanentFailureEnds(w *world) {
 	w.undelivered(p)
 	equal(w, "waiting and failed", w.counts(), store.OutboxCount{Waiting: 1, Failed: 1})
 	equal(w, "the next row of the chat", w.claimOne(node).ID, second.ID)
-	w.fails(w.st.Delivered(w.ctx, node, first.ID, "p"), chat.ErrFenced)
+	try(w.st.Delivered(w.ctx, store.DeliveredParams{Node: node, ID: first.ID, ProviderID: "p"})).fails(w, chat.ErrFenced)
+}
+
+// shownIsAnEntryOnce delivers rows that another conversation has made: each way in which one ends.
+func shownIsAnEntryOnce(w *world) {
+	node, key := w.node(), w.key()
+	w.lines(key, "hello")
+	row := func(text string) (store.Outgoing, *store.Shown) {
+		o := w.outgoing("web", "1")
+		o.Text, o.Origin = text, &chat.Origin{Kind: chat.OriginJob, Job: "j1", Name: "digest", Run: "r1", By: "agent:main:cron:j1", Outside: true}
+		w.enqueue(o)
+		got := w.claimOne(node)
+		equal(w, "the origin of a row", got.Origin, o.Origin)
+		return o, &store.Shown{Session: key, Principal: "ann", Entry: chat.TranscriptEntry{
+			RunID: "r1", Role: chat.RoleAssistant, Text: text, Origin: o.Origin, Outside: true,
+		}}
+	}
+	delivered, shown := row("delivered")
+	p := store.DeliveredParams{Node: node, ID: delivered.ID, ProviderID: "1", Shown: shown}
+	entry := try(w.st.Delivered(w.ctx, p)).ok(w)
+	equal(w, "the entry and the owner of its session", []any{entry.Text, entry.Seq, entry.Principal}, []any{"delivered", int64(2), "ann"})
+	try(w.st.Delivered(w.ctx, p)).fails(w, chat.ErrFenced) // its reply was lost, and it is repeated
+	unclear, shown := row("unclear")
+	w.undelivered(store.UndeliveredParams{Node: node, ID: unclear.ID, Error: "reset", Permanent: true, MaybeSent: true, Shown: shown})
+	nothing, _ := row("nothing")
+	w.undelivered(store.UndeliveredParams{Node: node, ID: nothing.ID, Error: "refused", Permanent: true})
+	foreign, shown := row("foreign")
+	try(w.st.Delivered(w.ctx, store.DeliveredParams{Node: "another", ID: foreign.ID, ProviderID: "2", Shown: shown})).fails(w, chat.ErrFenced)
+	all := w.transcript(store.TranscriptQuery{Session: key}).Entries
+	equal(w, "entries", texts(all), []string{"hello", "delivered", "unclear"})
+	equal(w, "the origin of an entry", all[1].Origin, delivered.Origin)
+	equal(w, "text from outside", []bool{all[0].Outside, all[1].Outside, all[2].Outside}, []bool{false, true, true})
+}
+
+func shownCreatesGroups(w *world) {
+	node, key := w.node(), chat.SessionKey{Agent: "main", Rest: "box:group:5"}
+	o := w.outgoing("web", "1")
+	o.Origin = &chat.Origin{Kind: chat.OriginReminder}
+	w.enqueue(o)
+	w.claimOne(node)
+	shown := &store.Shown{Session: key, Entry: chat.TranscriptEntry{RunID: "r1", Role: chat.RoleAssistant, Text: "think of it", Origin: o.Origin}}
+	try(w.st.Delivered(w.ctx, store.DeliveredParams{Node: node, ID: o.ID, ProviderID: "1", Shown: shown})).ok(w)
+	equal(w, "the owner before the first message", w.session(key).Principal, "")
+	p := w.message(node, key)
+	w.accept(p)
+	equal(w, "the owner after it", w.session(key).Principal, p.Message.Principal)
+	equal(w, "entries", texts(w.transcript(store.TranscriptQuery{Session: key}).Entries)[:1], []string{"think of it"})
 }
 
 func countsByChannel(w *world) {

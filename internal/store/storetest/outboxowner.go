@@ -18,11 +18,11 @@ func deadNodeMayHaveSent(w *world) {
 	second := w.node()
 	got := w.claimOne(second)
 	equal(w, "row, attempt and maybe sent", []any{got.ID, got.Attempt, got.MaybeSent}, []any{o.ID, 2, true})
-	w.fails(w.st.Delivered(w.ctx, first, o.ID, "late"), chat.ErrFenced)
+	try(w.st.Delivered(w.ctx, store.DeliveredParams{Node: first, ID: o.ID, ProviderID: "late"})).fails(w, chat.ErrFenced)
 	w.undelivered(store.UndeliveredParams{Node: second, ID: o.ID, Error: "reset"})
 	again := w.claimOne(second)
 	equal(w, "maybe sent stays", []any{again.ID, again.MaybeSent}, []any{o.ID, true})
-	w.ok(w.st.Delivered(w.ctx, second, o.ID, "p"))
+	try(w.st.Delivered(w.ctx, store.DeliveredParams{Node: second, ID: o.ID, ProviderID: "p"})).ok(w)
 	got = w.claimOne(second)
 	equal(w, "row and maybe sent", []any{got.ID, got.MaybeSent}, []any{next.ID, false})
 }
@@ -64,8 +64,8 @@ func itsNodeSendsFirst(w *world) {
 	equal(w, "rows for the other node", len(w.claim(other)), 0)
 	got := w.claimOne(own)
 	equal(w, "row and progress", []any{got.ID, got.Progress}, []any{o.ID, "preview 7"})
-	w.ok(w.st.Delivered(w.ctx, own, o.ID, "p"))
-	w.ok(w.st.Delivered(w.ctx, other, w.claimOne(other).ID, "p"))
+	try(w.st.Delivered(w.ctx, store.DeliveredParams{Node: own, ID: o.ID, ProviderID: "p"})).ok(w)
+	try(w.st.Delivered(w.ctx, store.DeliveredParams{Node: other, ID: w.claimOne(other).ID, ProviderID: "p"})).ok(w)
 
 	late, failed := w.outgoing("web", "1"), w.outgoing("web", "2")
 	late.First, failed.First = own, own
@@ -117,7 +117,7 @@ func unknownEndIsClosed(w *world) {
 	w.undelivered(store.UndeliveredParams{Node: node, ID: o.ID, Error: "canceled", Permanent: true, MaybeSent: true})
 	equal(w, "counts", w.counts(), store.OutboxCount{Waiting: 1, MaybeSent: 1})
 	equal(w, "the row that is claimed next", w.claimOne(node).ID, next.ID)
-	w.fails(w.st.Delivered(w.ctx, node, o.ID, "late"), chat.ErrFenced)
+	try(w.st.Delivered(w.ctx, store.DeliveredParams{Node: node, ID: o.ID, ProviderID: "late"})).fails(w, chat.ErrFenced)
 }
 
 func liveNodeKeepsItsRow(w *world) {
@@ -138,11 +138,11 @@ func deliveredNeedsID(w *world) {
 	o := w.outgoing("web", "1")
 	w.enqueue(o)
 	w.claimOne(node)
-	if err := w.st.Delivered(w.ctx, node, o.ID, ""); err == nil {
+	if _, err := w.st.Delivered(w.ctx, store.DeliveredParams{Node: node, ID: o.ID, ProviderID: ""}); err == nil {
 		w.Fatalf("delivered without the provider's id")
 	}
 	equal(w, "waiting and failed", w.counts(), store.OutboxCount{Waiting: 1})
-	w.ok(w.st.Delivered(w.ctx, node, o.ID, "p"))
+	try(w.st.Delivered(w.ctx, store.DeliveredParams{Node: node, ID: o.ID, ProviderID: "p"})).ok(w)
 	equal(w, "waiting and failed", w.counts(), store.OutboxCount{})
 }
 
@@ -150,14 +150,14 @@ func onlyTheSenderReports(w *world) {
 	node, other := w.node(), w.node()
 	o := w.outgoing("web", "1")
 	w.enqueue(o)
-	w.fails(w.st.Delivered(w.ctx, node, o.ID, "p"), chat.ErrFenced)
+	try(w.st.Delivered(w.ctx, store.DeliveredParams{Node: node, ID: o.ID, ProviderID: "p"})).fails(w, chat.ErrFenced)
 	w.claimOne(node)
-	w.fails(w.st.Delivered(w.ctx, other, o.ID, "p"), chat.ErrFenced)
+	try(w.st.Delivered(w.ctx, store.DeliveredParams{Node: other, ID: o.ID, ProviderID: "p"})).fails(w, chat.ErrFenced)
 	try(w.st.Undelivered(w.ctx, store.UndeliveredParams{Node: other, ID: o.ID, Permanent: true})).fails(w, chat.ErrFenced)
-	w.fails(w.st.Delivered(w.ctx, node, w.id("out"), "p"), chat.ErrFenced)
+	try(w.st.Delivered(w.ctx, store.DeliveredParams{Node: node, ID: w.id("out"), ProviderID: "p"})).fails(w, chat.ErrFenced)
 	equal(w, "claimed", len(w.claim(other)), 0)
 	equal(w, "waiting and failed", w.counts(), store.OutboxCount{Waiting: 1})
-	w.ok(w.st.Delivered(w.ctx, node, o.ID, "p"))
+	try(w.st.Delivered(w.ctx, store.DeliveredParams{Node: node, ID: o.ID, ProviderID: "p"})).ok(w)
 }
 
 func tooLateExpires(w *world) {
@@ -174,8 +174,8 @@ func tooLateExpires(w *world) {
 	}
 	equal(w, "expired", byID, map[string]bool{o.ID: true, onTime.ID: false})
 	equal(w, "told again", len(w.claim(node)), 0)
-	w.fails(w.st.Delivered(w.ctx, node, o.ID, "p"), chat.ErrFenced)
-	w.ok(w.st.Delivered(w.ctx, node, onTime.ID, "p"))
+	try(w.st.Delivered(w.ctx, store.DeliveredParams{Node: node, ID: o.ID, ProviderID: "p"})).fails(w, chat.ErrFenced)
+	try(w.st.Delivered(w.ctx, store.DeliveredParams{Node: node, ID: onTime.ID, ProviderID: "p"})).ok(w)
 	equal(w, "waiting and failed", w.counts(), store.OutboxCount{})
 }
 
@@ -211,8 +211,8 @@ func lostClaimIsRepeated(w *world) {
 		again := w.claim(node)
 		equal(w, "claimed again", again, lost[:1])
 	}
-	w.ok(w.st.Delivered(w.ctx, node, sent.ID, "p"))
-	w.ok(w.st.Delivered(w.ctx, node, first.ID, "p"))
+	try(w.st.Delivered(w.ctx, store.DeliveredParams{Node: node, ID: sent.ID, ProviderID: "p"})).ok(w)
+	try(w.st.Delivered(w.ctx, store.DeliveredParams{Node: node, ID: first.ID, ProviderID: "p"})).ok(w)
 	equal(w, "the next of the chat", w.claimOne(node).ID, second.ID)
 }
 

@@ -282,7 +282,7 @@ func claimsOfOneChat(w *world) {
 		equal(w, "chats with a message under way", len(got), chats)
 		for _, o := range got {
 			equal(w, "order in a chat", o.Text, strconv.Itoa(n))
-			w.ok(w.st.Delivered(w.ctx, by[o.ID], o.ID, "p"))
+			try(w.st.Delivered(w.ctx, store.DeliveredParams{Node: by[o.ID], ID: o.ID, ProviderID: "p"})).ok(w)
 		}
 	}
 }

@@ -94,7 +94,11 @@ func (m Memory) unseen(history []chat.TranscriptEntry) (list []line) {
 		if (e.Seq <= m.Seen && m.Seen > 0) || slices.Contains(m.Runs, e.RunID) || e.Text == "" || e.Command || asks(e) {
 			continue
 		}
-		list = append(list, line{e.Role, e.Sender.Name, e.Text})
+		from := e.Sender.Name
+		if e.Origin != nil {
+			e.Role, from = chat.RoleSystem, e.Origin.Who()
+		}
+		list = append(list, line{e.Role, from, e.Text})
 	}
 	return list
 }

@@ -63,6 +63,7 @@ function Message({ m, talk, hit }) {
     ${m.tool ? html`<${Kept} text=${text}/>` : (text || !tools.length || m.growing) && html`<div class="text" dir="auto">${m.growing ? plain(text) : m.role === "system" ? html`${m.bad && html`<${Mark} kind="error"/>`}${plain(text)}` : html`<${Prose} text=${text}/>`}</div>`}
     <${Files} message=${m}/>
     <span class="foot">${m.growing && html`<${Mark} kind="running">${span(Math.max(0, now.value - (m.from ?? 0)))}${text || tools.length ? "" : ", its text comes"}<//>`}
+      ${m.origin && (m.origin.jobId ? html`<a class="note" href=${`#/jobs/${encodeURIComponent(m.origin.jobId)}`}>${plain(m.origin.who)}</a>` : html`<span class="note">${plain(m.origin.who)}</span>`)}
       ${m.note && html`<span class=${m.bad ? "note bad" : "note"}>${m.bad && html`<${Mark} kind="error"/>`}${plain(m.note)}</span>`}
       ${m.seq && !m.tool && html`<a class="at" href=${address(talk.key, m.seq, route.value.query.get("of") ?? "")} title=${`${moment(m.at ?? 0)}, message ${m.seq}`}>${clock(m.at ?? 0)}</a>`}
       ${m.seq && !m.tool && !m.command && m.role !== "system" && !talk.kept && html`<button type="button" class="link-like" onClick=${() => { talk.answering.value = m; /** @type {HTMLElement | null} */ (document.querySelector(".compose textarea"))?.focus(); }}>Reply</button>`}
