@@ -34,7 +34,15 @@ package agent
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"laneway/internal/chat"
 )
@@ -239,4 +247,285 @@ type Lack struct {
 	// Model that refused; Part of the request, such as tools; Said is what the endpoint said, without secrets.
 	Model, Part, Said string
 	Until             time.Time
+}
+
+// DefaultMaxAnswer is the longest answer of a runner in bytes of UTF-8 unless its configuration sets another limit.
+const DefaultMaxAnswer = 1 << 20
+
+// Answer collects the text of one turn and emits it. It implements the part of the contract that every runner shares: the
+// joined deltas are the text, the text is valid UTF-8 without NUL, characters that arrive in pieces are joined, and
+// nothing beyond the limit is kept or emitted. It belongs to the goroutine of Run.
+type Answer struct {
+	emit    func(Event)
+	limit   int
+	text    strings.Builder
+	pending []byte // the start of a character whose rest has not arrived; at most three bytes
+}
+
+// NewAnswer makes an empty answer of at most limit bytes; limit <= 0 means [DefaultMaxAnswer].
+func NewAnswer(limit int, emit func(Event)) *Answer {
+	if limit <= 0 {
+		limit = DefaultMaxAnswer
+	}
+	return &Answer{emit: emit, limit: limit}
+}
+
+// Append adds text. At the limit it keeps what fits and returns an *Error with [chat.FailOutputLimit].
+func (a *Answer) Append(text string) error {
+	text = chat.CleanText(text)
+	rest := a.limit - a.text.Len()
+	fits := chat.Cut(text, rest)
+	if fits != "" {
+		a.text.WriteString(fits)
+		a.emit(Event{Kind: EventDelta, Text: fits})
+	}
+	if len(fits) < len(text) {
+		return NewError(chat.FailOutputLimit, fmt.Sprintf("The answer was cut because it is longer than %d bytes; ask for less at once.", a.limit), nil)
+	}
+	return nil
+}
+
+// AppendBytes adds raw output. An incomplete character is held until the next call. It returns what [Answer.Append] returns.
+func (a *Answer) AppendBytes(raw []byte) error {
+	raw = append(a.pending, raw...)
+	whole := len(raw) - incomplete(raw)
+	a.pending = append([]byte(nil), raw[whole:]...)
+	return a.Append(string(raw[:whole]))
+}
+
+// Flush ends raw output: an incomplete character is shown as U+FFFD.
+func (a *Answer) Flush() error {
+	rest := string(a.pending)
+	a.pending = nil
+	return a.Append(rest)
+}
+
+// Text returns everything that was emitted.
+func (a *Answer) Text() string { return a.text.String() }
+
+// Begun reports whether anything was emitted; after that the turn must not be retried.
+func (a *Answer) Begun() bool { return a.text.Len() > 0 }
+
+// incomplete returns how many bytes at the end of raw start a character that may still become valid.
+func incomplete(raw []byte) int {
+	for n := 1; n <= min(len(raw), utf8.UTFMax-1); n++ {
+		tail := raw[len(raw)-n:]
+		if !utf8.RuneStart(tail[0]) {
+			continue
+		}
+		if utf8.FullRune(tail) {
+			return 0
+		}
+		return n
+	}
+	return 0
+}
+
+// ToolSpec is a tool as it is offered to a model.
+type ToolSpec struct {
+	Name, Description string
+	// Schema is the JSON Schema of the arguments, an object.
+	Schema json.RawMessage
+	// Idempotent is true when a call that is repeated under its key has no second effect.
+	Idempotent bool
+	// ReadOnly is true when no call changes anything, Additive when a call creates or sends and changes nothing that exists. Clients that ask a person before
+	// calls read them.
+	ReadOnly, Additive bool
+	// Waits is true when a call may take as long as the turn, because it waits for the end of another turn.
+	Waits bool
+	// InOrder is true when calls of such tools run one after the other, in the order of the model's answer, because a person reads their effects in
+	// that order. Other calls run concurrently.
+	InOrder bool
+}
+
+// maxToolName is the longest name of a tool that the endpoints of all models take.
+const maxToolName = 64
+
+// foreignInName matches what such a name cannot have.
+var foreignInName = regexp.MustCompile(`[^A-Za-z0-9_-]`)
+
+// ModelName returns a name for models: foreign characters become underscores, and a long name ends with a hash of the whole.
+func ModelName(name string) string {
+	if short := foreignInName.ReplaceAllLiteralString(name, "_"); len(short) <= maxToolName {
+		return short
+	}
+	return HashedName(name)
+}
+
+// HashedName returns a name for models that differs from that of any other name: it ends with six characters of a hash.
+func HashedName(name string) string {
+	const size = 6
+	sum := sha256.Sum256([]byte(name))
+	short := foreignInName.ReplaceAllLiteralString(name, "_")
+	return short[:min(len(short), maxToolName-1-size)] + "_" + hex.EncodeToString(sum[:])[:size]
+}
+
+// CallOrder makes the calls of tools that run in order wait for each other, in the order in which they join. The zero value is ready for use. It is
+// not safe for concurrent use; its places are.
+type CallOrder struct{ last <-chan struct{} }
+
+// CallPlace is the place of one call. The zero value waits for no other call.
+type CallPlace struct {
+	before <-chan struct{}
+	left   chan<- struct{}
+}
+
+// Join adds a call and returns its place, the zero place for a tool that does not run in order. The caller leaves the place when the call has ended,
+// even if it was not made.
+func (o *CallOrder) Join(spec ToolSpec) CallPlace {
+	if !spec.InOrder {
+		return CallPlace{}
+	}
+	left := make(chan struct{})
+	place := CallPlace{before: o.last, left: left}
+	o.last = left
+	return place
+}
+
+// Await blocks until the previous call has ended. It returns false if ctx is done first.
+func (p CallPlace) Await(ctx context.Context) bool {
+	if p.before == nil {
+		return true
+	}
+	select {
+	case <-p.before:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// Leave lets the next call begin.
+func (p CallPlace) Leave() {
+	if p.left != nil {
+		close(p.left)
+	}
+}
+
+// Toolbox provides the tools of one turn. It is safe for concurrent use.
+type Toolbox interface {
+	// Specs returns the tools that the turn may use, in the order in which they are offered.
+	Specs() []ToolSpec
+	// Call runs one call. It returns when ctx is done, never panics, and reports every failure as a result with IsError, because the model
+	// decides how to continue. The same key means the same call, also in a later attempt of the run.
+	Call(ctx context.Context, key string, call chat.ToolCall) chat.ToolResult
+}
+
+// Journal keeps the rounds of one turn beyond the end of the process, so that no round is requested from a model twice. Its methods are called on
+// the goroutine of Run. A recorded round does not change: recording it again has no effect.
+type Journal interface {
+	// Rounds returns what earlier attempts of the run recorded, oldest first, without gaps in their numbers.
+	Rounds() []Round
+	// Record commits the calls of the model before any of them runs. An error ends the turn.
+	Record(ctx context.Context, round chat.Round) error
+	// RecordResult commits the result of a call; call counts from 0. An error ends the turn.
+	RecordResult(ctx context.Context, round, call int, result chat.ToolResult) error
+}
+
+// Round is a recorded round with the messages that joined the turn after its results.
+type Round struct {
+	chat.Round
+
+	Input []chat.Content
+}
+
+// ToolAccess is how the program of a turn reaches the tools of the turn: the URL of an MCP server (Streamable HTTP) and the bearer token for it,
+// which is valid until the turn ends. A program that outlives its turn has the same token in each turn of its session; between turns the token gives
+// no access. The zero value means no access.
+type ToolAccess struct{ URL, Token string }
+
+// ProgramTools opens the tools of the turn to the runner's program, until end is called. The access is zero if the turn has no tools for programs.
+func (r Request) ProgramTools(ctx context.Context) (access ToolAccess, end func()) {
+	if r.OpenTools == nil {
+		return ToolAccess{}, func() {}
+	}
+	return r.OpenTools(ctx)
+}
+
+// Sessions stores the sessions of agents across restarts. A session is valid for the current transcript of its conversation only.
+type Sessions interface {
+	// AgentSession returns the session of the agent, or the zero value if no session is stored.
+	AgentSession(ctx context.Context, key chat.SessionKey) (chat.AgentSession, error)
+	// PutAgentSession stores a session in place of the previous one.
+	PutAgentSession(ctx context.Context, key chat.SessionKey, s chat.AgentSession) error
+}
+
+// Error is a turn that failed.
+type Error struct {
+	Reason chat.FailReason
+	// Message is one sentence for the person, without secrets, addresses or stack traces.
+	Message string
+	// Retryable is true when a later attempt may work (timeouts, 429, 5xx, resets).
+	Retryable bool
+	// Detail is the failure as the service behind the agent reported it, without secrets, at most 500 bytes; "" if it reported nothing. Only
+	// administrators can read it.
+	Detail string
+	// Cause goes to the log.
+	Cause error
+}
+
+// NewError makes an *Error whose Retryable follows from the reason. Cause may be nil.
+func NewError(reason chat.FailReason, message string, cause error) *Error {
+	return &Error{Reason: reason, Message: message, Retryable: Retryable(reason), Cause: cause}
+}
+
+// Error returns the sentence followed by the cause.
+func (e *Error) Error() string {
+	if e.Cause != nil {
+		return e.Message + ": " + e.Cause.Error()
+	}
+	return e.Message
+}
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Cause }
+
+// Retryable reports whether a later attempt may work after a failure of this kind. A failure that the caller, the operator or
+// the model has to fix first is not retryable, and neither is a panic.
+func Retryable(reason chat.FailReason) bool {
+	switch reason {
+	case chat.FailTimeout, chat.FailFirstByte, chat.FailSilence, chat.FailRateLimit, chat.FailOverloaded, chat.FailServer,
+		chat.FailConnection:
+		return true
+	default:
+		return false
+	}
+}
+
+// Reasons returns the closed set of failures that a runner may return.
+func Reasons() []chat.FailReason {
+	return []chat.FailReason{
+		chat.FailTimeout, chat.FailFirstByte, chat.FailSilence, chat.FailRateLimit, chat.FailOverloaded, chat.FailServer,
+		chat.FailConnection, chat.FailAuth, chat.FailContextLength, chat.FailRefusal, chat.FailBadRequest, chat.FailBadResponse,
+		chat.FailProgram, chat.FailOutputLimit, chat.FailBudget, chat.FailPanic, chat.FailUnknown,
+	}
+}
+
+// ReasonOf returns the reason of the first *Error in err's chain: "" for nil, [chat.FailTimeout] for a deadline, and
+// [chat.FailUnknown] for everything else.
+func ReasonOf(err error) chat.FailReason {
+	var failed *Error
+	switch {
+	case err == nil:
+		return ""
+	case errors.As(err, &failed):
+		return failed.Reason
+	case errors.Is(err, context.DeadlineExceeded):
+		return chat.FailTimeout
+	default:
+		return chat.FailUnknown
+	}
+}
+
+// Ended is what Run returns when its context is done, and nil while it is not. A deadline becomes an *Error with
+// [chat.FailTimeout]; any other end is context.Cause(ctx) itself, so that the caller finds the cause that it set.
+func Ended(ctx context.Context) error {
+	if ctx.Err() == nil {
+		return nil
+	}
+	cause := context.Cause(ctx)
+	if errors.Is(cause, context.DeadlineExceeded) {
+		return NewError(chat.FailTimeout, "The turn took longer than it may; ask for less at once or raise the agent's timeout.", cause)
+	}
+	return cause
 }

@@ -1,9 +1,15 @@
 package agent
 
 import (
+	"context"
 	"fmt"
+	"maps"
+	"net/http"
+	"slices"
 	"strings"
+	"sync"
 	"time"
+	"unicode/utf8"
 
 	"laneway/internal/chat"
 )
@@ -236,4 +242,237 @@ func severalSenders(messages []chat.Content) bool {
 		}
 	}
 	return false
+}
+
+// entryOverhead is the cost of a message besides its text (role, separators); providers count 3 to 5.
+const entryOverhead = 6
+
+// EstimateTokens estimates the number of tokens in text. It errs high: a token of English is about
+// four bytes, of other scripts one to two characters, so the larger of bytes/3 and characters/2 is taken.
+func EstimateTokens(text string) int {
+	byBytes := (len(text) + 2) / 3
+	byRunes := (utf8.RuneCountInString(text) + 1) / 2
+	return max(byBytes, byRunes)
+}
+
+// EstimateEntry returns the estimate of one transcript entry. It does not use what a provider counted for an answer: that includes thoughts that are
+// not sent again, and one [Ratio] must fit all entries.
+func EstimateEntry(e chat.TranscriptEntry) int {
+	n := EstimateTokens(e.Text) + entryOverhead
+	if e.Origin != nil { // it is quoted below a line that names the origin
+		n += EstimateTokens(e.Origin.Who()) + 2*entryOverhead + strings.Count(e.Text, "\n")
+	}
+	return n
+}
+
+// CutHistory returns the newest entries that fit into budget tokens, oldest first. The result never begins with an
+// answer whose question was cut off. A summary before the other entries is kept if it fits alone. A budget <= 0 keeps
+// nothing.
+func CutHistory(history []chat.TranscriptEntry, budget int) []chat.TranscriptEntry {
+	if len(history) > 0 && history[0].Covers.To > 0 {
+		if left := budget - EstimateEntry(history[0]); left >= 0 {
+			return append(history[:1:1], CutHistory(history[1:], left)...)
+		}
+	}
+	start := len(history)
+	for start > 0 {
+		cost := EstimateEntry(history[start-1])
+		if cost > budget {
+			break
+		}
+		budget -= cost
+		start--
+	}
+	for start > 0 && start < len(history) && history[start].Role == chat.RoleAssistant && history[start].Origin == nil {
+		start++
+	}
+	return history[start:]
+}
+
+// Summary asks an agent for a summary of a conversation.
+type Summary struct {
+	// Session is the session of the conversation; zero means that of the turn.
+	Session chat.SessionKey
+	// Prompt is the system prompt; Question is the message after the conversation.
+	Prompt, Question string
+	Conversation     []chat.TranscriptEntry
+	// Tokens is the longest summary, in tokens.
+	Tokens int
+}
+
+// Summariser asks the agent of a turn for summaries, one after the other. It is for the goroutine of the turn.
+type Summariser interface {
+	// Room returns how many tokens a conversation to be summarised may have, and how many its summary may have.
+	Room() (conversation, summary int)
+	// Summarise returns the text of a summary, which is never empty. Its error is for the person; an [*Error] has the reason.
+	Summarise(ctx context.Context, s Summary) (string, error)
+}
+
+// Ratio is how many tokens a provider counts for each token that [EstimateTokens] estimates, from 0.5 to 2. 0 means unknown and is taken as 1.
+// Estimates err high, so most ratios are below 1.
+type Ratio float64
+
+// The bounds of a ratio: a provider that reports a value outside of them reports nonsense.
+const (
+	leastRatio Ratio = 0.5
+	mostRatio  Ratio = 2
+)
+
+func (r Ratio) known() Ratio {
+	if r == 0 {
+		return 1
+	}
+	return r
+}
+
+// Window returns how many estimated tokens fit into so many tokens of the provider.
+func (r Ratio) Window(counted int) int { return int(Ratio(counted) / r.known()) }
+
+// Counted returns what the provider would count for an estimate.
+func (r Ratio) Counted(estimate int) int { return int(Ratio(estimate) * r.known()) }
+
+// New returns how much of a [Ratio.Window] new text takes that the provider has not counted yet: at least its estimate, because its script may differ
+// from that of earlier text.
+func (r Ratio) New(estimate int) int { return r.Window(int(Ratio(estimate) * max(r.known(), 1))) }
+
+// Gauge computes the ratios of one endpoint from the usage that it reports. It is safe for concurrent use; a nil Gauge has no ratios and records
+// nothing.
+type Gauge struct {
+	endpoint string
+
+	mu       sync.Mutex
+	models   map[string]Ratio
+	sessions map[string]Ratio
+}
+
+const (
+	// leastGauged is the smallest request that a ratio is computed from, in estimated tokens: in smaller ones the overhead of a message dominates.
+	leastGauged = 256
+	// modelShare and sessionShare are the weights of a new count against the previous ratio.
+	modelShare, sessionShare Ratio = 0.2, 0.5
+	// mostSessions and mostModels bound the sessions and models whose ratio a gauge keeps: clients of /v1 may name any model.
+	mostSessions, mostModels = 10_000, 100
+)
+
+// NewGauge makes a gauge for an endpoint. The name must not contain a secret.
+func NewGauge(endpoint string) *Gauge {
+	return &Gauge{endpoint: endpoint, models: map[string]Ratio{}, sessions: map[string]Ratio{}}
+}
+
+// Endpoint returns the name of the endpoint.
+func (g *Gauge) Endpoint() string { return g.endpoint }
+
+// Ratios returns the ratios of all models. The caller owns the map.
+func (g *Gauge) Ratios() map[string]Ratio {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return maps.Clone(g.models)
+}
+
+// Restore sets the ratio of a model that an earlier process has computed.
+func (g *Gauge) Restore(model string, r Ratio) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.models[model] = min(max(r, leastRatio), mostRatio)
+}
+
+// Ratio returns the ratio of a session's last requests, otherwise that of the model, smoothed over all sessions.
+func (g *Gauge) Ratio(model, session string) Ratio {
+	if g == nil {
+		return 0
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if r, ok := g.sessions[session]; ok {
+		return r
+	}
+	return g.models[model]
+}
+
+// Note updates the ratios from a request without pictures: estimated is the estimate for all of it, counted what the provider counted, cached input
+// included. A session's ratio rises at once and falls slowly, so that a conversation which changes its script does not exceed its window.
+func (g *Gauge) Note(model, session string, estimated, counted int) {
+	if g == nil || estimated < leastGauged || counted <= 0 {
+		return
+	}
+	seen := min(max(Ratio(counted)/Ratio(estimated), leastRatio), mostRatio)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(g.sessions) >= mostSessions {
+		clear(g.sessions) // the ratio of the model is used instead
+	}
+	before := g.models[model].known()
+	if _, ok := g.models[model]; ok || len(g.models) < mostModels {
+		g.models[model] = before + (seen-before)*modelShare
+	}
+	of, ok := g.sessions[session]
+	if !ok {
+		of = before
+	}
+	if seen < of {
+		seen = of + (seen-of)*sessionShare
+	}
+	g.sessions[session] = seen
+}
+
+// Bounds of the pictures of one turn.
+const (
+	// MaxImages is the largest number of pictures sent to a model.
+	MaxImages = 10
+	// MaxImage is the largest size of one picture in bytes, MaxImageBytes that of all pictures together.
+	MaxImage      = 5 << 20
+	MaxImageBytes = 15 << 20
+	// ImageTokens is the estimated cost of a picture, which errs high.
+	ImageTokens = 1_600
+)
+
+// Image is a picture for a model.
+type Image struct {
+	// MIMEType is image/png, image/jpeg, image/gif or image/webp, determined from the content.
+	MIMEType string
+	Data     []byte
+}
+
+// Images reads the pictures that came with the messages of a request. A picture that exceeds a bound or cannot be read is named in left: one line for
+// each, in brackets, for the text next to the pictures. Other files are in [Prompt] only.
+func Images(req Request) (images []Image, left string) {
+	var lines []string
+	total := 0
+	for _, message := range req.Messages {
+		for _, file := range message.Attachments {
+			if !strings.HasPrefix(file.MIMEType, "image/") || req.Files == nil {
+				continue
+			}
+			image, why := readImage(req.Files, file)
+			switch {
+			case why != "":
+			case len(images) == MaxImages:
+				why = fmt.Sprintf("at most %d pictures are shown", MaxImages)
+			case total+len(image.Data) > MaxImageBytes:
+				why = fmt.Sprintf("the pictures have more than %d MB together", MaxImageBytes>>20)
+			}
+			if why != "" {
+				lines = append(lines, fmt.Sprintf("[the picture %s is not shown: %s]", chat.Printable(file.Name), why))
+				continue
+			}
+			images, total = append(images, image), total+len(image.Data)
+		}
+	}
+	return images, strings.Join(lines, "\n")
+}
+
+// readImage reads one picture; why is the reason for the model when it cannot be shown.
+func readImage(files Files, file chat.Attachment) (image Image, why string) {
+	if file.Size > MaxImage {
+		return image, fmt.Sprintf("it is larger than %d MB", MaxImage>>20)
+	}
+	data, err := files.Read(file.Path, MaxImage)
+	if err != nil {
+		return image, "it cannot be read"
+	}
+	kind := http.DetectContentType(data)
+	if !slices.Contains([]string{"image/png", "image/jpeg", "image/gif", "image/webp"}, kind) {
+		return image, "it is no PNG, JPEG, GIF or WebP"
+	}
+	return Image{MIMEType: kind, Data: data}, ""
 }

@@ -2,8 +2,11 @@ package app
 
 import (
 	"cmp"
+	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"maps"
 	"net"
@@ -27,7 +30,10 @@ import (
 	"laneway/internal/config"
 	"laneway/internal/dispatch"
 	"laneway/internal/process"
+	"laneway/internal/scheduler"
 	"laneway/internal/secret"
+	"laneway/internal/tool/external"
+	"laneway/internal/usage"
 )
 
 // surroundings is what this process provides to agents that run as programs.
@@ -306,4 +312,125 @@ func bypassed(to *url.URL, list string) bool {
 		}
 	}
 	return false
+}
+
+// pickModels replaces the model auto by the first model that the endpoint of the agent lists.
+func pickModels(ctx context.Context, agents map[string]config.Agent, log *slog.Logger) error {
+	for _, id := range slices.Sorted(maps.Keys(agents)) {
+		a := agents[id]
+		if a.Runner != config.RunnerOpenAI || a.Model != config.ModelAuto {
+			continue
+		}
+		bound, cancel := context.WithTimeout(ctx, probeTime)
+		model, err := firstModel(bound, a)
+		cancel()
+		if err != nil {
+			return fmt.Errorf("agent %s: choosing a model: %w", id, err)
+		}
+		log.InfoContext(ctx, "the first model of the endpoint answers; name another as the agent's model", "agent", id, "model", model)
+		a.Model = model
+		agents[id] = a
+	}
+	return nil
+}
+
+// firstModel is the first model in the list of an endpoint.
+func firstModel(ctx context.Context, a config.Agent) (string, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimRight(a.BaseURL, "/")+"/models", nil)
+	if err != nil {
+		return "", fmt.Errorf("reading base_url: %w", err)
+	}
+	if a.APIKey.IsSet() {
+		req.Header.Set("Authorization", "Bearer "+a.APIKey.Reveal())
+	}
+	resp, err := roundTrip(req)
+	if err != nil {
+		return "", fmt.Errorf("%s does not answer; start it, or name a model: %w", req.URL.Host, err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	var list modelList
+	if err := json.NewDecoder(io.LimitReader(resp.Body, maxModels)).Decode(&list); err != nil || len(list.Data) == 0 {
+		if req.URL.Port() == ollamaPort {
+			return "", fmt.Errorf("%s has no model yet; run: ollama pull llama3.2", req.URL.Host)
+		}
+		return "", fmt.Errorf("%s lists no model (%s); name one", req.URL.Host, resp.Status)
+	}
+	return list.Data[0].ID, nil
+}
+
+// serversOf returns the MCP servers that agents name, sorted by name.
+func serversOf(cfg config.Config, reaper *process.Reaper) []external.Config {
+	list := make([]external.Config, 0, len(cfg.MCP.Servers))
+	for _, name := range slices.Sorted(maps.Keys(cfg.MCP.Servers)) {
+		s := cfg.MCP.Servers[name]
+		if !usedServer(cfg, name) {
+			continue
+		}
+		list = append(list, external.Config{
+			Name: name, Command: s.Command, Env: s.Env, Dir: s.Dir, URL: s.URL, Token: secret.New(s.Token.Reveal()),
+			Tools: s.Tools, ReadOnly: s.ReadOnly, CallTime: time.Duration(s.Timeout), Reaper: reaper,
+		})
+	}
+	return list
+}
+
+// lanesOf returns the configured lanes, sorted by name.
+func lanesOf(cfg config.Config) []scheduler.Lane {
+	limits := cfg.Lanes.Map()
+	lanes := make([]scheduler.Lane, 0, len(limits))
+	for _, name := range slices.Sorted(maps.Keys(limits)) {
+		lanes = append(lanes, scheduler.Lane{Name: name, Limit: limits[name]})
+	}
+	return lanes
+}
+
+// queueOf maps the configured queue of an agent on a channel to the rules of its sessions.
+func queueOf(cfg config.Config) func(agent, channel, kind string) dispatch.QueueRules {
+	return func(agent, channel, kind string) dispatch.QueueRules {
+		q := cfg.QueueFor(agent, channel)
+		s := dispatch.QueueRules{Cap: q.Cap, Drop: chat.DropPolicy(q.Drop), Settings: scheduler.Settings{
+			Mode: scheduler.QueueMode(q.Mode), Debounce: millis(q.DebounceMs), DebounceMax: millis(q.DebounceMaxMs),
+			BatchMessages: q.DebounceMaxMessages, BatchBytes: q.DebounceMaxBytes, MaxConcurrent: q.MaxConcurrent,
+		}}
+		if q.DebounceMs == 0 {
+			s.Debounce, s.DebounceMax = -1, 0 // no debounce
+		}
+		if kind == "group" {
+			s.MaxConcurrent = q.GroupMaxConcurrent
+		}
+		return s
+	}
+}
+
+func millis(n int) time.Duration { return time.Duration(n) * time.Millisecond }
+
+// replicaName returns the name of this process in lists: the setting cluster.node_id, or a name derived from the host name.
+func replicaName(set string) string {
+	if set != "" {
+		return set
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		host = "laneway"
+	}
+	return fmt.Sprintf("%s-%d", host, os.Getpid())
+}
+
+// usageConfig returns the prices and budgets of agents.
+func (p *Process) usageConfig() usage.Config {
+	out := usage.Config{Budgets: budgetsOf(p.cfg.Budgets), Prices: map[string]usage.Price{}, Models: map[string]string{}}
+	for id, a := range p.cfg.Agents {
+		input, output, cached := a.Price.Amounts()
+		out.Prices[id] = usage.Price{Input: usage.MoneyOf(input), Output: usage.MoneyOf(output), Cached: usage.MoneyOf(cached)}
+		out.Models[id] = a.Model
+	}
+	out.Observer = p.metrics.Usage(out.Models)
+	return out
+}
+
+func budgetsOf(b config.Budgets) usage.Budgets {
+	limit := func(one config.Budget) usage.Limit {
+		return usage.Limit{Tokens: int64(one.Tokens), Cost: usage.MoneyOf(one.Money)}
+	}
+	return usage.Budgets{Currency: b.Currency, Turn: limit(b.Turn), Job: limit(b.Job), Principal: limit(b.Principal), Day: limit(b.Day)}
 }

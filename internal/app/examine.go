@@ -5,17 +5,22 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"laneway/internal/channel/telegram"
+	"laneway/internal/chat"
 	"laneway/internal/config"
 	"laneway/internal/cron/schedule"
 	"laneway/internal/ownership"
 	"laneway/internal/secret"
 	"laneway/internal/store"
+	"laneway/internal/store/postgres"
 	"laneway/internal/store/sqlite"
+	"laneway/internal/tool/external"
 )
 
 // Weight is the severity of a finding.
@@ -250,4 +255,151 @@ func count(n int) string {
 	default:
 		return fmt.Sprintf("%d places", n)
 	}
+}
+
+// examineRole checks whether the role of the database has the permissions of a gateway, and whether it could rewrite the audit log. SQLite
+// has no roles.
+func examineRole(ctx context.Context, s commandStore) []Finding {
+	db, ok := s.(*postgres.Store)
+	if !ok {
+		return nil
+	}
+	r, err := db.Rights(ctx)
+	if err != nil {
+		return []Finding{{Failure, "the rights of the database role cannot be read: " + err.Error(), ""}}
+	}
+	found := roleFindings(r)
+	l, err := db.ConnLimit(ctx)
+	if err != nil {
+		return append(found, Finding{Failure, "the limit of connections of the database role cannot be read: " + err.Error(), ""})
+	}
+	if l.Limit > 0 && l.Limit < l.Wanted {
+		found = append(found, Finding{Warning, l.Sentence(l.Wanted), "see docs/operations.md"})
+	}
+	return found
+}
+
+// roleFindings compares the permissions with those that a gateway needs. A missing one breaks a function; an extra one lets an attacker
+// hide changes.
+func roleFindings(r postgres.Rights) []Finding {
+	const cure = "give the gateway a role of its own; see docs/operations.md"
+	var found []Finding
+	if len(r.Lacks) > 0 {
+		found = append(found, Finding{
+			Failure, "the database role " + r.Role + " lacks " + strings.Join(r.Lacks[:min(len(r.Lacks), rowsPerRule)], ", "),
+			"grant it with the role that owns the tables; see docs/operations.md",
+		})
+	}
+	switch {
+	case r.Superuser:
+		return append(found, Finding{Warning, "the database role " + r.Role + " is a superuser", cure})
+	case r.OwnsLog:
+		return append(found, Finding{Warning, "the database role " + r.Role + " owns audit_log and can rewrite it", cure})
+	case r.ChangesLog:
+		return append(found, Finding{Warning, "the database role " + r.Role + " may change and remove rows of audit_log", "run: REVOKE UPDATE, DELETE, TRUNCATE ON audit_log FROM " + r.Role})
+	case len(found) > 0:
+		return found
+	default:
+		return []Finding{{Weight: Fine, Text: "the database role " + r.Role + " may add to audit_log and change nothing in it"}}
+	}
+}
+
+// ExamineChannels checks whether the configured bots can work: that Telegram accepts their tokens, and that it delivers to the configured
+// address. It changes nothing and may run beside a gateway.
+func ExamineChannels(ctx context.Context, cfg config.Config) []Finding {
+	var found []Finding
+	for _, bot := range cfg.Channels.Telegram.Bots() {
+		s, err := telegram.Examine(ctx, telegram.Config{Token: bot.Token.Reveal(), APIURL: bot.APIURL}, telegram.Deps{Proxy: proxyOf})
+		f := examineBot(bot, s)
+		switch {
+		case errors.Is(err, telegram.ErrToken):
+			f = Finding{Failure, "Telegram refuses the token of this bot", "get the token from @BotFather and put it in"}
+		case err != nil:
+			f = Finding{Warning, "Telegram cannot be asked: " + err.Error(), "check the network, and api_url if it is set"}
+		}
+		f.Text = "telegram " + bot.Account + ": " + f.Text
+		found = append(found, f)
+	}
+	return found
+}
+
+func examineBot(bot config.Telegram, s telegram.Standing) Finding {
+	name := "@" + s.Name
+	switch {
+	case bot.Mode != "webhook":
+		return Finding{Weight: Fine, Text: name + " is known to Telegram and polled"}
+	case bot.APIURL == telegram.DefaultAPIURL && !strings.HasPrefix(bot.WebhookURL, "https://"):
+		return Finding{Failure, "Telegram delivers over https only, and webhook_url is not", "put a TLS proxy in front and give its address in webhook_url"}
+	case s.Webhook == "":
+		return Finding{Warning, name + " has no webhook yet", "start the gateway, which sets it"}
+	case s.Webhook != bot.WebhookURL:
+		return Finding{Warning, "Telegram delivers for " + name + " to another address than webhook_url", "restart the gateway, which sets it; see that no other program uses this bot"}
+	case s.Problem != "":
+		return Finding{Warning, "Telegram could not deliver for " + name + ": " + s.Problem, "see that webhook_url leads to the gateway from outside"}
+	default:
+		return Finding{Weight: Fine, Text: "Telegram delivers for " + name + " to webhook_url"}
+	}
+}
+
+// ExamineServers checks whether the configured MCP servers can be used: that agents name them, that programs exist, and their states in the
+// running gateway. states is nil when there is no gateway or it has no servers. It starts no program and sends nothing to an address.
+func ExamineServers(cfg config.Config, states []chat.ToolServer, lookup func(string) (string, bool)) []Finding {
+	var found []Finding
+	for _, name := range slices.Sorted(maps.Keys(cfg.MCP.Servers)) {
+		f := examineServer(cfg, name, states, lookup)
+		f.Text = "MCP server " + name + ": " + f.Text
+		found = append(found, f)
+	}
+	return found
+}
+
+func examineServer(cfg config.Config, name string, states []chat.ToolServer, lookup func(string) (string, bool)) Finding {
+	s := cfg.MCP.Servers[name]
+	if !usedServer(cfg, name) {
+		return Finding{Warning, "no agent has it, so it is not connected", "name it in agents.ID.mcp, or remove it"}
+	}
+	at := slices.IndexFunc(states, func(state chat.ToolServer) bool { return state.Name == name })
+	switch {
+	case at >= 0:
+		return examineState(s, states[at])
+	case states != nil:
+		return Finding{Warning, "the running gateway does not have it", "restart the gateway, or give doctor the configuration that it runs with"}
+	case s.URL != "":
+		return Finding{Weight: Fine, Text: "not checked: no gateway answers"}
+	default:
+		return examineProgram(s.Command[0], lookup)
+	}
+}
+
+func examineState(s config.MCPServer, state chat.ToolServer) Finding {
+	why := ""
+	if state.LastError != "" {
+		why = ": " + state.LastError
+	}
+	switch state.State {
+	case external.StateConnecting:
+		return Finding{Warning, "it is being connected" + why, "look again in a moment"}
+	case external.StateFailed:
+		return Finding{Warning, "it is not connected" + why, "see the log of the gateway; agents work without its tools"}
+	case external.StateSuspended:
+		return Finding{Warning, "it has failed several times and receives no calls for a while", "see the log of the gateway"}
+	}
+	if len(state.LeftOut) > 0 {
+		out := make([]string, 0, len(state.LeftOut))
+		for _, one := range state.LeftOut {
+			out = append(out, one.Name+" ("+one.Why+")")
+		}
+		return Finding{Warning, "it is connected; agents do not have " + strings.Join(out, ", "), "fix the list mcp.servers." + state.Name + ".tools, or the server"}
+	}
+	return Finding{Weight: Fine, Text: fmt.Sprintf("it is connected, with %d tools", len(state.Tools))}
+}
+
+// usedServer reports whether an agent names a server.
+func usedServer(cfg config.Config, name string) bool {
+	for _, a := range cfg.Agents {
+		if slices.Contains(a.MCP, name) {
+			return true
+		}
+	}
+	return false
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -14,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"laneway/internal/channel/telegram"
 	"laneway/internal/chat"
 	"laneway/internal/config"
 	"laneway/internal/cron/schedule"
@@ -21,7 +23,9 @@ import (
 	"laneway/internal/secret"
 	"laneway/internal/signature"
 	"laneway/internal/store"
+	"laneway/internal/store/postgres"
 	"laneway/internal/store/sqlite"
+	"laneway/internal/tool/external"
 )
 
 func configAt(t *testing.T) config.Config {
@@ -253,6 +257,144 @@ func TestOlderOrMissingZoneRulesAreFound(t *testing.T) {
 		t.Setenv("ZONEINFO", c.dir)
 		if f := examineZones(); f.Weight != c.want || !strings.Contains(f.Text, c.text) {
 			t.Errorf("%q: %+v, want %s with %q", c.dir, f, c.want, c.text)
+		}
+	}
+}
+
+func TestBotsAreExaminedWithoutChangingAnything(t *testing.T) {
+	t.Parallel()
+	const good, hook = "1234:good-token-of-a-bot", "https://gw.example/telegram/webhook/default"
+	set, problem := "", ""
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		token, method, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/bot"), "/")
+		switch {
+		case token != good:
+			w.WriteHeader(http.StatusUnauthorized)
+			_, _ = io.WriteString(w, `{"ok":false,"error_code":401,"description":"Unauthorized"}`)
+		case method == "getMe":
+			_, _ = io.WriteString(w, `{"ok":true,"result":{"id":1234,"is_bot":true,"first_name":"L","username":"lane_bot"}}`)
+		case method == "getWebhookInfo":
+			_, _ = fmt.Fprintf(w, `{"ok":true,"result":{"url":%q,"pending_update_count":0,"last_error_message":%q}}`, set, problem)
+		default:
+			t.Errorf("Telegram was asked for %s", method)
+		}
+	}))
+	t.Cleanup(api.Close)
+	for _, tc := range []struct {
+		name, token, url, mode, api string
+		set, problem                string
+		want                        Weight
+		says                        string
+	}{
+		{name: "polled", token: good, mode: "polling", want: Fine, says: "@lane_bot is known to Telegram and polled"},
+		{name: "refused", token: "1234:another-token", mode: "polling", want: Failure, says: "refuses the token"},
+		{name: "away", token: good, mode: "polling", api: "http://127.0.0.1:1", want: Warning, says: "Telegram cannot be asked"},
+		{name: "delivered", token: good, mode: "webhook", url: hook, set: hook, want: Fine, says: "delivers for @lane_bot to webhook_url"},
+		{name: "not set", token: good, mode: "webhook", url: hook, want: Warning, says: "no webhook yet"},
+		{name: "elsewhere", token: good, mode: "webhook", url: hook, set: "https://other.example/x", want: Warning, says: "another address than webhook_url"},
+		{name: "not reached", token: good, mode: "webhook", url: hook, set: hook, problem: "Connection timed out", want: Warning, says: "could not deliver for @lane_bot: Connection timed out"},
+	} {
+		set, problem = tc.set, tc.problem
+		if tc.api == "" {
+			tc.api = api.URL
+		}
+		cfg := config.Config{}
+		cfg.Channels.Telegram = config.Telegram{Enabled: true, Account: "default", Token: secret.New(tc.token), APIURL: tc.api, Mode: tc.mode, WebhookURL: tc.url}
+		found := ExamineChannels(t.Context(), cfg)
+		if len(found) != 1 || found[0].Weight != tc.want || !strings.Contains(found[0].Text, "telegram default: ") || !strings.Contains(found[0].Text, tc.says) ||
+			(tc.want != Fine) != (found[0].Cure != "") || strings.Contains(fmt.Sprint(found), tc.token) {
+			t.Errorf("%s: %+v", tc.name, found)
+		}
+	}
+	plain := config.Telegram{APIURL: telegram.DefaultAPIURL, Mode: "webhook", WebhookURL: "http://gw.example/t"}
+	if f := examineBot(plain, telegram.Standing{Name: "lane_bot"}); f.Weight != Failure || !strings.Contains(f.Text, "https only") {
+		t.Errorf("a webhook without TLS: %+v", f)
+	}
+}
+
+func TestTheRoleOfTheDatabaseIsWeighed(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		rights postgres.Rights
+		want   string
+		says   []string
+	}{
+		"as recommended": {postgres.Rights{}, "ok", []string{"may add to audit_log and change nothing in it"}},
+		"superuser":      {postgres.Rights{Superuser: true, OwnsLog: true, ChangesLog: true}, "warning", []string{"is a superuser", "docs/operations.md"}},
+		"owner":          {postgres.Rights{OwnsLog: true, ChangesLog: true}, "warning", []string{"owns audit_log", "docs/operations.md"}},
+		"too many":       {postgres.Rights{ChangesLog: true}, "warning", []string{"may change and remove rows of audit_log", "REVOKE UPDATE, DELETE, TRUNCATE ON audit_log FROM gw"}},
+		"too few":        {postgres.Rights{Lacks: []string{"DELETE on inbox", "SELECT on runs"}}, "failure", []string{"lacks DELETE on inbox, SELECT on runs", "grant it"}},
+		"both":           {postgres.Rights{ChangesLog: true, Lacks: []string{"DELETE on inbox"}}, "failure warning", []string{"lacks DELETE on inbox", "rows of audit_log"}},
+	} {
+		tc.rights.Role = "gw"
+		found := roleFindings(tc.rights)
+		if weights(found) != tc.want {
+			t.Errorf("%s: %+v, want %s", name, found, tc.want)
+		}
+		var text strings.Builder
+		for _, f := range found {
+			text.WriteString(f.Text + "; " + f.Cure + "\n")
+		}
+		for _, s := range tc.says {
+			if !strings.Contains(text.String(), s) {
+				t.Errorf("%s: %q does not say %q", name, text.String(), s)
+			}
+		}
+	}
+}
+
+func TestServersAreExaminedWithAndWithoutAGateway(t *testing.T) {
+	t.Parallel()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := config.Config{
+		Agents: map[string]config.Agent{"main": {MCP: []string{"files", "web"}}},
+		MCP: config.MCP{Servers: map[string]config.MCPServer{
+			"files": {Command: []string{self}, Tools: []string{"read", "write"}}, "web": {URL: "http://127.0.0.1:1", Tools: []string{"search"}},
+			"idle": {Command: []string{"/does/not/exist"}, Tools: []string{"read"}},
+		}},
+	}
+	state := func(name, state, last string, tools ...string) []chat.ToolServer {
+		return []chat.ToolServer{{Name: name, State: state, LastError: last, Tools: tools}}
+	}
+	for _, tt := range []struct {
+		what   string
+		states []chat.ToolServer
+		weight Weight
+		text   string
+	}{
+		{"no gateway, a program", nil, Fine, "MCP server files: the program " + self + " exists"},
+		{"no gateway, an address", nil, Fine, "MCP server web: not checked: no gateway answers"},
+		{"no agent has it", nil, Warning, "MCP server idle: no agent has it, so it is not connected"},
+		{"another gateway", []chat.ToolServer{}, Warning, "MCP server files: the running gateway does not have it"},
+		{"connected", state("files", external.StateConnected, "", "files_read", "files_write"), Fine, "MCP server files: it is connected, with 2 tools"},
+		{
+			"a tool is left out",
+			[]chat.ToolServer{{Name: "files", State: external.StateConnected, Tools: []string{"files_read"}, LeftOut: []chat.LeftOutTool{{Name: "write", Why: "models cannot use its schema"}}}},
+			Warning, "MCP server files: it is connected; agents do not have write (models cannot use its schema)",
+		},
+		{
+			"a tool has another name",
+			[]chat.ToolServer{{Name: "files", State: external.StateConnected, Tools: []string{"files_read", "files_wr_ite"}, Renamed: []chat.RenamedTool{{Name: "files_wr_ite", Own: "wr.ite"}}}},
+			Fine, "MCP server files: it is connected, with 2 tools",
+		},
+		{"failed", state("web", external.StateFailed, "no route"), Warning, "MCP server web: it is not connected: no route"},
+		{"suspended", state("web", external.StateSuspended, ""), Warning, "MCP server web: it has failed several times and receives no calls for a while"},
+		{"connecting", state("web", external.StateConnecting, ""), Warning, "MCP server web: it is being connected"},
+	} {
+		found := false
+		for _, f := range ExamineServers(cfg, tt.states, os.LookupEnv) {
+			if f.Text == tt.text {
+				found = true
+				if f.Weight != tt.weight || (f.Weight != Fine && f.Cure == "") {
+					t.Errorf("%s: got %+v", tt.what, f)
+				}
+			}
+		}
+		if !found {
+			t.Errorf("%s: no finding %q in %+v", tt.what, tt.text, ExamineServers(cfg, tt.states, os.LookupEnv))
 		}
 	}
 }

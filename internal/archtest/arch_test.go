@@ -4,8 +4,15 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"io"
+	"os"
 	"os/exec"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -384,6 +391,146 @@ func TestEachRuleCanFail(t *testing.T) {
 		found := violations([]goPackage{{ImportPath: r.example.from, Imports: []string{r.example.to}}})
 		if !slices.ContainsFunc(found, func(v string) bool { return strings.HasSuffix(v, r.name) }) {
 			t.Errorf("%q does not see that %s imports %s", r.name, r.example.from, r.example.to)
+		}
+	}
+}
+
+// revealers are the files that may take the text out of a secret, each with its reason. They pass it only to the code that needs it: a
+// comparison, a request header, a database driver, the log handler that replaces it.
+func revealers() map[string]string {
+	return map[string]string{
+		"internal/gateway/hook/hook.go":  "checks signatures",
+		"internal/config/network.go":     "reads the address of the database and shows it without its password",
+		"internal/config/secretfile.go":  "writes a generated token into its file",
+		"internal/config/resolve.go":     "counts characters",
+		"internal/config/preflight.go":   "counts characters",
+		"internal/cli/access.go":         "shows a new secret to the person who made it",
+		"internal/cli/dashboard.go":      "writes the link into the page that only the user reads, or prints it on request",
+		"internal/cli/logger.go":         "hides secrets in the log",
+		"internal/tool/external/link.go": "sends the token of a server to its address",
+	}
+}
+
+// mayReveal reports whether the purpose of a file is to pass secrets on: the process gives each part its own, a runner sends its key to its
+// provider, and the client its credential to the gateway.
+func mayReveal(path string) bool {
+	return strings.HasPrefix(path, "internal/app/") || strings.HasPrefix(path, "internal/agent/") || path == "internal/cli/target.go"
+}
+
+func TestSecretsAreRevealedInKnownPlacesOnly(t *testing.T) {
+	t.Parallel()
+	known := revealers()
+	var seen []string
+	for _, p := range list(t, "./...") {
+		for _, file := range p.GoFiles {
+			path := filepath.Join(p.Dir, file)
+			relative := path[strings.LastIndex(path, "/"+relativeDir(p))+1:]
+			if !callsReveal(t, path) || mayReveal(relative) {
+				continue
+			}
+			seen = append(seen, relative)
+			if known[relative] == "" {
+				t.Errorf("%s calls Reveal and is not on the list", relative)
+			}
+		}
+	}
+	for path := range known {
+		if !slices.Contains(seen, path) {
+			t.Errorf("%s is on the list and does not call Reveal", path)
+		}
+	}
+}
+
+func relativeDir(p goPackage) string { return strings.TrimPrefix(p.ImportPath, module+"/") }
+
+func callsReveal(t *testing.T, path string) bool {
+	t.Helper()
+	file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := false
+	ast.Inspect(file, func(n ast.Node) bool {
+		if call, ok := n.(*ast.CallExpr); ok {
+			if selector, ok := call.Fun.(*ast.SelectorExpr); ok && selector.Sel.Name == "Reveal" {
+				found = true
+			}
+		}
+		return !found
+	})
+	return found
+}
+
+// phrases are what comments and documents do not use, because a reader has to translate it. Each has what to write instead.
+func phrases() map[string]*regexp.Regexp {
+	return map[string]*regexp.Regexp{
+		"does not exist, no X exists, nil when": regexp.MustCompile(`([^e]|[^r]e) (is|are|was|were|be) none\b`), // there is none,
+		"has ended, has passed, is closed":      regexp.MustCompile(`\b(is|are|was|were|be) over[.,;:)]`),
+		"again, from the start":                 regexp.MustCompile(`\banew\b`),
+		"the beginning, the start":              regexp.MustCompile(`\bthe begin\b`),
+		"after":                                 regexp.MustCompile(`\bbehind (them|those|each|every|the (first|last|end|commit|answer|message|messages|rows?))\b`),
+	}
+}
+
+// productFiles parses the files of a package that are shipped, those for other systems included.
+func productFiles(t *testing.T, fset *token.FileSet, p goPackage) (files []*ast.File) {
+	t.Helper()
+	paths, err := filepath.Glob(filepath.Join(p.Dir, "*.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range paths {
+		if strings.HasSuffix(path, "_test.go") {
+			continue
+		}
+		file, err := parser.ParseFile(fset, path, nil, parser.ParseComments|parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !ast.IsGenerated(file) {
+			files = append(files, file)
+		}
+	}
+	return files
+}
+
+func TestCommentsAndDocumentsUseNoTranslatedPhrase(t *testing.T) {
+	t.Parallel()
+	comments := 0
+	check := func(place, text string) {
+		for instead, phrase := range phrases() {
+			if at := phrase.FindStringIndex(text); at != nil {
+				t.Errorf("%s: …%s… (write: %s)", place, text[max(0, at[0]-40):min(len(text), at[1]+20)], instead)
+			}
+		}
+	}
+	for _, p := range list(t, "./...") {
+		if relativeDir(p) == "cmd/structure" {
+			continue
+		}
+		fset := token.NewFileSet()
+		for _, file := range productFiles(t, fset, p) {
+			for _, group := range file.Comments {
+				comments++
+				at := fset.Position(group.Pos())
+				check(fmt.Sprintf("%s/%s:%d", relativeDir(p), filepath.Base(at.Filename), at.Line), strings.Join(strings.Fields(group.Text()), " "))
+			}
+		}
+	}
+	if comments < 5_000 {
+		t.Errorf("the product has %d comments; that is not all of them", comments)
+	}
+	pages, err := filepath.Glob("../../docs/*.md")
+	if err != nil || len(pages) < 10 {
+		t.Fatalf("pages: %q, %v", pages, err)
+	}
+	for _, page := range append(pages, "../../README.md", "../../CONTRIBUTING.md", "../../AGENTS.md") {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(text)) {
+			check(filepath.Base(page), line)
 		}
 	}
 }

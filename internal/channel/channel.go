@@ -14,6 +14,11 @@ package channel
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/base32"
+	"errors"
+	"strconv"
+	"strings"
 	"time"
 
 	"laneway/internal/chat"
@@ -193,3 +198,181 @@ func (e *SendError) Error() string {
 
 // Unwrap returns the cause.
 func (e *SendError) Unwrap() error { return e.Cause }
+
+// Records is the durable state of channels besides messages. A store implements it; channeltest has its contract.
+type Records interface {
+	Pairings
+	Groups
+	Buttons
+}
+
+// Groups stores the settings that people chose for a group, and the ids that groups had before. channel is the account's name, `telegram:<bot id>`.
+type Groups interface {
+	// GroupActivation returns the setting of a chat, "" if none was chosen.
+	GroupActivation(ctx context.Context, channel string, chatID int64) (string, error)
+	SetGroupActivation(ctx context.Context, channel string, chatID int64, activation string) error
+	// GroupBefore returns the former id of a group, 0 if none.
+	GroupBefore(ctx context.Context, channel string, chatID int64) (from int64, err error)
+	// MoveGroup records that a group has a new id. Its settings move with it. Idempotent.
+	MoveGroup(ctx context.Context, channel string, from, to int64) error
+}
+
+// Bounds of buttons.
+const (
+	// ButtonLife is how long the buttons of a message work.
+	ButtonLife = 10 * time.Minute
+	// MaxButtons is how many buttons of one account may be open at once.
+	MaxButtons = 10_000
+)
+
+// Errors of [Buttons].
+var (
+	// ErrButtonUnknown means that no such button is open. The error does not distinguish a button that never existed from one that was used or has
+	// expired.
+	ErrButtonUnknown = errors.New("no open button like this")
+	// ErrButtonNotYours means that the button is for another person, or belongs to another chat or account. It stays open.
+	ErrButtonNotYours = errors.New("this button is for another person")
+	// ErrButtonsFull means that the account has [MaxButtons] open buttons.
+	ErrButtonsFull = errors.New("too many buttons are open")
+)
+
+// Buttons stores the text that each button under a message sends. All times are the store's; every method is atomic and safe for concurrent use by
+// several nodes.
+type Buttons interface {
+	// PutButtons stores the buttons of one message for [ButtonLife], after it has removed expired ones. ErrButtonsFull stores none of them.
+	PutButtons(ctx context.Context, s ButtonSet) error
+	// TakeButton returns the text of a button to the peer who pressed it, and uses up its whole set: only one button of a message works, once. press
+	// is the provider's number of the press, never 0. A repetition of the same press returns the same text, because its message may not have been
+	// durable before a crash. ErrButtonUnknown and ErrButtonNotYours change nothing.
+	TakeButton(ctx context.Context, id string, by Peer, press int64) (text string, err error)
+}
+
+// ButtonSet is the buttons of one message.
+type ButtonSet struct {
+	// Peer may press them; UserID 0 means every person who may talk in the chat.
+	Peer
+	// Texts maps the id of a button to the words that it sends.
+	Texts map[string]string
+}
+
+// CheckPress returns ErrButtonNotYours unless by may press the buttons of owner, and ErrButtonUnknown when another press (usedBy, 0 if
+// none) has used up the button. again is true when this press has used it up.
+func CheckPress(owner, by Peer, usedBy, press int64) (again bool, err error) {
+	switch {
+	case owner.Channel != by.Channel || owner.ChatID != by.ChatID || (owner.UserID != 0 && owner.UserID != by.UserID):
+		return false, ErrButtonNotYours
+	case usedBy != 0 && usedBy != press:
+		return false, ErrButtonUnknown
+	}
+	return usedBy != 0, nil
+}
+
+// Bounds of pairing.
+const (
+	// PairingLife is how long a code can be approved.
+	PairingLife = time.Hour
+	// MaxPairingsPerChat and MaxPairingsPerBot are how many codes may be open at once.
+	MaxPairingsPerChat = 3
+	MaxPairingsPerBot  = 100
+)
+
+// Errors of [Pairings].
+var (
+	// ErrPairingChatFull means that the chat has the largest number of open codes.
+	ErrPairingChatFull = errors.New("too many open pairing codes in this chat")
+	// ErrPairingBotFull means that the bot has the largest number of open codes.
+	ErrPairingBotFull = errors.New("too many open pairing codes for this bot")
+	// ErrPairingUnknown means that no such code is open. The error does not distinguish a code that never existed from one that was used or has
+	// expired.
+	ErrPairingUnknown = errors.New("no open pairing code like this")
+)
+
+// Peer is a person in a chat, as the channel's provider identifies them. It is the whole identity; names are not a part of it.
+type Peer struct {
+	// Channel is the account's name, `telegram:<bot id>`.
+	Channel string
+	// UserID and ChatID are the provider's numbers.
+	UserID, ChatID int64
+}
+
+// String returns `<channel>/<chat>/<person>`, the object in the log of changes.
+func (p Peer) String() string {
+	return p.Channel + "/" + strconv.FormatInt(p.ChatID, 10) + "/" + strconv.FormatInt(p.UserID, 10)
+}
+
+// Pairing is the request of a person to talk to the bot in one chat.
+type Pairing struct {
+	Peer
+	// ID names the request for operators; Code was shown to the person. Neither can be derived from the other.
+	ID, Code string
+	// Name is for display only, without control characters and of at most 64 characters.
+	Name                 string
+	CreatedAt, ExpiresAt time.Time
+}
+
+// State returns the request in the form of the log of changes.
+func (p Pairing) State() string { return "asked " + p.Name }
+
+// PairingRef names an open request by its ID or, if that is "", by its code, which is compared after [CleanPairingCode].
+type PairingRef struct{ ID, Code string }
+
+// Grant is a right that a pairing gave.
+type Grant struct {
+	Peer
+	// Name is the name of the person at the time of the request.
+	Name, ApprovedBy string
+	ApprovedAt       time.Time
+}
+
+// State returns the right in the form of the log of changes; "" means no right.
+func (g Grant) State() string {
+	if g.ApprovedBy == "" {
+		return ""
+	}
+	return "approved by " + g.ApprovedBy + " " + g.Name
+}
+
+// Verbs of the log of changes about pairings.
+const (
+	VerbPairApprove = "pair.approve"
+	VerbPairDismiss = "pair.dismiss"
+	VerbPairRevoke  = "pair.revoke"
+)
+
+// Pairings stores which peers may talk and which have asked to. All times are the store's. Every method is atomic and safe for concurrent use by several
+// nodes. Each change of a right writes one row of the log of changes in the same transaction, with hashes of the state of the peer before and after.
+type Pairings interface {
+	// Paired reports whether exactly this peer (same channel, person and chat) was approved and not revoked. With an error it reports false.
+	Paired(ctx context.Context, p Peer) (bool, error)
+	// CreatePairing opens a request under a new code of [NewPairingCode] for [PairingLife]. It first removes expired requests, which count towards no
+	// bound. ErrPairingChatFull and ErrPairingBotFull change nothing else.
+	CreatePairing(ctx context.Context, p Peer, name string) (Pairing, error)
+	// OpenPairings lists the open requests of a channel, oldest first; "" means all channels.
+	OpenPairings(ctx context.Context, channel string) ([]Pairing, error)
+	// ApprovePairing uses up a request: its peer is allowed from now on, and every other open request of the same peer ends. A second use, an
+	// expired request and an unknown one are ErrPairingUnknown.
+	ApprovePairing(ctx context.Context, ref PairingRef, by chat.ChangedBy) (Pairing, error)
+	// DismissPairing ends an open request without a right. It returns the same errors as ApprovePairing.
+	DismissPairing(ctx context.Context, ref PairingRef, by chat.ChangedBy) (Pairing, error)
+	// Grants lists the approved peers of a channel, oldest first; "" means all channels.
+	Grants(ctx context.Context, channel string) ([]Grant, error)
+	// RevokePairing removes a right. It reports whether the right existed; only then does it write a row of the log.
+	RevokePairing(ctx context.Context, p Peer, by chat.ChangedBy) (bool, error)
+}
+
+// NewPairingCode makes a code of 8 characters (A-Z, 2-7; 40 random bits).
+func NewPairingCode() string {
+	var raw [5]byte
+	_, _ = rand.Read(raw[:])
+	return base32.StdEncoding.EncodeToString(raw[:])
+}
+
+// CleanPairingCode undoes the changes that people make to a code when they copy it: lower case, blanks and dashes.
+func CleanPairingCode(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r == ' ' || r == '-' {
+			return -1
+		}
+		return r
+	}, strings.ToUpper(strings.TrimSpace(s)))
+}

@@ -3,6 +3,7 @@ package chat_test
 import (
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -158,5 +159,197 @@ func TestAnsweredTextIsCutAtWords(t *testing.T) {
 	}
 	if a = (&chat.Answered{Selected: "same", Text: " same\n"}).Bound(); a.Text != "" {
 		t.Errorf("the text is repeated: %+v", a)
+	}
+}
+
+func TestTheAudienceOfATurnIsAtThePlaceOfItsAnswer(t *testing.T) {
+	t.Parallel()
+	const person = "telegram:666:7"
+	at := func(channel, chatID, thread string) chat.Target {
+		return chat.Target{Channel: channel, ChatID: chatID, Thread: thread}
+	}
+	for name, tt := range map[string]struct {
+		principal, session, owner string
+		to                        chat.Target
+		conversation, readers     string // "" = private
+	}{
+		"private chat":                       {person, "telegram:direct:7", person, at("telegram:666", "7", ""), "", ""},
+		"topic of a private chat":            {person, "telegram:direct:7:topic:3", person, at("telegram:666", "7", "3"), "", ""},
+		"group":                              {person, "telegram:group:-5", person, at("telegram:666", "-5", ""), "telegram:group:-5", "everyone in this group (telegram -5)"},
+		"topic":                              {person, "telegram:group:-5:topic:3", person, at("telegram:666", "-5", "3"), "telegram:group:-5:topic:3", "everyone in this group (telegram -5, topic 3)"},
+		"group without an address":           {person, "telegram:group:-5", person, chat.Target{}, "telegram:group:-5", "everyone in this group"},
+		"own web session":                    {"ann", "notes", "ann", chat.Target{}, "", ""},
+		"new web session":                    {"ann", "notes", "", chat.Target{}, "", ""},
+		"web session of another":             {"bob", "notes", "ann", chat.Target{}, "notes", "ann, who owns this session,"},
+		"main":                               {"gateway", "main", "gateway", chat.Target{}, "", ""},
+		"operator in a private chat":         {"gateway", "telegram:direct:7", person, chat.Target{}, "telegram:direct:7", "the person in the chat telegram 7"},
+		"job for the own chat":               {person, "cron:j:at-1", person, at("telegram:666", "7", ""), "", ""},
+		"job for a group":                    {person, "cron:j:at-1", person, at("telegram:666", "-5", "3"), "telegram:group:-5:topic:3", "everyone in this group"},
+		"job of an operator for a chat":      {"gateway", "cron:j:at-1", "gateway", at("telegram:666", "7", ""), "telegram:group:7", "everyone in this group"},
+		"job that answers nowhere":           {"ann", "cron:j:at-1", "ann", chat.Target{}, "", ""},
+		"job with a webhook":                 {"ann", "cron:j:at-1", "ann", at("webhook", "https://ann.example.org", ""), "", ""},
+		"job for a web session of its owner": {"ann", "cron:j:at-1", "ann", at("web", "agent:main:notes", ""), "", ""},
+		"completion":                         {"ann", "api:ann:phone", "ann", chat.Target{}, "", ""},
+	} {
+		key, err := chat.ParseSessionKey(tt.session, "main")
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := chat.AudienceOf(tt.principal, chat.ConversationOf(key, tt.to, tt.principal), tt.owner)
+		if got.Conversation.Rest != tt.conversation || got.Shared() != (tt.conversation != "") || !strings.HasPrefix(got.Readers, tt.readers) || got.Shared() != (got.Readers != "") {
+			t.Errorf("%s: got %+v, want the readers of %q, %q", name, got, tt.conversation, tt.readers)
+		}
+	}
+}
+
+func TestANeedPassesWhoHasItOrMayOwn(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		need   chat.Need
+		passes map[string]bool
+	}{
+		{chat.Need{}, nil},
+		{chat.Need{Owner: true}, nil},
+		{chat.Need{Scope: "operator.root", Owner: true}, nil},
+		{chat.Need{Scope: chat.ScopeRead, Owner: true}, map[string]bool{chat.ScopeRead: true, chat.ScopeWrite: true, chat.ScopeAdmin: true}},
+		{chat.Need{Scope: chat.ScopeWrite}, map[string]bool{chat.ScopeWrite: true, chat.ScopeAdmin: true}},
+		{chat.Need{Scope: chat.ScopeAdmin}, map[string]bool{chat.ScopeAdmin: true}},
+		{chat.Need{Scope: chat.ScopeAdmin, Owner: true}, map[string]bool{chat.ScopeWrite: true, chat.ScopeAdmin: true}},
+	} {
+		for _, scope := range []string{"", "admin", "operator.root", chat.ScopeRead, chat.ScopeWrite, chat.ScopeAdmin} {
+			if got := c.need.Passes(scope); got != c.passes[scope] {
+				t.Errorf("%+v passes %q: %t", c.need, scope, got)
+			}
+		}
+	}
+}
+
+func TestASessionIsChangedByItsOwnerOrAnAdministrator(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		principal, scope, key, owner string
+		absent, may                  bool
+	}{
+		{principal: "gateway", scope: chat.ScopeAdmin, key: "agent:main:main", owner: "write", may: true},
+		{principal: "telegram:7", scope: chat.ScopeAdmin, key: "agent:main:telegram:group:-5", owner: "telegram:8", may: true},
+		{principal: "write", scope: chat.ScopeWrite, key: "agent:main:main", owner: "write", may: true},
+		{principal: "write", scope: chat.ScopeWrite, key: "agent:main:main", owner: "gateway"},
+		{principal: "write", scope: chat.ScopeRead, key: "agent:main:main", owner: "write"},
+		{principal: "write", scope: "", key: "agent:main:main", owner: "write"},
+		{principal: "write", scope: chat.ScopeWrite, key: "agent:main:new", absent: true, may: true},
+		{principal: "telegram:7", scope: chat.ScopeWrite, key: "agent:main:telegram:direct:7", owner: "telegram:7", may: true},
+		{principal: "telegram:7", scope: chat.ScopeWrite, key: "agent:main:telegram:direct:7", absent: true, may: true},
+		{principal: "telegram:7", scope: chat.ScopeWrite, key: "agent:main:telegram:group:-5", owner: "telegram:7"},
+		{principal: "telegram:7", scope: chat.ScopeWrite, key: "agent:main:main", owner: "telegram:7"},
+		{principal: "hook:ci", scope: chat.ScopeWrite, key: "agent:main:hook:ci", owner: "hook:ci"},
+	} {
+		key, err := chat.ParseSessionKey(c.key, "main")
+		if err != nil {
+			t.Fatal(err)
+		}
+		by := chat.Caller{Principal: c.principal, Scopes: []string{c.scope}}
+		if got := by.MayChange(key, c.owner, !c.absent); got != c.may {
+			t.Errorf("%s with %q on %s of %q: %t", c.principal, c.scope, c.key, c.owner, got)
+		}
+	}
+}
+
+func TestAKeySaysByItselfWhoseItIs(t *testing.T) {
+	t.Parallel()
+	const free, mine, made, none = chat.RightFree, chat.RightMine, chat.RightMade, chat.RightNone
+	for _, tc := range []struct {
+		rest, principal string
+		want            chat.Right
+	}{
+		{"main", "ann", none},
+		{"notes", "ann", free},
+		{"web:direct:ann", "ann", free},
+		{"hook", "ann", free},
+		{"api", "ann", free},
+		{"cron:nightly", "ann", made},
+		{"mcp-ann", "ann", mine},
+		{"mcp-ann", "an", none},
+		{"mcp-ann", "telegram:7", none},
+		{"mcp-ann-x", "ann", none},
+		{"mcp-ann:x", "bob", free},
+		{"mcp-", "ann", free},
+		{"mcp", "ann", free},
+		{"xmcp-ann", "bob", free},
+		{"main:2", "ann", free},
+		{"hooks:x", "ann", free},
+		{"telegram:direct:7", "ann", none},
+		{"telegram:group:-7:topic:3", "ann", none},
+		{"telegram:direct:7", "telegram", none},
+		{"telegram:direct:7", "telegram:7", mine},
+		{"telegram:group:-7", "telegram:work:8", mine},
+		{"box:direct:7", "ann", none},
+		{"hook:deploy", "ann", none},
+		{"hook:deploy", "hook:deploy", mine},
+		{"hook:deploy", "hook:other", none},
+		{"hook:deploy:x", "hook:deploy", none},
+		{"api:ann:u", "ann", mine},
+		{"api:ann:u", "an", none},
+		{"api:ann", "ann", made},
+		{"api:ann:u:v", "ann", mine},
+		{"api::u", "ann", none},
+		{"cron:j:manual-1", "ann", made},
+	} {
+		key := chat.SessionKey{Agent: "main", Rest: tc.rest}
+		if got := key.RightOf(tc.principal); got != tc.want {
+			t.Errorf("%s for %s: %d, want %d", key, tc.principal, got, tc.want)
+		}
+		usable := [3]bool{key.UsableBy(tc.principal, "", false), key.UsableBy(tc.principal, tc.principal, true), key.UsableBy(tc.principal, "otto", true)}
+		want := map[chat.Right][3]bool{free: {true, true}, mine: {true, true}, made: {false, true}}[tc.want]
+		if usable != want {
+			t.Errorf("%s is usable by %s when absent, theirs, another's: %v, want %v", key, tc.principal, usable, want)
+		}
+	}
+}
+
+func TestARunIsShownByTheKeyThatNamedIt(t *testing.T) {
+	t.Parallel()
+	seen := map[string]bool{}
+	for _, principal := range []string{"gateway", "write", "anna", "otto", "schedule"} {
+		for _, key := range []string{"k", "0b6c1f7e-90a1-4c55-8a0e-1f2d3c4b5a69", "gateway"} {
+			id := chat.RunIDOf(principal, key)
+			if shown := chat.ShownRunID(id); shown != key || seen[id] {
+				t.Errorf("%s of %s is %s, which is shown as %s", key, principal, id, shown)
+			}
+			seen[id] = true
+		}
+		if id := chat.RunIDOf(principal, ""); id != "" {
+			t.Errorf("no key of %s is %q", principal, id)
+		}
+	}
+	for _, id := range []string{"", "0b6c1f7e", "schedule:job:1803974400000", "manual:a:1", ":::"} {
+		if shown := chat.ShownRunID(id); shown != id {
+			t.Errorf("%q is shown as %q", id, shown)
+		}
+	}
+}
+
+func TestUsageIsClamped(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct{ reported, want chat.Usage }{
+		"Plausible": {chat.Usage{InputTokens: 7, OutputTokens: 3, CachedTokens: 2, Model: "m"}, chat.Usage{InputTokens: 7, OutputTokens: 3, CachedTokens: 2, Model: "m"}},
+		"Absurd":    {chat.Usage{InputTokens: 1 << 62, OutputTokens: math.MaxInt, CachedTokens: 1 << 62}, chat.Usage{InputTokens: 1e9, OutputTokens: 1e9, CachedTokens: 1e9}},
+		"Negative":  {chat.Usage{InputTokens: -1, OutputTokens: math.MinInt, CachedTokens: -7}, chat.Usage{}},
+		"Cached":    {chat.Usage{InputTokens: 5, CachedTokens: 9}, chat.Usage{InputTokens: 5, CachedTokens: 5}},
+	} {
+		if got := tt.reported.Clamped(); got != tt.want {
+			t.Errorf("%s: got %+v, want %+v", name, got, tt.want)
+		}
+	}
+	if got := chat.Tokens(1<<62, 1<<62, -5); got != chat.MaxTokens {
+		t.Errorf("a sum of absurd counts: got %d, want %d", got, chat.MaxTokens)
+	}
+}
+
+func TestSumsOfUsageSaturate(t *testing.T) {
+	t.Parallel()
+	sum := chat.Usage{InputTokens: math.MaxInt - 1, Model: "a", Provider: "p"}
+	sum.Add(chat.Usage{InputTokens: 1e9, OutputTokens: 3})
+	if want := (chat.Usage{InputTokens: math.MaxInt, OutputTokens: 3, Model: "a", Provider: "p"}); sum != want {
+		t.Errorf("got %+v, want %+v", sum, want)
 	}
 }

@@ -220,3 +220,156 @@ func (k SessionKey) Target() Target {
 	id, thread, _ := strings.Cut(place, ":topic:")
 	return Target{Channel: channel, ChatID: id, Thread: thread}
 }
+
+// Audience is who can read the answer of a turn: only its principal, or every reader of one conversation. The zero value means only the
+// principal.
+//
+// A turn with several readers shows only data of their conversation, unless the principal allows more.
+type Audience struct {
+	// Conversation is the conversation that the readers share; zero = the answer is private.
+	Conversation SessionKey `json:"conversation,omitzero"`
+	// Readers names them, for use as the subject of a sentence.
+	Readers string `json:"readers,omitempty"`
+}
+
+// Shared reports whether anyone except the principal can read the answer.
+func (a Audience) Shared() bool { return !a.Conversation.IsZero() }
+
+// ConversationOf returns the conversation in which the answer of a turn is read: its session, or the conversation at the address to which
+// the answer goes. A webhook has no conversation. The address of a chat does not show whether it is a group, so every chat except the
+// principal's own counts as one.
+func ConversationOf(session SessionKey, to Target, principal string) SessionKey {
+	switch here := session.Target(); ChannelKind(to.Channel) {
+	case "", "webhook":
+		return session
+	case "web":
+		if key, err := ParseSessionKey(to.ChatID, session.Agent); err == nil {
+			return key
+		}
+		return session
+	case here.Channel:
+		if here.ChatID == to.ChatID && here.Thread == to.Thread {
+			return session
+		}
+	}
+	kind := KindGroup
+	if isChatOf(principal, to) {
+		kind = KindDirect
+	}
+	return PeerKey(session.Agent, ChannelKind(to.Channel), kind, to.ChatID, to.Thread)
+}
+
+// isChatOf reports whether an address is the private chat of a principal. That chat has the id of the person.
+func isChatOf(principal string, to Target) bool {
+	at := strings.LastIndexByte(principal, ':')
+	return at > 0 && ChannelKind(principal) == ChannelKind(to.Channel) && principal[at+1:] == to.ChatID
+}
+
+// AudienceOf returns who reads the answer of a turn of a principal in a conversation. owner is the owner of the conversation's session; ""
+// = the session does not exist yet. Principals that see every session do not need an answer to read another session, so they do not count.
+func AudienceOf(principal string, conversation SessionKey, owner string) Audience {
+	shared := func(readers string) Audience { return Audience{Conversation: conversation, Readers: readers} }
+	to := conversation.Target()
+	place := Escaped(strings.TrimSuffix(to.Channel+" "+to.ChatID+", topic "+to.Thread, ", topic "), "")
+	switch {
+	case conversation.Kind() == KindGroup:
+		return shared("everyone in this group (" + strings.TrimSpace(place) + ")")
+	case isChatOf(principal, to):
+		return Audience{}
+	case !to.IsZero():
+		return shared("the person in the chat " + place)
+	case owner != "" && owner != principal:
+		return shared(Escaped(owner, "") + ", who owns this session,")
+	default:
+		return Audience{}
+	}
+}
+
+// Right is what a session key alone permits to a principal that is restricted to its own sessions.
+type Right int
+
+// The rights.
+const (
+	// RightFree: the key contains no identity. The session belongs to the principal that creates it.
+	RightFree Right = iota
+	// RightMine: the key contains the principal's identity.
+	RightMine
+	// RightMade: the gateway generates such keys, and they do not name a principal: a job or its run, a sub-turn, a completion without a
+	// user. No principal may create the session. Once it exists, its owner may use it.
+	RightMade
+	// RightNone: the key contains the identity of another principal, or names the main session, which belongs to the operator.
+	RightNone
+)
+
+// ToolsPrefix begins the key of the session that receives what the tools of a credential send outside of any turn, before its name.
+const ToolsPrefix = "mcp-"
+
+// credentialName is the form of the names of credentials.
+var credentialName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
+
+// RightOf decides from the key and the principal alone, so that a principal cannot take over a session of another principal by creating it
+// first. Principals are names of credentials, `<channel>:<user>`, `<channel>:<account>:<user>` and `hook:<name>`.
+func (k SessionKey) RightOf(principal string) Right {
+	maker, rest, named := strings.Cut(k.Rest, ":")
+	switch {
+	case k.Rest == "main":
+		return RightNone
+	case maker == "hook" && named:
+		return mineIf(k.Rest == principal)
+	case maker == "api" && named:
+		who, _, ofUser := strings.Cut(rest, ":")
+		if !ofUser {
+			return RightMade
+		}
+		return mineIf(who == principal)
+	case maker == "cron" && named, k.OfTask():
+		return RightMade
+	}
+	if name, ofTools := strings.CutPrefix(k.Rest, ToolsPrefix); ofTools && credentialName.MatchString(name) {
+		return mineIf(name == principal)
+	}
+	if channel := k.Channel(); channel != "" && channel != "web" { // the web channel has no identities
+		return mineIf(strings.HasPrefix(principal, channel+":"))
+	}
+	return RightFree
+}
+
+func mineIf(mine bool) Right {
+	if mine {
+		return RightMine
+	}
+	return RightNone
+}
+
+// Named reports whether a caller chose the key: it is neither the main session nor a key that the gateway generates for a run of a job, a
+// sub-turn or a completion without a user.
+func (k SessionKey) Named() bool {
+	id, single := strings.CutPrefix(k.Rest, "api:")
+	single = single && !strings.Contains(id, ":")
+	return k.Rest != "main" && !single && !k.OfCronRun() && !k.OfTask()
+}
+
+// UsableBy reports whether a principal that is restricted to its own sessions may use this one. owner is the owner of the session, if it
+// exists.
+func (k SessionKey) UsableBy(principal, owner string, exists bool) bool {
+	switch k.RightOf(principal) {
+	case RightNone:
+		return false
+	case RightMade:
+		return exists && owner == principal
+	default:
+		return !exists || owner == principal
+	}
+}
+
+// PrivateChat reports whether a chat on a channel is the private chat of the caller. Person and chat have the same id there.
+func (c Caller) PrivateChat(channel, chatID string) bool {
+	return chatID != "" && strings.HasPrefix(c.Principal, ChannelKind(channel)+":") && strings.HasSuffix(c.Principal, ":"+chatID)
+}
+
+// ForeignChat returns the error for a delivery to a chat on a channel by a principal that is restricted to its own sessions: a credential
+// has no chat there.
+func ForeignChat(channel, chatID string) error {
+	return Errorf(CodeSessionNotFound, "session not found: this credential has no chat on %s; deliver to a session of its own", Escaped(channel, "")).
+		With("key", channel+":"+chatID)
+}

@@ -254,3 +254,75 @@ func (w Waiting) Text() string {
 		return "a gateway that has its agent"
 	}
 }
+
+// Channel names of messages that belong to trees of sub-turns.
+const (
+	// ChannelTask is the channel of the messages of sub-turns, and of the announcements of their results.
+	ChannelTask = "task"
+)
+
+// Task is the place of a message in a tree of sub-turns, and what its turn inherits from the message at the root.
+type Task struct {
+	// Root is the run at the root of the tree. Depth is 1 for a sub-turn of the root; an announcement has the depth of the turn that
+	// receives it.
+	Root  string `json:"root"`
+	Depth int    `json:"depth"`
+	// Parent is the run that requested the sub-turn; "" for an announcement. ParentSession is its session, where the result is announced.
+	Parent        string `json:"parent,omitempty"`
+	ParentSession string `json:"parentSession,omitempty"`
+	// Announce: the parent does not wait, and the result is announced.
+	Announce bool `json:"announce,omitempty"`
+	// Announces is the sub-turn whose result is announced; "" = the message is not an announcement.
+	Announces string `json:"announces,omitempty"`
+	// Session, Channel and ReplyTo come from the message at the root. They decide where tools act, which tools exist, and where an answer
+	// to an announcement in that session goes.
+	Session string `json:"session"`
+	Channel string `json:"channel,omitempty"`
+	ReplyTo Target `json:"replyTo,omitzero"`
+	// NoActs is why tools that create or send are refused in the turn, one sentence; "" = they may run. It is inherited from the parent.
+	NoActs string `json:"noActs,omitempty"`
+	// Asks is why a person has to allow such a tool call, as the end of a sentence; "" = no permission is needed. It is inherited from the
+	// parent.
+	Asks string `json:"asks,omitempty"`
+	// Audience is who reads the results of the tree.
+	Audience Audience `json:"audience,omitzero"`
+}
+
+// MaxApprovals is how many approvals of one person are kept for a conversation. When there are more, the oldest are removed.
+const MaxApprovals = 100
+
+// Approval is what a person has allowed an agent for all turns of a conversation, until its transcript ends.
+type Approval struct {
+	// ID is the id of the question. The store sets ID and At.
+	ID string
+	// Agent is the agent that asked. Act is what the answer covers, in the words of the question. Label is the chosen option.
+	Agent, Act, Label string
+	At                time.Time
+}
+
+// AgentSession is the session that an agent keeps for a conversation, and the process that last held it.
+type AgentSession struct {
+	// ID is assigned by the agent; "" = unknown.
+	ID string
+	// Runs are the latest turns that the agent has seen, the newest last. Seen is the number of the last entry of the transcript that it
+	// has seen.
+	Runs []string
+	Seen int64
+	// Used is the usage of the session, for agents that report it instead of the usage of a turn. Names are not stored.
+	Used Usage
+	// Dir is the working directory that it was made for.
+	Dir string
+	// Host is the machine of the process. PIDStarted distinguishes the process, and those that it started, from other processes that have
+	// had the same PID.
+	Host       string
+	PID        int
+	PIDStarted string
+}
+
+// Program is the process that works for a run. Started distinguishes it, and those that it started, from other processes that have had the same
+// PID on Host.
+type Program struct {
+	Host    string `json:"host"`
+	PID     int    `json:"pid"`
+	Started string `json:"started"`
+}

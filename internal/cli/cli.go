@@ -1,13 +1,45 @@
+// Package cli is the command line of laneway, including the gateway.
+//
+// # Ideas
+//
+// A command is a struct in the table of [commands]: its fields are flags and arguments, Help has an example, Run executes it. Each group of
+// commands has its own file. The package makes no decisions about sessions, lanes or jobs: `serve` checks the configuration and runs the
+// process, the other commands are clients of the public protocol like any other client.
+//
+// All external dependencies of a command are in [Options] and [environment]: streams, variables, signals, and the dialer for a gateway. So
+// a test can run a command as a shell does. The package itself does not end the process, listen for signals or read variables.
+//
+// # Guarantees
+//
+// Exit status 0 is success, 1 a failure, 2 wrong usage, 78 a configuration that must not start. Errors are one sentence on standard error
+// with what to do. Data goes to standard output, as a table or, with --json, with the member names of the protocol. NO_COLOR is honoured.
+// Secrets are never printed.
+//
+// # Shutdown
+//
+// The end of its context requests a command to end, as the first SIGINT or SIGTERM does: `serve` drains, `send` stops its turn, other
+// commands stop waiting. Signals.Now, for the second signal, ends it at once.
 package cli
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
 	"time"
 
+	"github.com/alecthomas/kong"
 	"golang.org/x/term"
+
+	"laneway/internal/app"
+	"laneway/internal/client"
+	"laneway/internal/config"
 )
 
 // ErrInterrupted is the cause of a context that a signal has ended.
@@ -91,4 +123,304 @@ type environment struct {
 	service service
 	migrate migrator
 	tokens  tokenKeeper
+}
+
+// Exit statuses of every command.
+const (
+	exitOK      = 0
+	exitFailure = 1
+	exitUsage   = 2
+)
+
+// commands is the table of commands.
+type commands struct {
+	Quiet quietFlag `name:"no-notes" short:"q" help:"Print results and errors only: no notes, no progress, no banner."`
+
+	Serve      serveCmd      `cmd:"" help:"Run the gateway."`
+	Chat       chatCmd       `cmd:"" help:"Talk to an agent in the terminal."`
+	Send       sendCmd       `cmd:"" help:"Send one message and print the answer."`
+	Dashboard  dashboardCmd  `cmd:"" help:"Open the dashboard in a browser, with a token of its own that expires."`
+	Status     statusCmd     `cmd:"" help:"Show lanes, sessions, channels, jobs and the database."`
+	Runs       runsCmd       `cmd:"" help:"Show what runs, what waits and for what, and what has ended."`
+	Why        whyCmd        `cmd:"" help:"Say where the answer to a message is."`
+	Questions  questionsCmd  `cmd:"" help:"Show what agents ask before they act, and answer."`
+	Logs       logsCmd       `cmd:"" help:"Show the log of the gateway on this host."`
+	Usage      usageCmd      `cmd:"" help:"Show what agents have used, what it cost, and the budgets."`
+	Files      filesCmd      `cmd:"" help:"Save files that agents made."`
+	Pair       pairCmd       `cmd:"" help:"Say who may talk to the bots."`
+	Agents     agentsCmd     `cmd:"" help:"Show the agents and the MCP servers whose tools they call."`
+	Tasks      tasksCmd      `cmd:"" help:"Look at tasks that agents gave to others, or stop them."`
+	Sessions   sessionsCmd   `cmd:"" help:"Look at sessions, reset or stop them."`
+	Toc        tocCmd        `cmd:"" help:"Show what was said, by day, week or month."`
+	Cron       cronCmd       `cmd:"" help:"Look at jobs, make and change them."`
+	Scheduler  schedulerCmd  `cmd:"" help:"Show and drive jobs and built-in maintenance."`
+	Health     healthCmd     `cmd:"" help:"Ask a gateway whether it is well; for container health checks."`
+	MCP        mcpCmd        `cmd:"" name:"mcp" help:"Serve the tools of a gateway as an MCP server on standard input and output."`
+	Token      tokenCmd      `cmd:"" help:"Make, list and revoke named tokens."`
+	Migrate    migrateCmd    `cmd:"" help:"Bring the database to the version of this program, or back."`
+	Store      storeCmd      `cmd:"" help:"Copy everything from one store to another."`
+	Hold       holdCmd       `cmd:"" help:"Let the gateway do nothing on its own: no sending, no receiving from channels, no jobs."`
+	Release    releaseCmd    `cmd:"" help:"End a hold, after showing what begins with that."`
+	Backup     backupCmd     `cmd:"" help:"Copy the database and the files of a running gateway into a new directory."`
+	Config     configCmd     `cmd:"" help:"Write a first configuration file, or print every key."`
+	Doctor     doctorCmd     `cmd:"" help:"Check configuration, data directory and gateway, with a cure for each fault."`
+	Completion completionCmd `cmd:"" help:"Print a completion script for a shell."`
+	Version    versionCmd    `cmd:"" help:"Print the version."`
+	Man        manCmd        `cmd:"" name:"__man" hidden:"" help:"Write the manual pages."`
+	Complete   completeCmd   `cmd:"" name:"__complete" hidden:"" help:"Candidates for the next word; for completion scripts."`
+}
+
+// exitNow passes the status of a parser that has already answered (--help) to run.
+type exitNow int
+
+// usageError is wrong usage that the parser cannot see.
+type usageError string
+
+func (e usageError) Error() string { return string(e) }
+
+// quietFlag is a flag of every command.
+type quietFlag bool
+
+// BeforeApply is called before the command runs.
+func (quietFlag) BeforeApply(env *environment) error {
+	env.quiet = true
+	return nil
+}
+
+// run executes one command line and returns its exit status.
+func run(ctx context.Context, args []string, env *environment) (code int) {
+	env.json = wantsJSON(args)
+	env.lookupEnv = config.Present(env.lookupEnv)
+	defer func() {
+		if stop, ok := recover().(exitNow); ok {
+			code = int(stop)
+		}
+	}()
+	args = spelled(args)
+	parser, err := newParser(env, tableFor(args))
+	if err != nil {
+		return env.fail(fmt.Errorf("building the table of commands: %w", err))
+	}
+	parsed, err := parser.Parse(args)
+	if err != nil {
+		return env.fail(explainUsage(err, args))
+	}
+	parsed.BindTo(ctx, (*context.Context)(nil))
+	if parsed.Command() == "serve" { // it drains as long as its settings allow
+		return env.fail(parsed.Run(env))
+	}
+	return env.fail(env.untilSignal(ctx, func() error { return parsed.Run(env) }))
+}
+
+// signalGrace is how long a command may take to end after the first signal.
+const signalGrace = 5 * time.Second
+
+// untilSignal runs a command and returns its error. After a signal, it waits for the command for signalGrace or until a second signal. Then
+// it abandons the command, which may be in a read that no context ends, of a pipe without a writer or of a terminal. Its goroutine ends
+// with the process.
+func (env *environment) untilSignal(ctx context.Context, command func() error) error {
+	ended := make(chan error, 1)
+	go func() { ended <- command() }()
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+	}
+	grace := time.NewTimer(signalGrace)
+	defer grace.Stop()
+	select {
+	case err := <-ended:
+		return err
+	case <-grace.C:
+	case <-env.signals.Now:
+	}
+	return fmt.Errorf("the command was given up: %w", context.Cause(ctx))
+}
+
+// spelled converts common other spellings to those of the table: no arguments and `help` to --help, --version to version.
+func spelled(args []string) []string {
+	switch {
+	case len(args) == 0:
+		return []string{"--help"}
+	case args[0] == "help":
+		return append(slices.Clone(args[1:]), "--help")
+	case len(args) == 1 && (args[0] == "--version" || args[0] == "-V"):
+		return []string{"version"}
+	default:
+		return args
+	}
+}
+
+// tableFor returns the part of the table that a command line needs: the command with which it begins, or all of them. The parser reads the
+// tags of the whole table by reflection, which takes most of the time of a short command.
+func tableFor(args []string) any {
+	whole := reflect.TypeFor[commands]()
+	for command := range whole.Fields() {
+		name := command.Tag.Get("name")
+		if name == "" {
+			name = strings.ToLower(command.Name)
+		}
+		if _, is := command.Tag.Lookup("cmd"); is && len(args) > 0 && args[0] == name {
+			quiet, _ := whole.FieldByName("Quiet")
+			return reflect.New(reflect.StructOf([]reflect.StructField{quiet, command})).Interface()
+		}
+	}
+	return &commands{}
+}
+
+// newParser returns the parser of a table: the result of [tableFor], or a complete commands.
+func newParser(env *environment, table any) (*kong.Kong, error) {
+	return kong.New(table,
+		kong.Name("laneway"),
+		kong.Description("An agent gateway: people and programs talk to agents, in lanes, with jobs that start by the clock."),
+		kong.Writers(env.stdout, env.stderr),
+		kong.Bind(env),
+		kong.Exit(func(code int) { panic(exitNow(code)) }),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true, WrapUpperBound: 110}),
+	)
+}
+
+// badDuration matches the error of the parser for a value that is not a duration: the flag, the value, and its cause.
+var badDuration = regexp.MustCompile(`^(--[a-z-]+): expected duration but got "(.*)": (.*)$`)
+
+// explainUsage converts the parser's error to wrong usage. For a flag that would turn off authentication, the error explains that no such
+// flag exists, so that the user does not try other spellings.
+func explainUsage(err error, args []string) error {
+	var parse *kong.ParseError
+	if !errors.As(err, &parse) {
+		return err
+	}
+	for _, arg := range args {
+		name, _, _ := strings.Cut(arg, "=")
+		if slices.Contains([]string{"--no-auth", "--noauth", "--auth", "--disable-auth", "--no-token", "--insecure", "--anonymous", "--allow-anonymous"}, name) {
+			return usageError("unknown flag " + name + "; authentication cannot be switched off")
+		}
+	}
+	if m := badDuration.FindStringSubmatch(parse.Error()); m != nil {
+		if strings.Contains(m[3], "missing unit") {
+			return usageError(fmt.Sprintf("%s needs a unit; write %ss for seconds, or %sm for minutes", m[1], m[2], m[2]))
+		}
+		return usageError(fmt.Sprintf("%s: %s is not a duration; write it as 90s, 15m or 24h", m[1], m[2]))
+	}
+	help := "laneway --help"
+	if parse.Context != nil {
+		if node := parse.Context.Selected(); node != nil {
+			help = node.FullPath() + " --help"
+		}
+	}
+	return usageError(parse.Error() + "; see " + help)
+}
+
+// fail prints the sentence of err and returns its exit status; nil is success.
+func (env *environment) fail(err error) int {
+	var usage usageError
+	var refused config.FaultsError
+	if err != nil && env.json && !errors.Is(err, errQuiet) {
+		return env.failJSON(err)
+	}
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.As(err, &refused):
+		for _, line := range refused.Lines() {
+			if env.serving {
+				line = "not starting: " + line
+			}
+			env.complain(line)
+		}
+		return config.ExitCode
+	case errors.Is(err, app.ErrUnreleased):
+		env.complain(err.Error())
+		return config.ExitCode
+	case errors.As(err, &usage):
+		env.complain(usage.Error())
+		return exitUsage
+	case errors.Is(err, errQuiet):
+		return exitFailure
+	default:
+		env.complain(err.Error())
+		return exitFailure
+	}
+}
+
+// errQuiet ends a command with status 1 when it has already printed the reason.
+var errQuiet = errors.New("a check failed")
+
+// note prints a sentence in addition to the result of a command.
+func (env *environment) note(sentence string) {
+	if !env.quiet {
+		env.complain(sentence)
+	}
+}
+
+// complainLines prints lines that are safe for a terminal, as they are.
+func (env *environment) complainLines(lines string) { _, _ = fmt.Fprintln(env.stderr, lines) }
+
+func (env *environment) complain(sentence string) {
+	_, _ = fmt.Fprintln(env.stderr, "laneway: "+oneLine(sentence))
+}
+
+// Codes of errors that do not come from a gateway.
+const (
+	codeFailure       = "FAILURE"
+	codeUsage         = "USAGE"
+	codeConfiguration = "CONFIGURATION"
+)
+
+// errorReport is the error of a command with --json. It is written to standard error as one line, so that standard output has only data.
+type errorReport struct {
+	// Code is the gateway's code, or USAGE, CONFIGURATION or FAILURE; DetailCode is the gateway's detail code.
+	Code       string `json:"code"`
+	DetailCode string `json:"detailCode,omitempty"`
+	Message    string `json:"message"`
+	ExitStatus int    `json:"exitStatus"`
+	Retryable  bool   `json:"retryable,omitempty"`
+	// RetryAfterMs is 0 when the gateway gives no time.
+	RetryAfterMs int64 `json:"retryAfterMs,omitempty"`
+	// Faults are the lines of a configuration that must not start.
+	Faults []string `json:"faults,omitempty"`
+}
+
+// wantsJSON reports whether a command line requests JSON, even if it cannot be parsed.
+func wantsJSON(args []string) bool {
+	if i := slices.Index(args, "--"); i >= 0 {
+		args = args[:i]
+	}
+	return slices.ContainsFunc(args, func(arg string) bool {
+		return arg == "--json" || strings.HasPrefix(arg, "--json=") && arg != "--json=false"
+	})
+}
+
+// failJSON prints the report of err and returns its exit status.
+func (env *environment) failJSON(err error) int {
+	r := reportError(err)
+	line, bad := json.Marshal(map[string]any{"error": r})
+	if bad != nil { // strings and numbers can always be encoded
+		line = []byte(`{"error":{"code":"` + codeFailure + `"}}`)
+	}
+	_, _ = fmt.Fprintf(env.stderr, "%s\n", line)
+	return r.ExitStatus
+}
+
+func reportError(err error) errorReport {
+	r := errorReport{Code: codeFailure, Message: oneLine(err.Error()), ExitStatus: exitFailure}
+	var (
+		usage   usageError
+		refused config.FaultsError
+		gateway *client.Error
+	)
+	switch {
+	case errors.As(err, &refused):
+		r.Code, r.ExitStatus, r.Message = codeConfiguration, config.ExitCode, "the configuration must not start"
+		for _, line := range refused.Lines() {
+			r.Faults = append(r.Faults, oneLine(line))
+		}
+	case errors.Is(err, app.ErrUnreleased):
+		r.Code, r.ExitStatus = codeConfiguration, config.ExitCode
+	case errors.As(err, &usage):
+		r.Code, r.ExitStatus = codeUsage, exitUsage
+	case errors.As(err, &gateway):
+		r.Code, r.DetailCode, r.Retryable, r.RetryAfterMs = gateway.Code, gateway.DetailCode, gateway.Retryable, gateway.RetryAfter.Milliseconds()
+	}
+	return r
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 	"testing"
@@ -389,4 +390,252 @@ func TestStatusIsShownAgainUntilTheEnd(t *testing.T) {
 		}
 		b.run(t, exitUsage, "status", "--watch", "--every", "1ms")
 	})
+}
+
+// While the gateway is unavailable, the client shows that and handles keys; the conversation continues by itself.
+func TestALostConnectionIsShownOnATerminal(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench("")
+		b.gateway.questions = nil
+		talk := &conversation{session: "main", dial: func(ctx context.Context) (gatewayConn, error) { return b.env.dial(ctx, target{}) }}
+		if err := talk.open(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		typing := &keys{lines: make(chan string), pressed: make(chan struct{}, 1)}
+		loop := newChatLoop(talk, b.env)
+		loop.screen, loop.interactive = typing, true
+		ended := make(chan error)
+		go func() { ended <- loop.run(t.Context()) }()
+		typing.lines <- "cut"
+		synctest.Wait()
+		time.Sleep(firstRedial * 2)
+		synctest.Wait()
+		if got := typing.String(); !strings.Contains(got, "laneway: the gateway is away; connecting again (Ctrl-C leaves)\nlaneway: connected again\n") {
+			t.Errorf("the screen shows %q", got)
+		}
+		b.gateway.mu.Lock()
+		b.gateway.refuse = errors.New("no program listens")
+		b.gateway.mu.Unlock()
+		typing.lines <- "cut"
+		synctest.Wait()
+		typing.pressed <- struct{}{}
+		if err := <-ended; err != nil {
+			t.Errorf("Ctrl-C while the gateway is away: %v", err)
+		}
+		close(typing.lines)
+		talk.close()
+	})
+}
+
+// Ctrl-D ends the input; the answer that is being written is shown completely.
+func TestCtrlDWaitsForTheAnswer(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench("")
+		talk := &conversation{session: "main", dial: func(ctx context.Context) (gatewayConn, error) { return b.env.dial(ctx, target{}) }}
+		if err := talk.open(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		typing := &keys{lines: make(chan string), pressed: make(chan struct{}, 1)}
+		loop := newChatLoop(talk, b.env)
+		loop.screen, loop.interactive = typing, true
+		ended := make(chan error)
+		go func() { ended <- loop.run(t.Context()) }()
+		typing.lines <- "hang"
+		synctest.Wait()
+		close(typing.lines)
+		synctest.Wait()
+		select {
+		case err := <-ended:
+			t.Fatalf("it left before the end of the answer: %v", err)
+		default:
+		}
+		typing.pressed <- struct{}{} // the answer does not end: stop it
+		if err := <-ended; err != nil || !strings.Contains(typing.String(), "Stopped.") {
+			t.Errorf("%v, the screen shows %q", err, typing.String())
+		}
+		talk.close()
+	})
+}
+
+// converse runs a conversation on a terminal in a bubble: do types and lets things happen, and synctest.Wait settles the screen.
+func converse(t *testing.T, do func(b *bench, typing *keys)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench("")
+		b.gateway.questions = nil
+		talk := &conversation{session: "main", follows: true, dial: func(ctx context.Context) (gatewayConn, error) { return b.env.dial(ctx, target{}) }}
+		if err := talk.open(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		typing := &keys{lines: make(chan string), pressed: make(chan struct{}, 1)}
+		loop := newChatLoop(talk, b.env)
+		loop.screen, loop.interactive = typing, true
+		if err := loop.greet(t.Context(), "", 0); err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan error)
+		go func() { ended <- loop.run(t.Context()) }()
+		do(b, typing)
+		close(typing.lines)
+		b.gateway.release()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		talk.close()
+	})
+}
+
+// settle waits until the screen shows what has happened.
+func settle() {
+	time.Sleep(2 * newsDelay)
+	synctest.Wait()
+}
+
+// Before, the command line never subscribed to the session: nothing was shown until the next start.
+func TestChatShowsWhatOthersWriteAtOnce(t *testing.T) {
+	t.Parallel()
+	converse(t, func(b *bench, typing *keys) {
+		b.gateway.others("assistant", "The digest: \x1b[31mall green.")
+		settle()
+		if got, want := typing.String(), "assistant: The digest: \\u001b[31mall green.\n"; got != want {
+			t.Errorf("the screen shows %q, want %q", got, want)
+		}
+		typing.lines <- "hang"
+		settle()
+		b.gateway.others("user", "and from the phone?")
+		settle()
+		if got, want := typing.String(), "all green.\nha\nuser: and from the phone?\n"; !strings.HasSuffix(got, want) {
+			t.Errorf("the screen shows %q, want %q at the end", got, want)
+		}
+		b.gateway.release()
+		settle()
+		if got := typing.String(); !strings.HasSuffix(got, "phone?\nng\n") {
+			t.Errorf("the rest of the answer is not shown alone: %q", got)
+		}
+	})
+}
+
+func TestACommandDoesNotReprintTheStreamedAnswer(t *testing.T) {
+	t.Parallel()
+	converse(t, func(b *bench, typing *keys) {
+		typing.lines <- "hang"
+		settle()
+		typing.lines <- "/status"
+		settle()
+		b.gateway.release()
+		settle()
+		if got := typing.String(); got != "ha\n/status\nng\n" {
+			t.Errorf("the screen shows %q", got)
+		}
+	})
+}
+
+func TestSeveralStoppedAnswersAreOneSentence(t *testing.T) {
+	t.Parallel()
+	converse(t, func(b *bench, typing *keys) {
+		for range 4 {
+			typing.lines <- "hang"
+			synctest.Wait()
+		}
+		b.gateway.mu.Lock()
+		b.gateway.conn.abort(wire.ChatAbortParams{})
+		b.gateway.mu.Unlock()
+		settle()
+		if got := strings.Count(typing.String(), "Stopped."); got != 1 || strings.Contains(typing.String(), "stopped:") {
+			t.Errorf("said %d times: %q", got, typing.String())
+		}
+	})
+}
+
+func TestAQuestionInChatIsAnswered(t *testing.T) {
+	t.Parallel()
+	const asks = "The agent main wants to do this for you: run \\u001b[31mls\nAllow it?\n  1  Allow\n  2  Deny\nWrite the number of an answer.\n"
+	for _, line := range []string{"1", "yes", "allow"} {
+		converse(t, func(b *bench, typing *keys) {
+			b.gateway.ask("asked", mayIRun("q-1"))
+			b.gateway.others("assistant", "The agent main wants to do this for you: run ls\nAllow it?\nWrite /allow q-1 or /deny q-1 within 5m.")
+			settle()
+			typing.lines <- line
+			settle()
+			if got, want := typing.String(), asks+"The answer is: \\u001b[31mAllow.\n"; got != want || strings.Join(b.gateway.answers, "") != "q-1 1" {
+				t.Errorf("answers %q, the screen shows %q, want %q", b.gateway.answers, got, want)
+			}
+		})
+	}
+	converse(t, func(b *bench, typing *keys) {
+		b.gateway.ask("asked", mayIRun("q-1"))
+		settle()
+		b.gateway.ask("answered")
+		settle()
+		typing.lines <- "1"
+		settle()
+		if got, want := typing.String(), asks+"The question was answered elsewhere.\n1\n"; got != want || len(b.gateway.answers) != 0 {
+			t.Errorf("answers %q, the screen shows %q, want %q", b.gateway.answers, got, want)
+		}
+	})
+}
+
+func TestAQuestionIsAMenu(t *testing.T) {
+	t.Parallel()
+	q := wire.Question{AgentID: "main", Text: "run the command “ls”", Options: []wire.QuestionOption{{Label: "Allow: once", Allow: true}, {Label: "Allow always", Allow: true}, {Label: "Deny"}}}
+	if got := menu(q); got != "The agent main wants to do this for you: run the command “ls”\nAllow it?\n  1  Allow: once\n  2  Allow always\n  3  Deny" {
+		t.Errorf("menu %q", got)
+	}
+	for line, want := range map[string]string{
+		"2": "2 <nil>", "3": "3 <nil>", "allow always": "2 <nil>", "no": "3 <nil>", "Deny": "3 <nil>", "why?": "0 <nil>",
+		"0": "0 the question has the answers 1 to 3", "4": "0 the question has the answers 1 to 3", "yes": "0 yes fits several answers; write the number of one",
+	} {
+		option, err := choose(q, line)
+		if got := fmt.Sprint(option, " ", err); got != want {
+			t.Errorf("%q is %q, want %q", line, got, want)
+		}
+	}
+}
+
+// Before, send showed no question: nothing told it that one was open.
+func TestSendShowsQuestionsAndReadsTheirAnswers(t *testing.T) {
+	t.Parallel()
+	const asks = "The agent main wants to do this for you: run \\u001b[31mls\nAllow it?\n  1  Allow\n  2  Deny\n"
+	for name, row := range map[string]struct {
+		typed    string
+		args     []string
+		terminal bool
+		by       func(*fakeGateway) // another client
+		code     int
+		says     string
+		answers  []string
+	}{
+		"a number":        {typed: "what?\n1\n", terminal: true, says: asks + "Write the number of an answer.\nlaneway: write the number of an answer, 1 to 2\nThe answer is: \\u001b[31mAllow.\n", answers: []string{"q-1 1"}},
+		"a word":          {typed: "no\n", terminal: true, says: asks + "Write the number of an answer.\nThe answer is: \\u001b[31mAllow.\n", answers: []string{"q-1 2"}},
+		"no terminal":     {typed: "1\n", by: func(g *fakeGateway) { g.ask("answered") }, says: asks + "Answer it in laneway chat, on the dashboard, or with: laneway questions answer q-1 1\nlaneway: The question was answered elsewhere.\n"},
+		"another client":  {terminal: true, by: func(g *fakeGateway) { g.ask("answered") }, says: asks + "Write the number of an answer.\nlaneway: The question was answered elsewhere.\n"},
+		"without waiting": {args: []string{"--no-wait"}, code: exitFailure, says: "laneway: the agent asks for a permission, and --no-wait was given; it was stopped. The agent main wants to do this for you: run \\u001b[31mls\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(row.typed)
+				b.env.fromTerminal = row.terminal
+				b.gateway.questions = nil
+				ended := make(chan int, 1)
+				go func() { ended <- run(t.Context(), append([]string{"send", "hang"}, row.args...), b.env) }()
+				synctest.Wait()
+				b.gateway.ask("asked", mayIRun("q-1"))
+				synctest.Wait()
+				if row.by != nil {
+					row.by(b.gateway)
+					synctest.Wait()
+				}
+				b.gateway.release()
+				if code := <-ended; code != row.code || b.stderr.String() != row.says {
+					t.Errorf("ended with %d, said %q, want %q", code, b.stderr.String(), row.says)
+				}
+				if got := strings.Join(b.gateway.answers, ", "); got != strings.Join(row.answers, ", ") {
+					t.Errorf("answers %q, want %q", got, row.answers)
+				}
+			})
+		})
+	}
 }

@@ -5,9 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
+	"laneway/internal/cron"
 	"laneway/internal/cron/schedule"
 	"laneway/internal/wire"
 )
@@ -265,4 +268,170 @@ func (c *cronBackfill) Run(ctx context.Context, env *environment) error {
 	return c.onJob(ctx, env, "cron.backfill", "", map[string]any{
 		"fromMs": from.UnixMilli(), "toMs": to.UnixMilli(), "maxRuns": c.Max, "dryRun": c.Dry, "force": c.Force,
 	})
+}
+
+type cronGet struct{ jobArg }
+
+// Help is the example of the command.
+func (*cronGet) Help() string {
+	return "Examples:\n\n    laneway cron get digest\n    laneway cron get digest --json | jq .schedule"
+}
+
+// Run shows the job.
+func (c *cronGet) Run(ctx context.Context, env *environment) error {
+	conn, err := c.connect(ctx, env)
+	if err != nil {
+		return err
+	}
+	defer closeQuietly(conn)
+	id, err := findJob(ctx, conn, c.Job)
+	if err != nil {
+		return err
+	}
+	var raw json.RawMessage
+	if err := conn.Call(ctx, "cron.get", map[string]any{"id": id, "extended": true}, &raw); err != nil {
+		return err
+	}
+	if c.JSON {
+		return printJSON(env.stdout, raw)
+	}
+	var job wire.Job
+	if err := json.Unmarshal(raw, &job); err != nil {
+		return fmt.Errorf("the job cannot be read: %w", err)
+	}
+	if err := table(env.stdout, jobPage(env.now(), job)); err != nil {
+		return err
+	}
+	for _, text := range []*string{job.Payload.Message, job.Payload.Text, job.Payload.Script} {
+		if text != nil {
+			_, err = fmt.Fprintln(env.stdout, "\n"+strings.TrimSpace(plain(*text)))
+			return err
+		}
+	}
+	return nil
+}
+
+// jobPage formats a job for a person, without its message.
+func jobPage(now time.Time, j wire.Job) [][]string {
+	rows := [][]string{{"job", oneLine(j.Name)}, {"id", oneLine(j.ID)}}
+	add := func(name, value string) {
+		if value != "" {
+			rows = append(rows, []string{name, oneLine(value)})
+		}
+	}
+	add("description", j.Description)
+	add("schedule", scheduleOf(j))
+	add("state", stateOf(j))
+	if j.Paused != nil {
+		add("paused", j.Paused.Note)
+	}
+	add("fires", nextOf(j))
+	add("from", momentAt(j.StartsAtMs))
+	add("until", momentAt(j.EndsAtMs))
+	if j.MaxRuns > 0 {
+		add("runs at most", strconv.Itoa(j.MaxRuns))
+	}
+	if j.LastRunAtMs > 0 {
+		add("last run", fmt.Sprintf("%s, %s", j.LastRunStatus, ago(now, j.LastRunAtMs)))
+	}
+	add("session", j.SessionTarget)
+	add("agent", j.AgentID)
+	add("answers to", targetOf(j.Delivery))
+	add("owner", ownerOfJob(j))
+	add("key", j.Key)
+	return rows
+}
+
+// momentAt formats a time in Unix milliseconds; "" for 0.
+func momentAt(ms int64) string {
+	if ms == 0 {
+		return ""
+	}
+	return time.UnixMilli(ms).UTC().Format(time.RFC3339)
+}
+
+// targetOf returns where the answers of a job go; - = only into the history of its runs.
+func targetOf(d wire.JobDelivery) string {
+	switch {
+	case d.Mode == "webhook":
+		return d.To
+	case d.Mode != "announce":
+		return "-"
+	case d.Channel == "" || d.Channel == "last":
+		return "last"
+	}
+	parts := slices.DeleteFunc([]string{d.Channel, d.To, d.ThreadID}, func(part string) bool { return part == "" })
+	return strings.Join(parts, ":")
+}
+
+// ownerOfJob returns the credential that made a job; - when the answer does not have it.
+func ownerOfJob(j wire.Job) string {
+	if j.Principal == nil {
+		return "-"
+	}
+	return *j.Principal
+}
+
+type cronNext struct {
+	scheduleFlags
+
+	Count int  `help:"How many, 1 to 100." short:"n" default:"5"`
+	JSON  bool `help:"Print JSON."`
+}
+
+// Help is the example of the command.
+func (*cronNext) Help() string {
+	return "Example:\n\n    laneway cron next --cron \"0 9 * * 1-5\" --tz Europe/Berlin -n 10"
+}
+
+// Run computes the fires with the same function as the gateway.
+func (c *cronNext) Run(_ context.Context, env *environment) error {
+	if c.Count < 1 || c.Count > cron.MaxPreview {
+		return usageError("-n must be between 1 and " + strconv.Itoa(cron.MaxPreview))
+	}
+	given, err := c.schedule()
+	if err != nil {
+		return err
+	}
+	if given == nil {
+		return usageError("say when: --at, --every or --cron")
+	}
+	values := map[string]any{"schedule": given, "dst": c.dst()}
+	if err := c.bounds(values); err != nil {
+		return err
+	}
+	m := cron.Members{}
+	for name, value := range values {
+		if m[name], err = json.Marshal(value); err != nil {
+			return err
+		}
+	}
+	planned, err := cron.Border{Now: env.now()}.Planned(cron.Job{}, m)
+	if err != nil {
+		return usageError(inFlags(err).Error())
+	}
+	compiled, err := schedule.Check(planned.Schedule, env.now(), schedule.Rules{})
+	if err != nil {
+		return usageError(inFlags(err).Error())
+	}
+	p := planned.Timetable(compiled).Preview(env.now(), c.Count)
+	if c.JSON {
+		return printJSON(env.stdout, p)
+	}
+	rows := [][]string{{"LOCAL (" + p.Timezone + ")", "UTC", ""}}
+	for _, f := range p.Fires {
+		rows = append(rows, []string{f.Local, f.ISO, string(f.DST)})
+	}
+	for _, w := range p.Warnings {
+		env.note(w)
+	}
+	if err := table(env.stdout, rows); err != nil {
+		return err
+	}
+	for _, change := range p.Affected {
+		if _, err := fmt.Fprintln(env.stdout, "clock change: "+change.Text); err != nil {
+			return err
+		}
+	}
+	return nil
 }

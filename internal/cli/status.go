@@ -3,12 +3,18 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"net"
+	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
+	"laneway/internal/app"
 	"laneway/internal/retry"
 	"laneway/internal/wire"
 )
@@ -277,4 +283,195 @@ func nodeRows(s wire.StatusResult) [][]string {
 		rows = append(rows, []string{cell(node.Name, 40), cell(node.Version, 20), short(time.Duration(node.LeaseMs) * time.Millisecond), state})
 	}
 	return rows
+}
+
+type healthCmd struct {
+	URL     string        `help:"Address of the gateway; default LANEWAY_URL, else that of the configuration." placeholder:"URL"`
+	Config  string        `help:"Configuration file of the gateway on this host; default as for laneway serve." placeholder:"FILE" type:"path"`
+	Ready   bool          `help:"Ask whether it is ready for work, with its database, instead of whether it is alive."`
+	Timeout time.Duration `help:"How long to wait for the answer." default:"3s"`
+	JSON    bool          `help:"Print the answer as JSON."`
+}
+
+// Help is the long help of the command.
+func (*healthCmd) Help() string {
+	return `Needs no credential. Exit status 0 means well, 1 means not well or not there.
+
+Examples:
+
+    laneway health
+    laneway health --ready --url http://127.0.0.1:18790`
+}
+
+// Run requests /healthz or /readyz.
+func (c *healthCmd) Run(ctx context.Context, env *environment) error {
+	if c.Timeout <= 0 {
+		return usageError("--timeout must be longer than 0")
+	}
+	addresses, err := clientFlags{URL: oneURL(c.URL), Config: c.Config}.addresses(env)
+	if err != nil {
+		return err
+	}
+	base := addresses[0]
+	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
+	defer cancel()
+	body, status, err := probe(ctx, base, c.path())
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		if err := printJSON(env.stdout, json.RawMessage(body)); err != nil {
+			return err
+		}
+	}
+	switch {
+	case status == http.StatusOK && c.JSON:
+		return nil
+	case status == http.StatusOK:
+		_, err := fmt.Fprintln(env.stdout, "ok")
+		return err
+	case c.JSON:
+		return errQuiet
+	default:
+		return fmt.Errorf("the gateway is not well: %s", oneLine(string(body)))
+	}
+}
+
+func (c *healthCmd) path() string {
+	if c.Ready {
+		return "/readyz"
+	}
+	return "/healthz"
+}
+
+// maxProbe limits the response in bytes: the server may not be a gateway.
+const maxProbe = 64 << 10
+
+// probe requests a path of the gateway that needs no credential. Its error is a sentence without the address of a proxy or a resolver.
+func probe(ctx context.Context, base, path string) (body []byte, status int, err error) {
+	u, err := url.Parse(base)
+	if err != nil {
+		return nil, 0, usageError("the address of the gateway cannot be read")
+	}
+	u.Scheme = map[string]string{"ws": "http", "wss": "https"}[u.Scheme]
+	u.Path = path
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), http.NoBody)
+	if err != nil {
+		return nil, 0, usageError("the address of the gateway cannot be read")
+	}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	response, err := client.Do(request)
+	if err != nil {
+		return nil, 0, unreachable(u.Host, err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	body, err = io.ReadAll(io.LimitReader(response.Body, maxProbe))
+	if err != nil {
+		return nil, 0, unreachable(u.Host, err)
+	}
+	if !json.Valid(body) {
+		return nil, 0, fmt.Errorf("what listens on %s is no laneway gateway", u.Host)
+	}
+	return body, response.StatusCode, nil
+}
+
+func unreachable(host string, err error) error {
+	var network net.Error
+	switch {
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return fmt.Errorf("no program listens on %s; start a gateway with laneway serve, or name another with --url", host)
+	case errors.As(err, &network) && network.Timeout():
+		return fmt.Errorf("the gateway on %s did not answer in time", host)
+	default:
+		return fmt.Errorf("the gateway on %s cannot be reached: %w", host, rootCause(err))
+	}
+}
+
+// rootCause returns the innermost error: the outer ones of net/http repeat the address.
+func rootCause(err error) error {
+	for {
+		inner := errors.Unwrap(err)
+		if inner == nil {
+			return err
+		}
+		err = inner
+	}
+}
+
+type holdCmd struct {
+	configFlags
+	Reason string `help:"Why, for those who look at the status." placeholder:"TEXT"`
+}
+
+type releaseCmd struct {
+	configFlags
+	Yes bool `help:"Release without a question."`
+}
+
+// Help is the example of the command.
+func (*holdCmd) Help() string {
+	return `Holds every gateway on the configured store within a heartbeat (some seconds): nothing is sent, nothing is received from channels, and no job starts. Turns that
+run end. Everything can be looked at, and administrators can chat. A backup is held from the beginning. laneway release ends it.
+
+Example:
+
+    laneway hold --reason "moving to another machine"`
+}
+
+// Help is the example of the command.
+func (*releaseCmd) Help() string {
+	return `Shows what begins with the release, and asks. Stop the original before you release a backup of it: else both send the same messages and run the same jobs.
+
+Example:
+
+    laneway release --data /var/backups/laneway-monday`
+}
+
+// Run holds the gateway.
+func (c *holdCmd) Run(ctx context.Context, env *environment) error {
+	loaded, err := c.loadBeside(env)
+	if err != nil {
+		return err
+	}
+	if err := app.SetHold(ctx, loaded.Config, c.Reason, here()); err != nil {
+		return fmt.Errorf("holding the gateway: %w", err)
+	}
+	_, err = fmt.Fprintln(env.stdout, "the gateway is held; release it with: laneway release")
+	return err
+}
+
+// Run shows the waiting work, asks, and releases the gateway.
+func (c *releaseCmd) Run(ctx context.Context, env *environment) error {
+	if !c.Yes && env.terminal == nil {
+		return usageError("laneway release asks a question, and this is no terminal; add --yes")
+	}
+	loaded, err := c.loadBeside(env)
+	if err != nil {
+		return err
+	}
+	waits, err := app.WhatIsHeld(ctx, loaded.Config)
+	if err != nil {
+		return fmt.Errorf("reading what is held: %w", err)
+	}
+	if waits.Hold == nil {
+		_, err = fmt.Fprintln(env.stdout, "the gateway is not held")
+		return err
+	}
+	if _, err := fmt.Fprintln(env.stdout, "with the release "+waits.Sentence()); err != nil {
+		return err
+	}
+	if !c.Yes {
+		agreed, err := env.confirm("Release the gateway?")
+		if err != nil {
+			return err
+		}
+		if !agreed {
+			return errors.New("nothing was changed")
+		}
+	}
+	if err := app.ReleaseHold(ctx, loaded.Config, here()); err != nil {
+		return fmt.Errorf("releasing the gateway: %w", err)
+	}
+	_, err = fmt.Fprintln(env.stdout, "the gateway is released")
+	return err
 }

@@ -1,9 +1,11 @@
 package cli
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -96,4 +98,143 @@ func short(d time.Duration) string {
 	default:
 		return fmt.Sprintf("%dd", int(d.Hours()/24))
 	}
+}
+
+// pageSize is the maximum number of members on one page of a list.
+const pageSize = 200
+
+// listing is a list of the gateway that is read page by page: a page is limited in bytes, too, so it may have fewer members than requested.
+type listing struct {
+	method string
+	member string         // of the reply: the name of the list
+	params map[string]any // of every call
+	offset int            // how many members to skip
+	limit  int            // how many members to read; 0 = all
+}
+
+// listed is a list as one page: the reply of the gateway with the members of all pages.
+type listed struct {
+	reply   map[string]json.RawMessage
+	members []json.RawMessage
+	next    *int // offset of the next page; nil at the end of the list
+	total   string
+}
+
+// read reads pages until the limit or the end of the list.
+func (l listing) read(ctx context.Context, conn gatewayConn) (out listed, err error) {
+	for offset := l.offset; ; {
+		page, size := maps.Clone(l.params), pageSize
+		if l.limit > 0 {
+			size = l.limit - len(out.members)
+		}
+		page["limit"], page["offset"] = size, offset
+		var reply map[string]json.RawMessage
+		if err := conn.Call(ctx, l.method, page, &reply); err != nil {
+			return out, err
+		}
+		n, err := out.add(reply, l.member)
+		if err != nil {
+			return out, fmt.Errorf("the answer to %s cannot be read: %w", l.method, err)
+		}
+		if out.next == nil || n == 0 || l.limit > 0 && len(out.members) >= l.limit {
+			return out, out.join(l)
+		}
+		offset = *out.next
+	}
+}
+
+// add adds a page and returns how many members it has.
+func (l *listed) add(reply map[string]json.RawMessage, member string) (n int, err error) {
+	var page struct {
+		NextOffset *int `json:"nextOffset"`
+		Total      int  `json:"total"`
+		TotalCount int  `json:"totalCount"`
+		LowerBound bool `json:"totalIsLowerBound"`
+	}
+	whole, err := json.Marshal(reply)
+	if err != nil {
+		return 0, err
+	}
+	if err := json.Unmarshal(whole, &page); err != nil {
+		return 0, err
+	}
+	var members []json.RawMessage
+	if err := json.Unmarshal(reply[member], &members); err != nil {
+		return 0, err
+	}
+	merge(reply, l.reply)
+	l.reply, l.next, l.total = reply, page.NextOffset, counted(page.Total+page.TotalCount, page.LowerBound)
+	l.members = append(l.members, members...)
+	return len(members), nil
+}
+
+// counted returns a number of which the gateway may have counted only the first part.
+func counted(n int, more bool) string {
+	if more {
+		return fmt.Sprintf("more than %d", n)
+	}
+	return strconv.Itoa(n)
+}
+
+// merge adds to the objects of a page the facts about members, by id, of the pages before it.
+func merge(page, before map[string]json.RawMessage) {
+	for name, raw := range before {
+		var have, more map[string]json.RawMessage
+		if json.Unmarshal(raw, &have) != nil || json.Unmarshal(page[name], &more) != nil {
+			continue // not an object
+		}
+		maps.Copy(have, more)
+		if whole, err := json.Marshal(have); err == nil {
+			page[name] = whole
+		}
+	}
+}
+
+// join converts the reply of the last page to that of the whole list.
+func (l *listed) join(of listing) error {
+	for name, value := range map[string]any{of.member: l.members, "count": len(l.members), "offset": of.offset, "limit": max(of.limit, len(l.members))} {
+		if _, has := l.reply[name]; !has {
+			continue
+		}
+		raw, err := json.Marshal(value)
+		if err != nil {
+			return err
+		}
+		l.reply[name] = raw
+	}
+	if l.members == nil {
+		l.reply[of.member] = json.RawMessage("[]")
+	}
+	return nil
+}
+
+// into decodes the members.
+func (l *listed) into(to any) error {
+	raw, err := json.Marshal(l.members)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(raw, to)
+}
+
+// more prints to standard error how to see the rest of the list.
+func (l *listed) more(env *environment, what string) error {
+	if l.next == nil {
+		return nil
+	}
+	if env.quiet {
+		return nil
+	}
+	_, err := fmt.Fprintf(env.stderr, "%d of %s %s; continue with --offset %d\n", len(l.members), l.total, what, *l.next)
+	return err
+}
+
+// list connects and reads a list.
+func (f clientFlags) list(ctx context.Context, env *environment, l listing) (listed, error) {
+	conn, err := f.connect(ctx, env)
+	if err != nil {
+		return listed{}, err
+	}
+	defer closeQuietly(conn)
+	return l.read(ctx, conn)
 }

@@ -1,7 +1,21 @@
 package cli
 
 import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
 	"testing"
+	"unicode/utf8"
+
+	"github.com/alecthomas/kong"
 
 	"laneway/internal/wire"
 )
@@ -16,4 +30,229 @@ func TestCountsHaveTheRightPlural(t *testing.T) {
 	if got, want := cronLine(testNow(), wire.StatusResult{}), "0 jobs, 0 running, backlog 0, switched off"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
+}
+
+// named shows styles by name, so that the expectations are readable.
+var named = strings.NewReplacer(styleReset, "<0>", styleBold, "<b>", styleDim, "<d>", styleItalic, "<i>", styleCode, "<c>")
+
+func TestMarkdownIsShownInStyles(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"plain text\n":                 "plain text\n",
+		"# Title\ntext\n":              "<b>Title<0>\ntext\n",
+		"#hash\n":                      "#hash\n",
+		"**bold** and *it*\n":          "<0><b>bold<0> and <0><i>it<0>\n",
+		"a ** b * c\n":                 "a ** b * c\n",
+		"2*3*4 = 24\n":                 "2*3*4 = 24\n",
+		"`x**y` snake_case\n":          "<0><c>x**y<0> snake_case\n",
+		"- one\n  * two\n-not\n":       "• one\n  • two\n-not\n",
+		"> said\n":                     "<d>│ <0>said\n",
+		"```go\na := *p\n```\nafter\n": "<d>```go<0>\n<c>a := *p<0>\n<d>```<0>\nafter\n",
+		"**open\nnext\n":               "<0><b>open<0>\nnext\n",
+		"äöü **ß**\n":                  "äöü <0><b>ß<0>\n",
+		"ends with *":                  "ends with *",
+		"```\nunclosed":                "<d>```<0>\n<c>unclosed<0>",
+		"-":                            "-",
+	} {
+		m := markdown{}
+		if got := named.Replace(m.write(text) + m.end()); got != want {
+			t.Errorf("%q\ngot  %q\nwant %q", text, got, want)
+		}
+		m = markdown{} // the result is the same for pieces of any size
+		var pieces strings.Builder
+		for i := range len(text) {
+			pieces.WriteString(m.write(text[i : i+1]))
+		}
+		pieces.WriteString(m.end())
+		if got := named.Replace(pieces.String()); got != want {
+			t.Errorf("%q in pieces\ngot  %q\nwant %q", text, got, want)
+		}
+	}
+}
+
+// TestMarksNextToIdeographsInTerminal: the cases are shared with Telegram and the page.
+func TestMarksNextToIdeographsInTerminal(t *testing.T) {
+	t.Parallel()
+	data, err := os.ReadFile("../channel/telegram/testdata/marks.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var cases []struct {
+		Markdown, Shown string
+		Unclosed        bool // the terminal, which does not wait for the end of the line, shows the style up to there
+	}
+	if err := json.Unmarshal(data, &cases); err != nil || len(cases) < 20 {
+		t.Fatalf("%d cases: %v", len(cases), err)
+	}
+	// styled returns each character with the styles that it has.
+	styled := func(text string, on, off map[string]string) (out []string) {
+		has := map[string]bool{}
+	next:
+		for text != "" {
+			for code, style := range on {
+				if rest, found := strings.CutPrefix(text, code); found {
+					has[style], text = true, rest
+					continue next
+				}
+			}
+			for code, style := range off {
+				if rest, found := strings.CutPrefix(text, code); found {
+					delete(has, style)
+					if style == "" {
+						clear(has)
+					}
+					text = rest
+					continue next
+				}
+			}
+			r, size := utf8.DecodeRuneInString(text)
+			out, text = append(out, fmt.Sprintf("%c%v", r, slices.Sorted(maps.Keys(has)))), text[size:]
+		}
+		return out
+	}
+	tags, ends := map[string]string{"<b>": "b", "<i>": "i", "<s>": "s"}, map[string]string{"</b>": "b", "</i>": "i", "</s>": "s"}
+	codes, reset := map[string]string{styleBold: "b", styleItalic: "i", styleStrike: "s"}, map[string]string{styleReset: ""}
+	for _, c := range cases {
+		if c.Unclosed {
+			continue
+		}
+		m := markdown{}
+		var got strings.Builder
+		for i := range len(c.Markdown) {
+			got.WriteString(m.write(c.Markdown[i : i+1]))
+		}
+		got.WriteString(m.end())
+		if shown, want := styled(got.String(), codes, reset), styled(c.Shown, tags, ends); !slices.Equal(shown, want) {
+			t.Errorf("%s:\n got %q\nwant %q", c.Markdown, shown, want)
+		}
+	}
+}
+
+// For any input, only markers are removed, no style remains open, and nothing is shown before it was written.
+func FuzzMarkdown(f *testing.F) {
+	for _, text := range []string{"# a *b* **c** `d`\n- e\n", "***\n```\n*\n```x", "* * *\n>>>\n", "**", "a*b**c***d"} {
+		f.Add(text)
+	}
+	styles := regexp.MustCompile("\x1b\\[[0-9;]*m")
+	markers := strings.NewReplacer("*", "", "~", "", "#", "", "`", "", ">", "", "│", "", "•", "", "-", "", "+", "", " ", "", "\n", "")
+	f.Fuzz(func(t *testing.T, text string) {
+		if strings.ContainsAny(text, "\x1b│•") {
+			t.Skip("what plain never lets through, and our own markers")
+		}
+		m := markdown{}
+		got := m.write(text) + m.end()
+		if bare := styles.ReplaceAllString(got, ""); markers.Replace(bare) != markers.Replace(text) {
+			t.Errorf("%q became %q", text, bare)
+		}
+		if all := styles.FindAllString(got, -1); len(all) > 0 && all[len(all)-1] != styleReset {
+			t.Errorf("%q leaves a style open: %q", text, got)
+		}
+	})
+}
+
+func TestEveryCommandHasAManualPage(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "man1")
+	newBench("").run(t, exitOK, "__man", dir)
+	for page, want := range map[string][]string{
+		"laneway.1":          {".TH LANEWAY 1", ".BR laneway\\-cron (1)"},
+		"laneway-cron-add.1": {".B laneway cron add", ".B \\-\\-every", "--cron"},
+		"laneway-send.1":     {".I text", ".SH EXIT STATUS"},
+	} {
+		text, err := os.ReadFile(filepath.Join(dir, page))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, part := range want {
+			if part == "--cron" {
+				part = `\-\-cron`
+			}
+			if !strings.Contains(string(text), part) {
+				t.Errorf("%s lacks %q:\n%s", page, part, text)
+			}
+		}
+		if strings.Contains(string(text), "__") {
+			t.Errorf("%s names a hidden command", page)
+		}
+	}
+	if testing.Short() {
+		t.Skip("starts processes")
+	}
+	groff, err := exec.LookPath("groff")
+	if err != nil {
+		t.Skip("groff is not here to check the pages")
+	}
+	pages, err := filepath.Glob(filepath.Join(dir, "*.1"))
+	if err != nil || len(pages) < 30 {
+		t.Fatalf("%d pages: %v", len(pages), err)
+	}
+	if out, err := exec.CommandContext(t.Context(), groff, append([]string{"-man", "-Tutf8", "-ww", "-z"}, pages...)...).CombinedOutput(); err != nil || len(out) > 0 {
+		t.Errorf("groff: %v\n%s", err, out)
+	}
+}
+
+// The table of a command line has only the command with which it begins. Help and errors must be the same as with the whole table.
+func TestTheTableOfOneCommandAnswersAsTheWholeOneDoes(t *testing.T) {
+	t.Parallel()
+	whole := newTableBench(t, &commands{})
+	lines := [][]string{{}, {"statu"}, {"--help"}, {"-q"}, {"--", "status"}, {"--no-notes", "status", "--help"}, {"status", "cron", "list"}, {"cron", "status"}}
+	err := kong.Visit(whole.parser.Model, func(node kong.Visitable, next kong.Next) error {
+		if n, ok := node.(*kong.Node); ok && n.Type == kong.CommandNode {
+			words := strings.Fields(strings.TrimPrefix(n.Path(), "laneway "))
+			for _, more := range [][]string{{"--help"}, {"--no-such-flag"}, {"one", "more", "word", "than", "any", "command"}, {"-q", "-h"}} {
+				lines = append(lines, append(slices.Clip(words), more...))
+			}
+		}
+		return next(nil)
+	})
+	if err != nil || len(lines) < 200 {
+		t.Fatalf("%d command lines, %v", len(lines), err)
+	}
+	parts := map[reflect.Type]*tableBench{}
+	for _, line := range lines {
+		table := tableFor(line)
+		part := parts[reflect.TypeOf(table)]
+		if part == nil {
+			part = newTableBench(t, table)
+			parts[reflect.TypeOf(table)] = part
+		}
+		if got, want := part.answer(line), whole.answer(line); got != want {
+			t.Errorf("laneway %s:\n%s\nwith the whole table:\n%s", strings.Join(line, " "), got, want)
+		}
+	}
+	if len(parts) != len(whole.parser.Model.Children)+1 {
+		t.Errorf("%d tables for %d commands", len(parts), len(whole.parser.Model.Children))
+	}
+}
+
+// tableBench is a parser of one table and its output.
+type tableBench struct {
+	*bench
+	parser *kong.Kong
+}
+
+func newTableBench(t *testing.T, table any) *tableBench {
+	t.Helper()
+	b := newBench("")
+	parser, err := newParser(b.env, table)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &tableBench{b, parser}
+}
+
+// answer returns what the parser prints and returns for a command line; no command runs.
+func (b *tableBench) answer(line []string) (text string) {
+	b.stdout.Reset()
+	b.stderr.Reset()
+	defer func() {
+		if stop, ok := recover().(exitNow); ok {
+			text = "exits with " + strconv.Itoa(int(stop)) + "\n" + b.stdout.String() + b.stderr.String()
+		}
+	}()
+	parsed, err := b.parser.Parse(line)
+	if err != nil {
+		return explainUsage(err, line).Error()
+	}
+	return "runs " + parsed.Command()
 }

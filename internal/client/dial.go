@@ -1,15 +1,21 @@
 package client
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"mime"
+	"mime/multipart"
 	"net"
+	"net/http"
 	"net/url"
 	"runtime"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/gorilla/websocket"
@@ -187,4 +193,242 @@ func connectFrame(o Options) wire.Request {
 		Client: wire.ConnectClient{ID: o.Name, Version: o.Version, Platform: runtime.GOOS, Mode: o.Mode},
 		Auth:   wire.ConnectAuth{Token: o.Token},
 	}}
+}
+
+// The kinds of connection errors, for errors.Is.
+var (
+	// ErrNoGateway: no program answers at the address, or the program is no gateway.
+	ErrNoGateway = errors.New("no gateway")
+	// ErrUnauthorized: the token is missing, wrong, revoked, or the address is locked out.
+	ErrUnauthorized = errors.New("not authorized")
+	// ErrVersion: client and gateway have no protocol version in common.
+	ErrVersion = errors.New("no common protocol version")
+	// ErrPlain: the token would cross a network unencrypted.
+	ErrPlain = errors.New("unencrypted connection")
+	// ErrUntrusted: the server's certificate does not prove that it is the gateway of this address. The token was not sent.
+	ErrUntrusted = errors.New("certificate not trusted")
+	// ErrClosed: the connection was lost or closed. The call may have taken effect; repeat it with the same idempotencyKey.
+	ErrClosed = errors.New("connection closed")
+	// ErrProtocol: the server sends something that is not a frame of the protocol. Connecting again does not help.
+	ErrProtocol = errors.New("not a gateway, or one of another version")
+	// ErrUnavailable: the gateway exists and cannot serve now (starting, stopping, too many connections).
+	ErrUnavailable = errors.New("gateway unavailable")
+)
+
+// Error is a refusal of the gateway.
+type Error struct {
+	// Code is INVALID_REQUEST, FORBIDDEN or UNAVAILABLE. DetailCode is the detail code, or "".
+	Code, DetailCode string
+	Message          string
+	Details          map[string]any
+	// Retryable is true when nothing was done and the same call may succeed after RetryAfter.
+	Retryable  bool
+	RetryAfter time.Duration
+}
+
+// Error returns the gateway's sentence.
+func (e *Error) Error() string { return e.Message }
+
+// refusal returns the error of a frame.
+func refusal(w *wire.Error) *Error {
+	return &Error{
+		Code: w.Code, DetailCode: w.DetailCode(), Message: w.Message, Details: w.Details, Retryable: w.Retryable,
+		RetryAfter: time.Duration(w.RetryAfterMs) * time.Millisecond,
+	}
+}
+
+// refusedError is a refused connect in one sentence with what to do. Its kind is a sentinel of this package. errors.As finds the answer of
+// the gateway, which the sentence does not repeat.
+type refusedError struct {
+	kind   error
+	advice string
+	answer *Error
+}
+
+// Error returns the kind and the advice.
+func (r *refusedError) Error() string { return r.kind.Error() + ": " + r.advice }
+
+// Unwrap returns the kind and the gateway's refusal.
+func (r *refusedError) Unwrap() []error { return []error{r.kind, r.answer} }
+
+// connectError maps a refused connect to the sentinels.
+func connectError(e *Error) error {
+	switch e.DetailCode {
+	case wire.DetailTokenMissing:
+		return &refusedError{ErrUnauthorized, "the gateway wants a token; give --token or LANEWAY_TOKEN", e}
+	case wire.DetailTokenMismatch, wire.DetailPasswordMismatch:
+		return &refusedError{ErrUnauthorized, "the token is not the gateway's; check --token, LANEWAY_TOKEN or the token file", e}
+	case wire.DetailAuthRateLimited:
+		return &refusedError{ErrUnauthorized, "too many wrong tokens from here; wait " + e.RetryAfter.Round(time.Second).String(), e}
+	case wire.DetailProtocolMismatch:
+		return &refusedError{ErrVersion, "update laneway on the older side", e}
+	}
+	if e.Code == wire.CodeUnavailable {
+		return fmt.Errorf("%w: try again in a moment: %w", ErrUnavailable, e)
+	}
+	return fmt.Errorf("connecting: %w", e)
+}
+
+// dialError explains why no socket was opened.
+func dialError(address string, resp *http.Response, err error) error {
+	if bad, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
+		return fmt.Errorf("%w at %s: use the name that its certificate has, or put the certificate of its authority into SSL_CERT_FILE: %w", ErrUntrusted, address, bad.Err)
+	}
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) {
+		return fmt.Errorf("%w: try again in a moment: what listens at %s closed the connection before it answered", ErrUnavailable, address)
+	}
+	if resp == nil || !errors.Is(err, websocket.ErrBadHandshake) {
+		return fmt.Errorf("%w at %s: is it running? start it with: laneway serve: %w", ErrNoGateway, address, err)
+	}
+	var body struct {
+		Error *wire.Error `json:"error"`
+	}
+	data, _ := io.ReadAll(io.LimitReader(resp.Body, 4096)) //nolint:errcheck // the status suffices
+	if json.Unmarshal(data, &body) != nil || body.Error == nil {
+		return fmt.Errorf("%w at %s: something else answers there (HTTP %d)", ErrNoGateway, address, resp.StatusCode)
+	}
+	refused := refusal(body.Error)
+	switch resp.StatusCode {
+	case http.StatusServiceUnavailable:
+		return fmt.Errorf("%w: try again in a moment: %w", ErrUnavailable, refused)
+	case http.StatusMisdirectedRequest:
+		return fmt.Errorf("the gateway at %s does not know itself by this name; add it to LANEWAY_ALLOWED_HOSTS: %w", address, refused)
+	default:
+		return fmt.Errorf("opening %s: HTTP %d: %w", address, resp.StatusCode, refused)
+	}
+}
+
+// fileTimeout limits the upload or the download of one file.
+const fileTimeout = 5 * time.Minute
+
+// File is a file that a gateway has stored.
+type File struct {
+	// ID names it in the attachments of messages.
+	ID    string `json:"id"`
+	Name  string `json:"filename"`
+	Bytes int64  `json:"bytes"`
+}
+
+// Upload sends a file to the gateway over HTTP. name is what people and agents see, size is the number of bytes of content. The content is
+// streamed and sent once.
+func Upload(ctx context.Context, opts Options, name string, content io.Reader, size int64) (File, error) {
+	opts = opts.withDefaults()
+	address, err := filesURL(opts)
+	if err != nil {
+		return File{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, fileTimeout)
+	defer cancel()
+	req, err := uploadRequest(ctx, address, name, content, size)
+	if err != nil {
+		return File{}, err
+	}
+	resp, err := opts.roundTrip(req)
+	if err != nil {
+		return File{}, fmt.Errorf("sending %s: %w", name, err)
+	}
+	defer resp.Body.Close()
+	return uploaded(name, resp)
+}
+
+// Download writes the content of a file of the gateway, and returns its name. The file is one that
+// was uploaded, or that an agent made. A file that does not exist, or that belongs to another
+// credential, is an error with the gateway's sentence.
+func Download(ctx context.Context, opts Options, id string, to func(name string) (io.Writer, error)) error {
+	opts = opts.withDefaults()
+	address, err := filesURL(opts)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, fileTimeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address+"/"+url.PathEscape(id)+"/content", nil)
+	if err != nil {
+		return fmt.Errorf("making the request for a file: %w", err)
+	}
+	resp, err := opts.roundTrip(req)
+	if err != nil {
+		return fmt.Errorf("reading %s: %w", id, err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		_, err := uploaded(id, resp)
+		return err
+	}
+	_, params, err := mime.ParseMediaType(resp.Header.Get("Content-Disposition"))
+	if err != nil {
+		params = nil // it has no name
+	}
+	w, err := to(params["filename"])
+	if err != nil {
+		return err
+	}
+	if _, err := io.Copy(w, resp.Body); err != nil {
+		return fmt.Errorf("reading %s: %w", id, err)
+	}
+	return nil
+}
+
+// roundTrip makes one request with the token.
+func (opts Options) roundTrip(req *http.Request) (*http.Response, error) {
+	req.Header.Set("Authorization", "Bearer "+opts.Token)
+	transport := &http.Transport{TLSClientConfig: opts.TLS, DisableKeepAlives: true}
+	resp, err := transport.RoundTrip(req)
+	if err != nil {
+		return nil, dialError(req.URL.String(), nil, err)
+	}
+	return resp, nil
+}
+
+// filesURL returns the upload URL of the gateway at a WebSocket address.
+func filesURL(opts Options) (string, error) {
+	address, err := webSocketURL(opts.URL, opts.AllowPlain)
+	if err != nil {
+		return "", err
+	}
+	u, err := url.Parse(address)
+	if err != nil {
+		return "", fmt.Errorf("the gateway's address: %w", err)
+	}
+	u.Scheme = strings.Replace(u.Scheme, "ws", "http", 1)
+	u.Path = strings.TrimSuffix(strings.TrimSuffix(u.Path, "/"), "/ws") + "/v1/files"
+	return u.String(), nil
+}
+
+// uploadRequest wraps the content in a form without reading it into memory.
+func uploadRequest(ctx context.Context, address, name string, content io.Reader, size int64) (*http.Request, error) {
+	var head bytes.Buffer
+	form := multipart.NewWriter(&head)
+	if err := errors.Join(form.WriteField("purpose", "user_data"), second(form.CreateFormFile("file", name))); err != nil {
+		return nil, fmt.Errorf("making the form of a file: %w", err)
+	}
+	tail := "\r\n--" + form.Boundary() + "--\r\n"
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, address, io.MultiReader(&head, io.LimitReader(content, size), strings.NewReader(tail)))
+	if err != nil {
+		return nil, fmt.Errorf("making the request for a file: %w", err)
+	}
+	req.ContentLength = int64(head.Len()) + size + int64(len(tail))
+	req.Header.Set("Content-Type", form.FormDataContentType())
+	return req, nil
+}
+
+func second[T any](_ T, err error) error { return err }
+
+func uploaded(name string, resp *http.Response) (File, error) {
+	var answer struct {
+		File
+
+		Error struct{ Message string }
+	}
+	err := json.NewDecoder(io.LimitReader(resp.Body, 64<<10)).Decode(&answer)
+	switch {
+	case resp.StatusCode == http.StatusOK && err == nil && answer.ID != "":
+		return answer.File, nil
+	case answer.Error.Message != "":
+		return File{}, fmt.Errorf("%s: %s", name, answer.Error.Message)
+	case resp.StatusCode == http.StatusNotFound:
+		return File{}, fmt.Errorf("%s: this gateway has no files; update it", name)
+	default:
+		return File{}, fmt.Errorf("%s: the gateway answered with status %d", name, resp.StatusCode)
+	}
 }

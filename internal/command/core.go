@@ -9,6 +9,7 @@ import (
 
 	"laneway/internal/agent"
 	"laneway/internal/chat"
+	"laneway/internal/cron/schedule"
 )
 
 // Compaction is the result of a request to summarise a conversation.
@@ -365,4 +366,135 @@ func runStatus(ctx context.Context, a Actions, c Call) (string, error) {
 		b.WriteString("\nproblem: " + p)
 	}
 	return b.String(), nil
+}
+
+// QueueReport is a session's queue.
+type QueueReport struct {
+	Mode             chat.QueueMode
+	Running, Waiting int
+	Cap              int
+	Lane             string
+}
+
+func runQueue(ctx context.Context, a Actions, c Call) (Answer, error) {
+	switch arg := strings.ToLower(c.Args); arg {
+	case "":
+		return showQueue(ctx, a, c)
+	case "clear":
+		n, err := a.ClearQueue(ctx, c)
+		if err != nil {
+			return Answer{}, err
+		}
+		return Answer{Text: "Removed " + count(n, "waiting message") + "."}, nil
+	case "default":
+		return Answer{Text: "Back to the default mode."}, a.SetMode(ctx, c, "")
+	default:
+		if !slices.Contains(chat.QueueModes(), chat.QueueMode(arg)) {
+			return Answer{}, chat.Errorf(chat.CodeInvalid, "I do not know the queue mode %q; use queue, followup, interrupt, collect, steer, default or clear", chat.Cut(arg, 40))
+		}
+		return Answer{Text: "From now on messages here use the mode " + arg + "."}, a.SetMode(ctx, c, chat.QueueMode(arg))
+	}
+}
+
+// showQueue describes the queue and offers the modes; the current mode is marked.
+func showQueue(ctx context.Context, a Actions, c Call) (Answer, error) {
+	q, err := a.Queue(ctx, c)
+	if err != nil {
+		return Answer{}, err
+	}
+	choice := &chat.Choice{Typed: "Write /queue queue, followup, interrupt, collect, steer or default to choose what happens to messages that arrive during a turn."}
+	var modes []chat.Button
+	for _, m := range chat.QueueModes() {
+		label := string(m)
+		if m == q.Mode {
+			label = "✓ " + label
+		}
+		modes = append(modes, chat.Button{Label: label, Text: "/queue " + string(m)})
+	}
+	modes = append(modes, chat.Button{Label: "default", Text: "/queue default"})
+	choice.Rows = slices.Collect(slices.Chunk(modes, 3))
+	if q.Waiting > 0 {
+		choice.Rows = append(choice.Rows, []chat.Button{{Label: "Remove " + count(q.Waiting, "waiting message"), Text: "/queue clear"}})
+		choice.Typed += " Write /queue clear to remove what waits."
+	}
+	text := fmt.Sprintf("Mode %s, %s, %s of at most %d, lane %s.",
+		q.Mode, count(q.Running, "running turn"), count(q.Waiting, "waiting message"), q.Cap, q.Lane)
+	return Answer{Text: text, Choice: choice}, nil
+}
+
+// runTimezone shows or chooses the zone in which a person writes and reads times.
+func runTimezone(ctx context.Context, a Actions, c Call) (string, error) {
+	switch {
+	case c.Args == "":
+		return shownZone(ctx, a, c)
+	case strings.EqualFold(c.Args, "default"):
+		if err := a.SetZone(ctx, c, ""); err != nil {
+			return "", err
+		}
+		return shownZone(ctx, a, c)
+	}
+	loc, err := schedule.LoadZone(c.Args)
+	if err != nil {
+		return "", chat.Errorf(chat.CodeInvalid, "I do not know the time zone %s; write a name such as Europe/Berlin, or an offset such as +02:00", chat.Cut(c.Args, 40))
+	}
+	if err := a.SetZone(ctx, c, loc.String()); err != nil {
+		return "", err
+	}
+	return shownZone(ctx, a, c)
+}
+
+// shownZone returns the current zone and the time in it, so that a person sees whether it is right.
+func shownZone(ctx context.Context, a Actions, c Call) (string, error) {
+	chosen, err := a.Zone(ctx, c)
+	if err != nil {
+		return "", err
+	}
+	now, zone, err := a.Clock(ctx, c)
+	if err != nil {
+		return "", err
+	}
+	text := "Your time zone is " + zone
+	if chosen == "" {
+		text += ", the gateway's; choose another with /timezone Europe/Berlin"
+	}
+	return text + ". It is " + ShownTime(now, zone) + " there.", nil
+}
+
+// TocLine is the summary of a period. Session is empty when it covers all sessions.
+type TocLine struct{ Period, Session, Text string }
+
+// tocText is how many bytes of a summary /toc shows.
+const tocText = 600
+
+func tocCommand() Command {
+	return Command{
+		Name: "toc", Args: "[day | week | month]", Category: "session", Method: "toc.list",
+		Description: "Show what was said, by day, week or month; in a group what was said here.", Run: textOnly(runToc),
+	}
+}
+
+func runToc(ctx context.Context, a Actions, c Call) (string, error) {
+	level := strings.ToLower(c.Args)
+	switch {
+	case level == "":
+		level = "day"
+	case !slices.Contains([]string{"day", "week", "month"}, level):
+		return "", chat.Errorf(chat.CodeInvalid, "say /toc day, /toc week or /toc month")
+	}
+	lines, err := a.Toc(ctx, c, level)
+	if err != nil {
+		return "", err
+	}
+	if len(lines) == 0 {
+		return "There are no summaries yet.", nil
+	}
+	var b strings.Builder
+	for _, l := range lines {
+		text := chat.Cut(l.Text, tocText)
+		if len(text) < len(l.Text) {
+			text += " …"
+		}
+		fmt.Fprintf(&b, "%s\n%s\n\n", strings.TrimSpace(l.Period+"  "+l.Session), text)
+	}
+	return strings.TrimRight(b.String(), "\n"), nil
 }

@@ -1,14 +1,28 @@
+// Package command implements the chat commands: one table that every channel shares.
+//
+// A [Command] has a name, aliases, arguments, help, the corresponding method of the gateway, and a function. The parser, /help, the list
+// for clients and the checks all use the table, so the help lists exactly the commands that exist.
+//
+// Commands are recognised before debounce, queue and lanes, also as `/stop@botname`, after a mention of the bot and in a caption. They are
+// executed at once and do not wait for a slot, so /stop works while every lane is full.
+// Jobs are scheduled with the short forms of package cron (`in 20m`, `15:00`, `every 30m`). /remind sends its text unchanged, so it needs
+// no model; /cron add sends it to the agent. Both reply in the chat where they were written.
+//
+// Commands act on the gateway through [Actions], which package dispatch implements. The package starts no goroutine.
 package command
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode"
 
 	"laneway/internal/chat"
+	"laneway/internal/store"
 )
 
 // Call is one use of a command.
@@ -192,4 +206,175 @@ func cutWord(s string) (word, rest string, found bool) {
 		return s, "", false
 	}
 	return s[:i], strings.TrimSpace(s[i:]), true
+}
+
+// Names of the commands that answer a question of an agent. Buttons send them.
+const (
+	Allow  = "allow"
+	Deny   = "deny"
+	Choose = "answer"
+)
+
+// Approvals is the command that lists what such answers allow for all turns of the conversation.
+const Approvals = "approvals"
+
+// QuestionAnswer is the answer of a person to a question of an agent.
+type QuestionAnswer struct {
+	// ID of the question.
+	ID string
+	// Option is the number of the chosen option, from 1. With 0, Allow selects the option that allows or the one that refuses.
+	Option int
+	Allow  bool
+}
+
+func questionCommands() []Command {
+	return []Command{
+		{
+			Name: Allow, Args: "ID", Category: "session", Method: "chat.send",
+			Description: "Let the agent do what it has asked about.", Run: textOnly(runAllow(true)),
+		},
+		{
+			Name: Deny, Args: "ID", Category: "session", Method: "chat.send",
+			Description: "Refuse what the agent has asked about.", Run: textOnly(runAllow(false)),
+		},
+		{
+			Name: Choose, Args: "ID NUMBER", Category: "session", Method: "chat.send",
+			Description: "Choose one of several answers to a question of the agent.", Run: textOnly(runChoose),
+		},
+		{
+			Name: Approvals, Args: "[revoke ID | revoke all]", Category: "session", Method: "sessions.describe", Verbs: map[string]string{"*": "chat.send"},
+			Description: "Show or revoke what agents may always do in this conversation.", Run: textOnly(runApprovals),
+		},
+	}
+}
+
+func runAllow(allow bool) func(ctx context.Context, a Actions, c Call) (string, error) {
+	return func(ctx context.Context, a Actions, c Call) (string, error) {
+		if c.Args == "" {
+			return "", chat.Errorf(chat.CodeInvalid, "write the id of the question after the command, as the question shows it")
+		}
+		return a.AnswerQuestion(ctx, c, QuestionAnswer{ID: c.Args, Allow: allow})
+	}
+}
+
+func runChoose(ctx context.Context, a Actions, c Call) (string, error) {
+	id, number, _ := cutWord(c.Args)
+	option, err := strconv.Atoi(number)
+	if id == "" || err != nil || option < 1 {
+		return "", chat.Errorf(chat.CodeInvalid, "write the id of the question and the number of an option, as the question shows them")
+	}
+	return a.AnswerQuestion(ctx, c, QuestionAnswer{ID: id, Option: option})
+}
+
+func runApprovals(ctx context.Context, a Actions, c Call) (string, error) {
+	verb, id, _ := cutWord(c.Args)
+	id = strings.TrimSpace(id)
+	switch {
+	case verb == "":
+		return shownApprovals(ctx, a, c)
+	case !strings.EqualFold(verb, "revoke") || id == "":
+		return "", chat.Errorf(chat.CodeInvalid, "write /%s revoke and an id of the list, or all", Approvals)
+	case strings.EqualFold(id, "all"):
+		id = ""
+	}
+	n, err := a.RevokeApprovals(ctx, c, id)
+	switch {
+	case err != nil:
+		return "", err
+	case n == 0 && id != "":
+		return "", chat.Errorf(chat.CodeInvalid, "no approval has this id; /%s lists them", Approvals)
+	}
+	return fmt.Sprintf("Revoked: %d. The agent asks again, unless it remembers the answer itself: /new ends that.", n), nil
+}
+
+func shownApprovals(ctx context.Context, a Actions, c Call) (string, error) {
+	list, err := a.Approvals(ctx, c)
+	if err != nil {
+		return "", err
+	}
+	if len(list) == 0 {
+		return "No agent may do anything here without a question.", nil
+	}
+	_, zone, err := a.Clock(ctx, c)
+	if err != nil {
+		return "", err
+	}
+	var b strings.Builder
+	b.WriteString("Allowed in this conversation until /new:")
+	for _, one := range list {
+		fmt.Fprintf(&b, "\n%s: %s may %s (%s, %s)", one.ID, one.Agent, one.Act, one.Label, ShownTime(one.At, zone))
+	}
+	fmt.Fprintf(&b, "\n/%s revoke %s revokes one, /%s revoke all revokes all.", Approvals, list[0].ID, Approvals)
+	return b.String(), nil
+}
+
+// TaskActions are the operations of commands on tasks: turns that running turns of a conversation requested.
+type TaskActions interface {
+	// Tasks lists the open tasks of the conversation, oldest first.
+	Tasks(ctx context.Context, c Call) ([]Task, error)
+	// StopTask stops a task and its sub-tasks. chat.CodeNotFound: no such task exists that the caller may stop.
+	StopTask(ctx context.Context, c Call, id string) error
+	// ExplainTurn says where the answer to a message of the caller in this conversation is; id "" = the newest one. chat.CodeNotFound: there is no such
+	// message among the newest.
+	ExplainTurn(ctx context.Context, c Call, id string) (store.TurnExplanation, error)
+}
+
+// Task is a task as /tasks shows it.
+type Task struct{ ID, Agent, State, Text string }
+
+func taskCommands() []Command {
+	return []Command{{
+		Name: "why", Args: "[run]", Common: true, Category: "status", Method: "runs.get",
+		Description: "Say where the answer to your newest message is, or to the one that you reply to.", Run: textOnly(runWhy),
+	}, {
+		Name: "tasks", Args: "[stop NUMBER]", Category: "session", Method: "tasks.list", Verbs: map[string]string{"stop": "tasks.stop"},
+		Description: "Show what agents work on for this conversation, or stop one of these tasks.", Run: textOnly(runTasks),
+	}}
+}
+
+func runWhy(ctx context.Context, a Actions, c Call) (string, error) {
+	x, err := a.ExplainTurn(ctx, c, cmp.Or(c.Args, c.Answered))
+	return x.Text, err
+}
+
+// shownTask is how many characters of a task are shown.
+const shownTask = 80
+
+func runTasks(ctx context.Context, a Actions, c Call) (string, error) {
+	verb, rest, _ := cutWord(c.Args)
+	switch {
+	case c.Args == "":
+		return showTasks(ctx, a, c)
+	case !strings.EqualFold(verb, "stop") || rest == "":
+		return "", chat.Errorf(chat.CodeInvalid, "write /tasks, or /tasks stop NUMBER with a number of that list")
+	}
+	list, err := a.Tasks(ctx, c)
+	if err != nil {
+		return "", err
+	}
+	for i, t := range list {
+		if rest == strconv.Itoa(i+1) || rest == t.ID {
+			return "Stopped: " + t.line(), a.StopTask(ctx, c, t.ID)
+		}
+	}
+	return "", chat.Errorf(chat.CodeInvalid, "there is no task %s; /tasks lists them", chat.Cut(chat.Printable(rest), 40))
+}
+
+func showTasks(ctx context.Context, a Actions, c Call) (string, error) {
+	list, err := a.Tasks(ctx, c)
+	if err != nil {
+		return "", err
+	}
+	if len(list) == 0 {
+		return "There are no tasks at work.", nil
+	}
+	var b strings.Builder
+	for i, t := range list {
+		fmt.Fprintf(&b, "%d. %s (%s)\n", i+1, t.line(), t.State)
+	}
+	return strings.TrimRight(b.String(), "\n"), nil
+}
+
+func (t Task) line() string {
+	return t.Agent + ": " + cutRunes(chat.Printable(strings.Join(strings.Fields(t.Text), " ")), shownTask)
 }

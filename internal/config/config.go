@@ -1,10 +1,52 @@
+// Package config turns a file, the environment and the command line into one checked [Config].
+//
+// # Ideas
+//
+// One path names a setting everywhere. The key `queue.cap` of the YAML file is the variable LANEWAY_QUEUE_CAP, and every error uses the
+// same path. Nothing is declared twice: the yaml tag of a field is its path, and the name of the variable is derived from the path. A few
+// settings also have short names, see [Aliases].
+//
+// Layers are applied in order: defaults, file, environment, flags. The source of each value is recorded, so that `laneway serve
+// --print-config` can print it and a fault can name the line or the variable to change.
+//
+// All faults are reported at once. Unknown keys, wrong types, values out of range and contradictory settings are collected as
+// [FaultsError]. The start is refused with exit code 78 and a sentence for each fault.
+//
+// Secrets have the type of package secret, which is never printed.
+//
+// # Two checks
+//
+// [Load] checks whether the settings are a valid configuration. [Preflight] checks whether it may start on this machine: the strength of
+// tokens for the addresses, modes of files, TLS, the database's certificate. Preflight changes nothing. Only after every check has passed,
+// [Plan.Prepare] writes the data directory (0700) and the token file (0600).
+//
+// # What it does not do
+//
+// It reads no environment itself: the caller provides a lookup function. It opens no socket and no database, resolves no name and starts no
+// goroutine. It imports no other package of this module, so every package can use it.
+//
+// # Example
+//
+//	loaded, err := config.Load(config.Options{File: "laneway.yaml", LookupEnv: os.LookupEnv})
+//	if err != nil {
+//		return err // config.FaultsError: each fault with path, place and sentence
+//	}
+//	plan, err := config.Preflight(loaded)
+//	if err != nil {
+//		return err
+//	}
+//	creds, err := plan.Prepare()
 package config
 
 import (
+	"math"
 	"net"
 	"net/netip"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"laneway/internal/secret"
 )
@@ -277,4 +319,218 @@ func (c Config) TrustedPrefixes() []netip.Prefix {
 		}
 	}
 	return all
+}
+
+const (
+	second = time.Second
+	minute = time.Minute
+	hour   = time.Hour
+
+	noUpperBound = math.MaxInt
+
+	// DefaultListen is the address of the main listener.
+	DefaultListen = "127.0.0.1:18790"
+	// DefaultMetricsListen is the address of the metrics listener.
+	DefaultMetricsListen = "127.0.0.1:18791"
+	// MainAgent is the id of the agent that exists when nothing else is configured.
+	MainAgent = "main"
+)
+
+// Default returns the configuration of a gateway without any setting. It lacks the data directory, which depends on the environment, and
+// the agents, which [Load] adds when none is configured.
+func Default() Config {
+	return Config{
+		Listen:        []string{DefaultListen},
+		MetricsListen: DefaultMetricsListen,
+		Dashboard:     true,
+		DatabaseConns: 20,
+		Roles:         []string{RoleGateway, RoleChannels, RoleCron, RoleWorker},
+		DrainTimeout:  30 * Duration(second),
+		Lanes:         Lanes{Main: 30, Subagent: 50, Team: 100, Cron: 30},
+		Queue:         defaultQueue(),
+		Agents:        map[string]Agent{},
+		Channels:      Channels{Web: WebChannel{DebounceMs: new(0)}, Telegram: defaultTelegram()},
+		Cron:          defaultCron(),
+		Retention:     30 * Duration(day),
+		Limits:        defaultLimits(),
+		Budgets:       Budgets{Currency: "USD"},
+		Cluster:       Cluster{Lease: 15 * Duration(second), Heartbeat: 3 * Duration(second), Sweep: Duration(second), AgentWait: 10 * Duration(minute)},
+		Hooks:         map[string]Hook{},
+		MCP:           MCP{Servers: map[string]MCPServer{}},
+		Log:           Log{Level: "info", Format: "text"},
+	}
+}
+
+func defaultQueue() Queue {
+	return Queue{
+		Mode: "queue", Cap: 10, Drop: "old", DebounceMs: 800, DebounceMaxMessages: 12, DebounceMaxBytes: 50_000,
+		MaxConcurrent: 1, GroupMaxConcurrent: 3, ThrottlePercent: 60,
+	}
+}
+
+func (t *Telegram) setDefaults() {
+	*t = defaultTelegram()
+	t.Account = "" // its key in Accounts, see fill
+}
+
+func defaultTelegram() Telegram {
+	return Telegram{
+		Enabled: true, Account: "default", Mode: "polling", APIURL: "https://api.telegram.org", Access: "pairing",
+		Members: "listed", Activation: "mention", GroupStop: "anyone", PollTimeout: 30 * Duration(second), MaxAttachment: telegramMaxFile,
+	}
+}
+
+func defaultCron() Cron {
+	return Cron{
+		Enabled: true, Timezone: "UTC", MinInterval: Duration(second), UserMinInterval: Duration(minute), MaxJobs: 1_000_000,
+		MaxJobsPerOwner: 50, MaxRunsPerDay: 200, Retention: 30 * Duration(day), RetentionRuns: 10_000,
+	}
+}
+
+func defaultLimits() Limits {
+	return Limits{
+		CronWrites: 300, Chat: 600, Requests: 200, Hooks: 60, Bytes: 16 << 20, ChatUser: 20, ChatUserBytes: 100 << 20, UserTurns: 10, OwnWaiting: 100, CallerWaiting: 10_000, OwnSessions: 10_000, CallerSessions: 1_000_000, FreeSpace: 128 << 20, KeptFiles: 1 << 30,
+		MaxPayload: 1 << 20, MaxBuffered: 8 << 20,
+		Sockets: 10_000, Unauthenticated: 512, UnauthenticatedPerAddress: 32, SocketsPerPrincipal: 1_000,
+	}
+}
+
+// DefaultData returns the data directory of the user: $XDG_DATA_HOME/laneway, or ~/.local/share/laneway; "" when the environment has
+// neither variable. A relative XDG_DATA_HOME is ignored, as its specification requires.
+func DefaultData(lookupEnv func(string) (string, bool)) string {
+	if xdg, _ := lookupEnv("XDG_DATA_HOME"); filepath.IsAbs(xdg) {
+		return filepath.Join(xdg, "laneway")
+	}
+	if home, _ := lookupEnv("HOME"); home != "" {
+		return filepath.Join(home, ".local", "share", "laneway")
+	}
+	return ""
+}
+
+// setDefaults sets the defaults of a map entry before the file is applied to it.
+func (a *Agent) setDefaults() { *a = newAgent() }
+
+func (h *Hook) setDefaults() { h.Scheme = "laneway" }
+
+// Price is the price of a million tokens of an agent, in the currency of [Budgets]. Costs are counted when Input and Output are given.
+type Price struct {
+	// Input is the price of a million tokens that the model reads, Output of those that it writes, at most 1000000. 0 = free of charge.
+	Input  *float64 `yaml:"input"`
+	Output *float64 `yaml:"output"`
+	// Cached is the price of a million tokens that came from the provider's cache. Default: Input.
+	Cached *float64 `yaml:"cached"`
+}
+
+// Amounts returns the three prices; 0 for a price that is not given.
+func (p Price) Amounts() (input, output, cached float64) {
+	or := func(v *float64, other float64) float64 {
+		if v == nil {
+			return other
+		}
+		return *v
+	}
+	input = or(p.Input, 0)
+	return input, or(p.Output, 0), or(p.Cached, input)
+}
+
+// known reports whether requests of the agent can be priced.
+func (p Price) known() bool { return p.Input != nil && p.Output != nil }
+
+func (p Price) validate(a at) {
+	for _, amount := range []struct {
+		name  string
+		value *float64
+	}{{"input", p.Input}, {"output", p.Output}, {"cached", p.Cached}} {
+		if amount.value != nil {
+			a.amount(amount.name, *amount.value, maxPrice)
+		}
+	}
+	if p != (Price{}) && !p.known() {
+		a.addf("needs input and output; use 0 where tokens cost nothing")
+	}
+}
+
+const (
+	maxPrice  = 1_000_000
+	maxMoney  = 1_000_000_000
+	maxTokens = 1 << 50
+)
+
+// amount reports a number below 0 or above most.
+func (a at) amount(name string, value, most float64) {
+	if value < 0 || value > most || math.IsNaN(value) {
+		a.key(name).addf("must be between 0 and %g, is %g", most, value)
+	}
+}
+
+// Budgets limit what agents use. A turn that has exceeded one ends before its next request to a model.
+type Budgets struct {
+	// Currency of prices and budgets, three letters. Default USD.
+	Currency string `yaml:"currency"`
+	// Turn limits one turn; Job the turns of one job on one day, Principal those of one person, hook or credential, Day those of all. Days
+	// begin in the time zone cron.timezone.
+	Turn      Budget `yaml:"turn"`
+	Job       Budget `yaml:"job"`
+	Principal Budget `yaml:"principal"`
+	Day       Budget `yaml:"day"`
+}
+
+// Budget is a limit of tokens, of money, or of both. The limit that is reached first applies.
+type Budget struct {
+	// Tokens that models read and write. Default 0 = no limit.
+	Tokens int `yaml:"tokens"`
+	// Money in the currency of the budgets. Default 0 = no limit.
+	Money float64 `yaml:"money"`
+}
+
+var currencyRule = regexp.MustCompile(`^[A-Z]{3}$`)
+
+func (b Budgets) validate(a at) {
+	if !currencyRule.MatchString(b.Currency) {
+		a.key("currency").addf("must be three capital letters such as EUR, is %q", b.Currency)
+	}
+	for name, one := range b.all() {
+		a.key(name).between("tokens", one.Tokens, 0, maxTokens)
+		a.key(name).amount("money", one.Money, maxMoney)
+	}
+}
+
+func (b Budgets) all() map[string]Budget {
+	return map[string]Budget{"turn": b.Turn, "job": b.Job, "principal": b.Principal, "day": b.Day}
+}
+
+// checkPrices reports a money budget when the requests of an agent have no price, because it would limit nothing.
+func (c Config) checkPrices(root at) {
+	money := false
+	for _, one := range c.Budgets.all() {
+		money = money || one.Money > 0
+	}
+	if !money {
+		return
+	}
+	for _, id := range sortedNames(c.Agents) {
+		a := c.Agents[id]
+		if (a.Runner == RunnerOpenAI || a.Runner == RunnerAnthropic) && !a.Price.known() {
+			root.key("agents").key(id).key("price").addf("is needed because there is a budget of money; give input and output for a million tokens, 0 where they cost nothing")
+		}
+	}
+}
+
+// History are the settings of earlier conversations.
+type History struct {
+	// SummaryAgent makes a summary of each day, week and month of the conversations of each person; an agent of runner openai or anthropic.
+	// Default: no agent, and no summaries are made.
+	SummaryAgent string `yaml:"summary_agent"`
+}
+
+func (h History) validate(a at, agents map[string]Agent) {
+	if h.SummaryAgent == "" {
+		return
+	}
+	switch agent, ok := agents[h.SummaryAgent]; {
+	case !ok:
+		a.key("summary_agent").addf("there is no agent %q", h.SummaryAgent)
+	case agent.Runner != RunnerOpenAI && agent.Runner != RunnerAnthropic:
+		a.key("summary_agent").addf("%q is an agent of runner %s; summaries need one of runner openai or anthropic", h.SummaryAgent, agent.Runner)
+	}
 }

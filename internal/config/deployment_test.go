@@ -406,3 +406,122 @@ func TestUnitGivesNoRightsAndNeverGivesUp(t *testing.T) {
 		}
 	}
 }
+
+// A new setting without documentation, or a changed default, fails here; make generate writes the documentation again.
+func TestEveryKeyIsDocumented(t *testing.T) {
+	t.Parallel()
+	keys, err := Keys()
+	if err != nil {
+		t.Fatal(err)
+	}
+	documented := map[string]Key{}
+	for _, k := range keys {
+		if k.Meaning == "" {
+			t.Errorf("%s has no meaning", k.Path)
+		}
+		k.Meaning = ""
+		documented[k.Path] = k
+	}
+	shape := Shape()
+	if len(shape) != len(documented) || len(shape) < 150 {
+		t.Errorf("%d keys are documented, there are %d", len(documented), len(shape))
+	}
+	for _, k := range shape {
+		k.Struct, k.Field = "", ""
+		if documented[k.Path] != k {
+			t.Errorf("documented as %+v, is %+v", documented[k.Path], k)
+		}
+	}
+}
+
+// The documented default of each number can be given in its variable.
+func TestDocumentedVariablesAreTaken(t *testing.T) {
+	t.Parallel()
+	for _, k := range Shape() {
+		if strings.Contains(k.Path, "<") || k.Type != "number" || k.Default == "" {
+			continue
+		}
+		loaded, err := Load(Options{LookupEnv: environ(k.Variable, k.Default, "LANEWAY_DATA", t.TempDir())})
+		if err != nil {
+			t.Errorf("%s=%s: %v", k.Variable, k.Default, err)
+			continue
+		}
+		if loaded.Source(k.Path).Kind != SourceEnv {
+			t.Errorf("%s is not taken from %s", k.Path, k.Variable)
+		}
+	}
+}
+
+func TestMisspelledVariablesAreReported(t *testing.T) {
+	t.Parallel()
+	loaded, err := Load(Options{LookupEnv: environ()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := loaded.UnknownVariables([]string{
+		"PATH", "LANEWAY_URL", "LANEWAY_CONFIG", "LANEWAY_TOKEN", "LANEWAY_LANE_MAIN", "GOCLAW_LANE_MAIN", "LANEWAY_DATABASE_URL", "LANEWAY_AGENTS_MAIN_MODEL",
+		"LANEWAY_SERVICE_HOST", "LANEWAY_SERVICE_PORT", "LANEWAY_SERVICE_PORT_HTTP", "LANEWAY_PORT", "LANEWAY_PORT_18790_TCP", "LANEWAY_PORT_18790_TCP_ADDR",
+		"LANEWAY_QUEUE_CAPP", "LANEWAY_AGENTS_CODER_MODEL", "LANEWAY_NO_AUTH",
+	})
+	want := []string{
+		"LANEWAY_AGENTS_CODER_MODEL is not a setting and has no effect",
+		"LANEWAY_NO_AUTH is not a setting and has no effect",
+		"LANEWAY_QUEUE_CAPP is not a setting and has no effect; did you mean LANEWAY_QUEUE_CAP?",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// TestDeploymentFilesUseRealSettings checks that the image, the compose file and the unit set only existing settings.
+func TestDeploymentFilesUseRealSettings(t *testing.T) {
+	t.Parallel()
+	loaded, err := Load(Options{LookupEnv: environ()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ofCompose := []string{"LANEWAY_VERSION", "LANEWAY_PORT", "LANEWAY_REPLICA_PORT", "LANEWAY_MEMORY", "LANEWAY_TARGET"} // read by docker compose itself
+	for _, file := range []string{"Dockerfile", "compose.yaml", "deploy/laneway.service"} {
+		text, err := os.ReadFile("../../" + file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		names := regexp.MustCompile(`LANEWAY_[A-Z_]+`).FindAllString(string(text), -1)
+		if len(names) == 0 {
+			t.Errorf("%s names no variable", file)
+		}
+		names = slices.DeleteFunc(names, func(name string) bool { return slices.Contains(ofCompose, name) })
+		for _, sentence := range loaded.UnknownVariables(names) {
+			t.Errorf("%s: %s", file, sentence)
+		}
+	}
+}
+
+// TestTheComposeFilesGatewayMayStart loads the settings of compose.yaml.
+func TestTheComposeFilesGatewayMayStart(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "token"), []byte("8f14e45fceea167a5a36dedd4bea2543d9c1e7b0aa52\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	env := []string{"LANEWAY_DATA", filepath.Join(dir, "data")}
+	for name, value := range composeServices(t)["gateway"].Environment {
+		value = regexp.MustCompile(`\$\{[A-Z_]+:-\}`).ReplaceAllString(value, "") // as when nothing is set
+		env = append(env, name, strings.Replace(value, "/secrets", dir, 1))
+	}
+	loaded, err := Load(Options{LookupEnv: environ(env...)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan, err := Preflight(loaded)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		"forwarded addresses are ignored: LANEWAY_TRUSTED_PROXIES is empty",
+		"database: the server postgres is not verified; use sslmode=verify-full",
+	}
+	if !slices.Equal(plan.Warnings, want) {
+		t.Errorf("warned %q, want %q", plan.Warnings, want)
+	}
+}

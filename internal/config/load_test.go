@@ -9,7 +9,35 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"go.uber.org/goleak"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// environ returns a lookup function for pairs of name and value.
+func environ(pairs ...string) func(string) (string, bool) {
+	values := map[string]string{"HOME": "/home/user"}
+	for i := 0; i+1 < len(pairs); i += 2 {
+		values[pairs[i]] = pairs[i+1]
+	}
+	return func(name string) (string, bool) {
+		v, ok := values[name]
+		return v, ok
+	}
+}
+
+// parse parses a configuration from text alone, without environment, other files or flags. name is the name of the file in faults.
+func parse(name string, text []byte) (Config, error) {
+	l := &layers{sources: map[string]Source{}}
+	cfg := Default()
+	l.file(&cfg, name, text)
+	loaded := &Loaded{sources: l.sources}
+	loaded.agents(l, &cfg, func(string) (string, bool) { return "", false })
+	fill(&cfg)
+	l.addChecks(loaded.place(cfg.check()))
+	return cfg, l.faults.err()
+}
 
 func TestANameThatIsListenedOnIsAName(t *testing.T) {
 	t.Parallel()
@@ -415,6 +443,76 @@ func TestAConfigurationFileThatIsNoFileIsRefused(t *testing.T) {
 			case <-time.After(5 * time.Second):
 				t.Errorf("%s: the load of %s does not end", name, path)
 			}
+		}
+	}
+}
+
+// FuzzParse searches for input that makes the parser panic, that is accepted although it is not valid, or that is refused without a reason.
+func FuzzParse(f *testing.F) {
+	for _, dir := range []string{"bad", "good"} {
+		files, err := filepath.Glob("testdata/" + dir + "/*.yaml")
+		if err != nil || len(files) == 0 {
+			f.Fatal("no seeds", err)
+		}
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				f.Fatal(err)
+			}
+			f.Add(text)
+		}
+	}
+	f.Add([]byte("a: &a [*a]"))
+	f.Add([]byte("agents: &x {main: *x}"))
+	f.Add([]byte("? [a, b]\n: c\n"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		cfg, err := parse("fuzz.yaml", text)
+		if err == nil {
+			if again := cfg.check().err(); again != nil {
+				t.Fatalf("accepted and not valid: %v", again)
+			}
+			return
+		}
+		var faults FaultsError
+		if !errors.As(err, &faults) || len(faults) == 0 {
+			t.Fatalf("refused without faults: %v", err)
+		}
+		for _, fault := range faults {
+			if fault.Message == "" {
+				t.Fatalf("a fault without a sentence: %+v", fault)
+			}
+		}
+	})
+}
+
+func FuzzShortAgent(f *testing.F) {
+	f.Add("openai:m@http://127.0.0.1:1/v1")
+	f.Add("command:a b c")
+	f.Fuzz(func(t *testing.T, short string) {
+		a, err := ParseShortAgent(short)
+		if err == nil && a.Runner == "" {
+			t.Fatalf("%q was taken without a runner", short)
+		}
+	})
+}
+
+func TestCommandLinesAreSplitLikeInAShellWithoutOne(t *testing.T) {
+	t.Parallel()
+	for line, want := range map[string][]string{
+		"":                                nil,
+		"  ":                              nil,
+		"cat":                             {"cat"},
+		" my-agent  --session {session} ": {"my-agent", "--session", "{session}"},
+		`python3 -c "print('a  b')" ''`:   {"python3", "-c", "print('a  b')", ""},
+		`a\ b "c\"d" 'e\f' $(rm) "x"y`:    {"a b", `c"d`, `e\f`, "$(rm)", "xy"},
+	} {
+		if got, err := splitWords(line); err != nil || !slices.Equal(got, want) {
+			t.Errorf("%q: got %q, %v; want %q", line, got, err, want)
+		}
+	}
+	for _, line := range []string{`"open`, "'open", `end\`} {
+		if got, err := splitWords(line); err == nil {
+			t.Errorf("%q was taken as %q", line, got)
 		}
 	}
 }

@@ -1,6 +1,9 @@
 package config
 
 import (
+	"errors"
+	"io/fs"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -280,6 +283,123 @@ func TestPublicAddresses(t *testing.T) {
 	} {
 		if got := Public(address); got != want {
 			t.Errorf("%s: got %v, want %v", address, got, want)
+		}
+	}
+}
+
+func TestOthersCanChangeAFileOfRootByItsOwnerItsModeAndItsDirectory(t *testing.T) {
+	t.Parallel()
+	of := func(uid, gid int, mode fs.FileMode) ownership { return ownership{uid, gid, true, mode} }
+	for name, c := range map[string]struct {
+		file, dir ownership
+		want      string
+	}{
+		"root's":                                    {of(0, 0, 0o600), of(0, 0, 0o755), ""},
+		"root's, readable":                          {of(0, 4242, 0o640), of(0, 4242, 0o750), ""},
+		"the group root may write":                  {of(0, 0, 0o660), of(0, 0, 0o775), ""},
+		"of another user":                           {of(4242, 0, 0o600), of(0, 0, 0o755), "belongs to user 4242"},
+		"a group may write":                         {of(0, 4242, 0o660), of(0, 0, 0o755), "has mode 0660"},
+		"everyone may write":                        {of(0, 0, 0o666), of(0, 0, 0o755), "has mode 0666"},
+		"in the directory of another user":          {of(0, 0, 0o600), of(4242, 4242, 0o700), "which belongs to user 4242"},
+		"in a directory for everyone":               {of(0, 0, 0o600), of(0, 0, 0o777), "with mode 0777"},
+		"in a directory for a group":                {of(0, 0, 0o600), of(0, 4242, 0o770), "with mode 0770"},
+		"in a sticky directory":                     {of(0, 0, 0o600), of(0, 0, 0o777|fs.ModeSticky), ""},
+		"of another user in a sticky directory":     {of(4242, 0, 0o600), of(0, 0, 0o777|fs.ModeSticky), "belongs to user 4242"},
+		"a link":                                    {of(0, 0, 0o777|fs.ModeSymlink), of(0, 0, 0o755), ""},
+		"a link of another user in a sticky folder": {of(4242, 0, 0o777|fs.ModeSymlink), of(0, 0, 0o777|fs.ModeSticky), "belongs to user 4242"},
+		"on a system without owners":                {ownership{}, ownership{}, ""},
+	} {
+		if got := changeable("/etc/laneway/config.yaml", c.file, c.dir); !strings.Contains(got, c.want) || c.want == "" && got != "" {
+			t.Errorf("%s: %q, want %q in it", name, got, c.want)
+		}
+	}
+}
+
+// A gateway of root refuses a file of another user that other gateways accept.
+func TestOnlyRootRefusesAFileThatOthersCanReplace(t *testing.T) {
+	t.Parallel()
+	open, closed := filepath.Join(t.TempDir(), "open"), filepath.Join(t.TempDir(), "closed")
+	for dir, mode := range map[string]os.FileMode{open: 0o777, closed: 0o755} {
+		err := errors.Join(os.Mkdir(dir, 0o755), os.WriteFile(filepath.Join(dir, "config.yaml"), []byte("listen: [127.0.0.1:0]\n"), 0o600), os.Chmod(dir, mode))
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	link := filepath.Join(closed, "link.yaml")
+	if err := os.Symlink(filepath.Join(open, "config.yaml"), link); err != nil {
+		t.Fatal(err)
+	}
+	root := os.Geteuid() == 0
+	for path, refused := range map[string]bool{filepath.Join(open, "config.yaml"): root, link: root, filepath.Join(closed, "config.yaml"): false} {
+		loaded, err := Load(Options{File: path, Flags: []Setting{{Path: "data", Values: []string{t.TempDir()}}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = Preflight(loaded)
+		if (err != nil && strings.Contains(err.Error(), "so others could replace it")) != refused {
+			t.Errorf("%s: %v, want a refusal: %t", path, err, refused)
+		}
+	}
+}
+
+func TestNetworksThatTogetherAreEveryAddress(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		list  []string
+		every bool
+	}{
+		{[]string{"0.0.0.0/1", "128.0.0.0/1"}, true},
+		{[]string{"128.0.0.0/1", "10.0.0.0/8", "0.0.0.0/1"}, true},
+		{[]string{"128.0.0.0/2", "192.0.0.0/2", "64.0.0.0/2", "0.0.0.0/2"}, true},
+		{[]string{"0.0.0.0/1", "128.0.0.0/2", "192.0.0.0/3"}, true}, // the rest contains no address of a client
+		{[]string{"1.0.0.0/8", "2.0.0.0/7", "4.0.0.0/6", "8.0.0.0/7", "11.0.0.0/8", "12.0.0.0/6", "16.0.0.0/4", "32.0.0.0/3", "64.0.0.0/2", "128.0.0.0/1"}, true},
+		{[]string{"0.0.0.0/1", "128.0.0.0/2", "192.0.0.0/4", "208.0.0.0/5", "216.0.0.0/6", "220.0.0.0/7", "222.0.0.0/8"}, false}, // 223.0.0.0/8 is missing
+		{[]string{"0.0.0.0/1", "129.0.0.0/8"}, false},
+		{[]string{"::ffff:0.0.0.0/97", "::ffff:128.0.0.0/97"}, true},
+		{[]string{"::ffff:0.0.0.0/97", "128.0.0.0/1"}, true},
+		{[]string{"::/1", "8000::/1"}, true},
+		{[]string{"2000::/3"}, true}, // every routed address
+		{[]string{"2000::/4", "3000::/4"}, true},
+		{[]string{"2000::/4", "3000::/5"}, false},
+		{[]string{"::/1", "0.0.0.0/1"}, true},
+		{[]string{"10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "127.0.0.1", "fd00::/8", "::1", "203.0.113.7"}, false},
+		{nil, false},
+	} {
+		var list []netip.Prefix
+		for _, text := range c.list {
+			p, err := parsePrefix(text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			list = append(list, p)
+		}
+		if got := everyPublicAddress(list); (got != nil) != c.every {
+			t.Errorf("%v: every %v (%v), want %v", c.list, got != nil, got, c.every)
+		}
+	}
+}
+
+func TestTheIPv6FormOfAnIPv4NetworkIsThatNetwork(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"::ffff:10.0.0.0/104": "10.0.0.0/8", "::ffff:0:0/96": "0.0.0.0/0", "::ffff:192.0.2.1": "192.0.2.1/32", "::/1": "::/1", "192.0.2.1": "192.0.2.1/32",
+	} {
+		if got, err := parsePrefix(text); err != nil || got.String() != want {
+			t.Errorf("%s is %s (%v), want %s", text, got, err, want)
+		}
+	}
+}
+
+func TestNumbersAreHostsAsTheLibraryReadsThem(t *testing.T) {
+	t.Parallel()
+	for host, want := range map[string]reach{
+		"134744072": reachPublic, "0x08080808": reachPublic, "0X08080808": reachPublic, "010.8.8.8": reachPublic, "01002004010": reachPublic, "8.525320": reachPublic,
+		"8.8.2056": reachPublic, "134744072.": reachPublic, "2130706433": reachLocal, "0x7f.1": reachLocal, "0177.0.0.1": reachLocal, "0": reachPublic,
+		"167772161": reachPrivate, "012.1": reachPrivate, "0xc0a80001": reachPrivate, "4294967296": reachPublic, "1.2.3.4.5": reachPublic, "09.1": reachPublic,
+		"1.2.3.256": reachPublic, "db1": reachPrivate, "db": reachPrivate, "0xdb.internal": reachPrivate, "x.8": reachPublic,
+	} {
+		if got := hostReach(host); got != want {
+			t.Errorf("%s has reach %d, want %d", host, got, want)
 		}
 	}
 }

@@ -140,3 +140,102 @@ func TestOnlyWhatAnAgentNeedsPassesToIt(t *testing.T) {
 		}
 	}
 }
+
+func TestServersOfToolsAreChecked(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ server, fault string }{
+		{`files: {command: [files-mcp, --root, /srv], env: {KEY: v}, dir: /srv, tools: [read, write], read_only: [read], timeout: 55s}`, ""},
+		{`files: {url: "https://tools.example.org/mcp", token: key, tools: [search]}`, ""},
+		{`Files: {command: [x], tools: [read]}`, "mcp.servers.Files is no name of a server"},
+		{`files_more: {command: [x], tools: [read]}`, "mcp.servers.files_more is no name of a server"},
+		{`a-name-of-17-char: {command: [x], tools: [read]}`, "is no name of a server"},
+		{`files: {tools: [read]}`, "mcp.servers.files needs either command or url"},
+		{`files: {command: [x], url: "http://127.0.0.1:1", tools: [read]}`, "mcp.servers.files needs either command or url"},
+		{`files: {url: "127.0.0.1:1", tools: [read]}`, "mcp.servers.files.url must look like"},
+		{`files: {url: "https://a:b@host/mcp", tools: [read]}`, "mcp.servers.files.url must look like"},
+		{`files: {command: [x], token: key, tools: [read]}`, "mcp.servers.files.token is for a url"},
+		{`files: {command: [x]}`, "mcp.servers.files.tools names no tool"},
+		{`files: {command: [x], tools: [read], read_only: [write]}`, `mcp.servers.files.read_only names "write", which is not in tools`},
+		{`files: {command: [x], tools: [read], timeout: 56s}`, "mcp.servers.files.timeout must be between 1s and 55s"},
+		{`send: {command: [x], tools: [file]}`, `mcp.servers.send.tools names "file": send_file is a tool of the gateway`},
+		{`files: {command: [x], tools: [read], colour: red}`, "colour"},
+	} {
+		name, _, _ := strings.Cut(tt.server, ":")
+		_, err := loadText(t, "agents: {main: {runner: openai, model: m, base_url: \"http://127.0.0.1:1/v1\", mcp: ["+name+"]}}\nmcp: {servers: {"+tt.server+"}}\n")
+		switch {
+		case tt.fault == "" && err != nil:
+			t.Errorf("%s: %v", tt.server, err)
+		case tt.fault != "" && (err == nil || !strings.Contains(err.Error(), tt.fault)):
+			t.Errorf("%s: got %v, want %q", tt.server, err, tt.fault)
+		}
+	}
+}
+
+func TestAnAgentNamesServersThatAreThere(t *testing.T) {
+	t.Parallel()
+	_, err := loadText(t, "agents: {main: {runner: openai, model: m, base_url: \"http://127.0.0.1:1/v1\", mcp: [mail]}}\n")
+	if err == nil || !strings.Contains(err.Error(), `agents.main.mcp names "mail", which is not in mcp.servers`) {
+		t.Errorf("got %v", err)
+	}
+	_, err = loadText(t, "agents: {main: {runner: echo, mcp: [mail]}}\nmcp: {servers: {mail: {command: [x], tools: [read]}}}\n")
+	if err == nil || !strings.Contains(err.Error(), "not of echo") {
+		t.Errorf("servers of echo: got %v", err)
+	}
+}
+
+func TestToolsAreAListOrOff(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		tools string
+		want  ToolNames
+		fault string
+	}{
+		{"", nil, ""},
+		{"tools: off", ToolNames{"off"}, ""},
+		{"tools: [remind, cron]", ToolNames{"remind", "cron"}, ""},
+		{"tools: [fly]", nil, "tools must be one of remind, cron, message, sessions, history_search, send_file, spawn, delegate, is"},
+		{"tools: []", nil, "tools names no tool; use off for none"},
+		{"tools: on", nil, "tools must be a list"},
+	} {
+		cfg, err := loadText(t, "agents: {main: {runner: openai, model: m, base_url: \"http://127.0.0.1:1/v1\", "+tt.tools+"}}\n")
+		if tt.fault != "" {
+			if err == nil || !strings.Contains(err.Error(), tt.fault) {
+				t.Errorf("%s: got %v, want %q", tt.tools, err, tt.fault)
+			}
+			continue
+		}
+		if got := cfg.Agents["main"].Tools; err != nil || !slices.Equal(got, tt.want) || got.Off() != (tt.tools == "tools: off") {
+			t.Errorf("%s: got %q and %v, want %q", tt.tools, got, err, tt.want)
+		}
+	}
+	if _, err := loadText(t, "agents: {main: {runner: echo, tools: [cron]}}\n"); err == nil || !strings.Contains(err.Error(), "not of echo") {
+		t.Errorf("tools of echo: got %v, want a refusal", err)
+	}
+}
+
+func loadText(t *testing.T, text string) (Config, error) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "laneway.yaml")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	loaded, err := Load(Options{File: file, LookupEnv: environ()})
+	if err != nil {
+		return Config{}, err
+	}
+	return loaded.Config, nil
+}
+
+func TestSummariesNeedAModel(t *testing.T) {
+	t.Parallel()
+	agents := "agents: {main: {runner: echo}, notes: {runner: openai, model: m, base_url: \"http://127.0.0.1:1/v1\"}}\n"
+	cfg, err := loadText(t, agents+"history: {summary_agent: notes}\n")
+	if err != nil || cfg.History.SummaryAgent != "notes" {
+		t.Errorf("got %q, %v", cfg.History.SummaryAgent, err)
+	}
+	for name, want := range map[string]string{"main": "is an agent of runner echo", "other": "there is no agent"} {
+		if _, err := loadText(t, agents+"history: {summary_agent: "+name+"}\n"); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %q", name, err, want)
+		}
+	}
+}

@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"errors"
 	"io/fs"
+	"maps"
 	"os"
 	"slices"
 	"strings"
 	"syscall"
+	"unicode/utf8"
 
 	"laneway/internal/secret"
 )
@@ -197,4 +199,180 @@ func readSecretFile(path, noun string, as identity) ([]byte, error) {
 		return nil, refuse("%s %s is in UTF-16; save it in UTF-8", noun, path)
 	}
 	return text[:n], nil
+}
+
+// Reread reads again the files of callers' secrets: those that were named, and the data directory's own. A file that is missing, empty,
+// accessible to others, or whose secret is too weak for a public address changes nothing: the current secret is kept, and the error
+// ([FaultsError]) has a sentence for it. The returned credentials are valid in either case. Call it after Prepare, from one goroutine at a
+// time.
+func (p *Plan) Reread() (Credentials, error) {
+	var faults FaultsError
+	creds := *p.creds.Load()
+	for _, f := range p.callerFiles(&creds) {
+		read, err := p.rereadOne(f)
+		if refused, ok := errors.AsType[FaultsError](err); ok {
+			faults = append(faults, refused...)
+			continue
+		}
+		*f.secret = read
+	}
+	p.creds.Store(&creds)
+	return creds, faults.err()
+}
+
+// callerFile is a file with a secret that callers present.
+type callerFile struct {
+	name, path string
+	secret     *secret.Secret
+}
+
+func (p *Plan) callerFiles(creds *Credentials) []callerFile {
+	files := []callerFile{
+		{"token", p.secretFile["token"], &creds.Token},
+		{"password", p.secretFile["password"], &creds.Password},
+		{"write token", p.secretFile["write_token"], &creds.WriteToken},
+		{"read token", p.secretFile["read_token"], &creds.ReadToken},
+	}
+	if p.TokenFile != "" {
+		files[0].path = p.TokenFile
+	}
+	given := files[:0]
+	for _, f := range files {
+		if f.path != "" {
+			given = append(given, f)
+		}
+	}
+	return given
+}
+
+func (p *Plan) rereadOne(f callerFile) (secret.Secret, error) {
+	read, err := readToken(f.path, p.as)
+	if err != nil {
+		return secret.Secret{}, err
+	}
+	if public := p.cfg.PublicListen(); public != "" && !Strong(read) {
+		return secret.Secret{}, refuse("the %s in %s is too weak for %s; use 32 or more random characters", f.name, f.path, public)
+	}
+	return read, nil
+}
+
+// Rereads reports whether the setting is a caller's secret from a file, which a running process reads again.
+func (l *Loaded) Rereads(path string) bool {
+	switch path {
+	case "token", "password", "write_token", "read_token":
+		return l.secretFile[path] != ""
+	default:
+		return false
+	}
+}
+
+// ownPrefixes are the prefixes of the gateway's own variables, which are never passed to a program.
+func ownPrefixes() []string { return []string{"LANEWAY_", "GOCLAW_"} }
+
+// validatePass checks a variable or a pattern of env_pass.
+func validatePass(at at, pattern string) {
+	name := strings.TrimSuffix(pattern, "*")
+	bad := func(r rune) bool {
+		return r != '_' && (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z')
+	}
+	switch {
+	case name == "" || strings.ContainsFunc(name, bad):
+		at.addf("must be the name of a variable, or a prefix of names followed by *, is %q", pattern)
+	case name == telegramToken || slices.ContainsFunc(ownPrefixes(), func(own string) bool { return strings.HasPrefix(name, own) }):
+		at.addf("must not name a variable of the gateway itself, is %q", pattern)
+	}
+}
+
+// Passed returns the variables of the gateway that are passed to the program of an agent: those of its preset and of env_pass. environ is
+// the environment as NAME=value. It never returns secrets of the gateway: its own variables and those that the configuration names for
+// bots, hooks and MCP servers. A variable with the key of a model is passed only by its full name, not by a pattern of env_pass.
+func (c Config) Passed(a Agent, environ []string) map[string]string {
+	own, keys := c.secretVariables()
+	patterns, passed := slices.Clone(a.EnvPass), map[string]string{}
+	if p, ok := PresetNamed(a.Preset); ok {
+		patterns = append(patterns, append(p.Keys, p.Pass...)...)
+		for _, name := range p.Keys {
+			delete(keys, name) // the preset needs its key
+		}
+		maps.Copy(passed, p.Env)
+	}
+	for _, pair := range environ {
+		name, value, _ := strings.Cut(pair, "=")
+		if own[name] || slices.ContainsFunc(ownPrefixes(), func(prefix string) bool { return strings.HasPrefix(name, prefix) }) {
+			continue
+		}
+		if slices.ContainsFunc(patterns, func(pattern string) bool {
+			prefix, wide := strings.CutSuffix(pattern, "*")
+			return name == pattern || (wide && strings.HasPrefix(name, prefix) && !keys[name])
+		}) {
+			passed[name] = value
+		}
+	}
+	return passed
+}
+
+// secretVariables returns the variables with the gateway's own secrets, and those with keys of models.
+func (c Config) secretVariables() (own, keys map[string]bool) {
+	own, keys = map[string]bool{telegramToken: true}, map[string]bool{}
+	bots := append(slices.Collect(maps.Values(c.Channels.Telegram.Accounts)), c.Channels.Telegram)
+	for _, bot := range bots {
+		own[bot.TokenEnv], own[bot.WebhookSecretEnv] = true, true
+	}
+	for _, h := range c.Hooks {
+		own[h.SecretEnv] = true
+	}
+	for _, m := range c.MCP.Servers {
+		own[m.TokenEnv] = true
+	}
+	for _, a := range c.Agents {
+		own[a.SecretEnv] = true
+		keys[a.APIKeyEnv] = true
+	}
+	return own, keys
+}
+
+const (
+	// minSecret is the minimum length in characters of a secret on a public address.
+	minSecret = 32
+	// minDistinct different characters exclude `aaaa…` and repeated words.
+	minDistinct = 12
+)
+
+// placeholders are values that documentation uses instead of a secret, with letters and digits only.
+func placeholders() []string {
+	return []string{"changeme", "replaceme", "yourtoken", "yoursecret", "yourpassword", "placeholder", "examplesecret", "0123456789abcdef0123456789abcdef"}
+}
+
+// Strong reports whether a secret may be used on a public address: 32 or more characters, 12 or more different ones, and no known
+// placeholder. A generated token is strong.
+func Strong(s secret.Secret) bool {
+	text := s.Reveal()
+	if utf8.RuneCountInString(text) < minSecret {
+		return false
+	}
+	distinct := map[rune]struct{}{}
+	for _, r := range text {
+		distinct[r] = struct{}{}
+	}
+	if len(distinct) < minDistinct {
+		return false
+	}
+	plain := strings.Map(lettersAndDigits, text)
+	for _, p := range placeholders() {
+		if strings.Contains(plain, p) {
+			return false
+		}
+	}
+	return true
+}
+
+func lettersAndDigits(r rune) rune {
+	switch {
+	case r >= 'A' && r <= 'Z':
+		return r + ('a' - 'A')
+	case r >= 'a' && r <= 'z', r >= '0' && r <= '9':
+		return r
+	default:
+		return -1
+	}
 }

@@ -299,3 +299,154 @@ func TestThePreviewOfNoScheduleIsRefused(t *testing.T) {
 		t.Errorf("got %+v, %v, want %+v", j.Schedule, err, want)
 	}
 }
+
+// A zone that does not exist was accepted where the kind of the schedule does not use it.
+func TestAnUnknownZoneIsRefusedForEveryKind(t *testing.T) {
+	t.Parallel()
+	for name, text := range map[string]string{
+		"every": `{"kind":"every","everyMs":60000,"tz":"Mars/Base"}`,
+		"at":    `{"kind":"at","atMs":1900000000000,"tz":"Mars/Base"}`,
+		"cron":  `{"kind":"cron","expr":"0 9 * * *","tz":"Mars/Base"}`,
+	} {
+		_, err := cron.Border{Now: time.UnixMilli(1_800_000_000_000)}.Planned(cron.Job{}, cron.Members{"schedule": json.RawMessage(text)})
+		if bad, ok := errors.AsType[*schedule.InvalidError](err); !ok || bad.Field != "schedule.tz" {
+			t.Errorf("%s: got %v, want a refusal of schedule.tz", name, err)
+		}
+	}
+}
+
+func TestDestinationsAreCheckedMergedAndRemoved(t *testing.T) {
+	t.Parallel()
+	border := cron.Border{
+		Now: time.Now(), DefaultAgent: "main", Agent: func(string) bool { return true }, Channel: func(name string) bool { return name == "telegram" },
+		Channels: []string{"telegram"},
+		Webhook: func(url string) error {
+			if strings.Contains(url, "localhost") {
+				return errors.New("not there")
+			}
+			return nil
+		},
+	}
+	apply := func(j cron.Job, delivery string) (cron.Job, error) {
+		return border.Apply(j, cron.Members{
+			"name": json.RawMessage(`"n"`), "schedule": json.RawMessage(`{"kind":"every","everyMs":60000}`), "sessionTarget": json.RawMessage(`"isolated"`),
+			"payload": json.RawMessage(`{"kind":"agentTurn","message":"m"}`), "delivery": json.RawMessage(delivery),
+		})
+	}
+	for _, bad := range []string{
+		`{"failureDestination":{"channel":"pigeon","to":"1"}}`, `{"failureDestination":{"channel":"telegram"}}`, `{"failureDestination":{"mode":"webhook"}}`,
+		`{"failureDestination":{"mode":"webhook","to":"http://localhost/x"}}`, `{"failureDestination":{"mode":"none"}}`, `{"failureDestination":7}`,
+		`{"completionDestination":{"channel":"telegram","to":"1","mode":"announce"}}`, `{"completionDestination":{"mode":"webhook","to":"file:///x"}}`,
+		`{"completionDestination":{"mode":"webhook","to":"https://a.example","completionDestination":{}}}`, `{"mode":"webhook","to":"http://localhost/x"}`,
+	} {
+		var refused *chat.Error
+		if j, err := apply(cron.Job{}, bad); !errors.As(err, &refused) || refused.Code != chat.CodeInvalid {
+			t.Errorf("%s: %+v, %v", bad, j.Delivery, err)
+		}
+	}
+	j, err := apply(cron.Job{}, `{"mode":"announce","channel":"telegram","to":"1","failureDestination":{"channel":"telegram","to":"2","threadId":3},"completionDestination":{"mode":"webhook","to":"https://a.example/x"}}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	j.ID = "id"
+	failure, ok := j.Delivery.Failure()
+	if !ok || failure.Mode != cron.DeliverAnnounce || failure.Channel != "telegram" || failure.To != "2" || failure.Thread != "3" {
+		t.Errorf("failures go to %+v, %t", failure, ok)
+	}
+	if done, ok := j.Delivery.Completion(); !ok || done.Mode != cron.DeliverWebhook || done.To != "https://a.example/x" {
+		t.Errorf("completions go to %+v, %t", done, ok)
+	}
+	if j, err = apply(j, `{"mode":"none","failureDestination":null}`); err != nil {
+		t.Fatal(err)
+	}
+	_, fails := j.Delivery.Failure()
+	_, completes := j.Delivery.Completion()
+	if fails || !completes || j.Delivery.To != "" {
+		t.Errorf("after the change: %+v", j.Delivery)
+	}
+	if j, err = apply(j, `{"completionDestination":null}`); err != nil || j.Delivery.Options != nil {
+		t.Errorf("after the removal: %+v, %v", j.Delivery, err)
+	}
+}
+
+func TestADeliveryThatDoesNotResolveIsRefused(t *testing.T) {
+	t.Parallel()
+	border := cron.Border{
+		Now: time.Now(), DefaultAgent: "main", Agent: func(id string) bool { return id == "main" }, Channels: []string{"telegram"},
+		Channel: func(name string) bool { return name == "telegram" },
+	}
+	topic := cron.Delivery{Mode: cron.DeliverAnnounce, Channel: "telegram", To: "-5", Thread: "7", Account: "a"}
+	web := cron.Delivery{Mode: cron.DeliverAnnounce, Channel: "web", To: "agent:main:main"}
+	for _, c := range []struct {
+		old      cron.Delivery
+		delivery string
+		want     cron.Delivery
+		refused  string
+	}{
+		{delivery: `{"mode":"announce","channel":"web","to":"agent:main:main"}`, want: web},
+		{delivery: `{"mode":"announce","channel":"web"}`, want: cron.Delivery{Mode: cron.DeliverAnnounce, Channel: "web"}},
+		{delivery: `{"mode":"announce","channel":"web","to":"agent","threadId":"main:main"}`, refused: "a session has no threads"},
+		{delivery: `{"mode":"announce","channel":"web","to":"agent:main"}`, refused: "delivery.channel: web needs a session key"},
+		{delivery: `{"mode":"announce","channel":"web","to":"agent:gone:main"}`, refused: "there is no agent"},
+		{delivery: `{"mode":"announce","channel":"telegram"}`, refused: "delivery.channel: telegram needs the id of a chat"},
+		{old: topic, delivery: `{"channel":"web","to":"agent:main:main"}`, want: web},
+		{old: topic, delivery: `{"channel":"web","to":"agent:gone:main"}`, refused: "there is no agent"},
+		{old: topic, delivery: `{"to":"8"}`, want: cron.Delivery{Mode: cron.DeliverAnnounce, Channel: "telegram", To: "8", Account: "a"}},
+		{old: topic, delivery: `{"to":"-5"}`, want: topic},
+		{old: topic, delivery: `{"bestEffort":true}`, want: cron.Delivery{Mode: cron.DeliverAnnounce, Channel: "telegram", To: "-5", Thread: "7", Account: "a", BestEffort: true}},
+		{old: topic, delivery: `{"threadId":null}`, want: cron.Delivery{Mode: cron.DeliverAnnounce, Channel: "telegram", To: "-5", Account: "a"}},
+		{old: web, delivery: `{"channel":"telegram"}`, refused: "needs the id of a chat"},
+	} {
+		j, err := border.Apply(cron.Job{Delivery: c.old}, cron.Members{
+			"name": json.RawMessage(`"n"`), "schedule": json.RawMessage(`{"kind":"every","everyMs":60000}`), "sessionTarget": json.RawMessage(`"isolated"`),
+			"payload": json.RawMessage(`{"kind":"agentTurn","message":"m"}`),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		j.ID, j.Delivery = "id", c.old
+		j, err = border.Apply(j, cron.Members{"delivery": json.RawMessage(c.delivery)})
+		switch {
+		case c.refused != "":
+			if err == nil || !strings.Contains(err.Error(), c.refused) {
+				t.Errorf("%+v changed by %s: %v, want %q in it", c.old, c.delivery, err, c.refused)
+			}
+		case err != nil || !reflect.DeepEqual(j.Delivery, c.want):
+			t.Errorf("%+v changed by %s: %+v, %v, want %+v", c.old, c.delivery, j.Delivery, err, c.want)
+		}
+	}
+}
+
+// TestAJobBelongsToTheConversationOfItsAnswers covers the ways in which jobs and conversations are connected.
+func TestAJobBelongsToTheConversationOfItsAnswers(t *testing.T) {
+	t.Parallel()
+	announce := func(channel, to, thread string) cron.Delivery {
+		return cron.Delivery{Mode: cron.DeliverAnnounce, Channel: channel, To: to, Thread: thread}
+	}
+	for name, tt := range map[string]struct {
+		job  cron.Job
+		key  string
+		want bool
+	}{
+		"topic":                {cron.Job{Session: cron.Isolated, Delivery: announce("telegram:666", "-5", "3")}, "telegram:group:-5:topic:3", true},
+		"another topic":        {cron.Job{Session: cron.Isolated, Delivery: announce("telegram:666", "-5", "4")}, "telegram:group:-5:topic:3", false},
+		"the group of a topic": {cron.Job{Session: cron.Isolated, Delivery: announce("telegram", "-5", "3")}, "telegram:group:-5", false},
+		"private chat":         {cron.Job{Session: cron.Isolated, Delivery: announce("telegram:666", "7", "")}, "telegram:group:-5", false},
+		"web session":          {cron.Job{Session: cron.Isolated, Delivery: announce("web", "agent:main:notes", "")}, "notes", true},
+		"another web session":  {cron.Job{Session: cron.Isolated, Delivery: announce("web", "agent:main:notes", "")}, "diary", false},
+		"named session":        {cron.Job{Session: cron.NamedSession + "agent:main:notes"}, "notes", true},
+		"main session":         {cron.Job{Session: cron.Main}, "main", true},
+		"the last route":       {cron.Job{Session: cron.Isolated, Delivery: announce("last", "", "")}, "main", true},
+		"no delivery":          {cron.Job{Session: cron.Isolated}, "main", false},
+		"webhook":              {cron.Job{Session: cron.Isolated, Delivery: cron.Delivery{Mode: cron.DeliverWebhook, To: "https://a.example"}}, "main", false},
+	} {
+		tt.job.Agent = "main"
+		key, err := chat.ParseSessionKey(tt.key, "main")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := tt.job.In(key); got != tt.want {
+			t.Errorf("%s: got %t, want %t", name, got, tt.want)
+		}
+	}
+}

@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"laneway/internal/cron/schedule"
@@ -272,4 +274,193 @@ func decodeText(text string, into any) error {
 		return errors.New("something follows after its end")
 	}
 	return nil
+}
+
+// EncodeAttempts encodes the attempts of a run; no attempts are an empty list.
+func EncodeAttempts(list []Attempt) (string, error) {
+	if len(list) == 1 && list[0].simple() {
+		return list[0].text(), nil
+	}
+	rows := make([]attemptRow, 0, len(list))
+	for _, a := range list {
+		rows = append(rows, attemptRow{
+			Number: a.Number, State: a.State, StartedAtMs: millis(a.StartedAt), FinishedAtMs: millis(a.FinishedAt),
+			Error: a.Error, ErrorClass: a.ErrorClass, Node: a.Node,
+		})
+	}
+	text, err := encodeText(rows)
+	if err != nil {
+		return "", fmt.Errorf("writing attempts: %w", err)
+	}
+	return text, nil
+}
+
+// simple reports whether text can encode the attempt: it has no error, and its strings need no escaping in JSON.
+func (a *Attempt) simple() bool {
+	return a.Error == "" && a.ErrorClass == "" && verbatim(string(a.State)) && verbatim(a.Node)
+}
+
+func verbatim(text string) bool {
+	for i := range len(text) {
+		if c := text[i]; c < ' ' || c == '"' || c == '\\' || c > '~' {
+			return false
+		}
+	}
+	return true
+}
+
+// text is the list of one simple attempt. Every run writes it twice, so it is built without reflection.
+func (a *Attempt) text() string {
+	b := append(make([]byte, 0, 160), `[{"attempt":`...)
+	b = strconv.AppendInt(b, int64(a.Number), 10)
+	if a.State != "" {
+		b = append(append(append(b, `,"state":"`...), a.State...), '"')
+	}
+	if at := millis(a.StartedAt); at != 0 {
+		b = strconv.AppendInt(append(b, `,"startedAtMs":`...), at, 10)
+	}
+	if at := millis(a.FinishedAt); at != 0 {
+		b = strconv.AppendInt(append(b, `,"finishedAtMs":`...), at, 10)
+	}
+	if a.Node != "" {
+		b = append(append(append(b, `,"node":"`...), a.Node...), '"')
+	}
+	return string(append(b, "}]"...))
+}
+
+// DecodeAttempts decodes the result of [EncodeAttempts]. An empty string means no attempts.
+func DecodeAttempts(text string) ([]Attempt, error) {
+	if text == "" || text == "[]" {
+		return nil, nil
+	}
+	if a, ok := simpleAttempt(text); ok {
+		return []Attempt{a}, nil
+	}
+	var rows []attemptRow
+	if err := decodeText(text, &rows); err != nil {
+		return nil, fmt.Errorf("the stored attempts cannot be read: %w", err)
+	}
+	var list []Attempt
+	for _, r := range rows {
+		list = append(list, Attempt{
+			Number: r.Number, State: r.State, StartedAt: moment(r.StartedAtMs), FinishedAt: moment(r.FinishedAtMs),
+			Error: r.Error, ErrorClass: r.ErrorClass, Node: r.Node,
+		})
+	}
+	return list, nil
+}
+
+// simpleAttempt decodes the result of [Attempt.text]; ok is false for every other string. Every run is read at its start, so this also avoids reflection.
+func simpleAttempt(text string) (a Attempt, ok bool) {
+	rest, ok := strings.CutPrefix(text, `[{"attempt":`)
+	if !ok {
+		return a, false
+	}
+	number, rest, ok := leadingNumber(rest)
+	a.Number = int(number)
+	if word, after, found := leadingWord(rest, `,"state":"`); found {
+		a.State, rest = AttemptState(word), after
+	}
+	for _, m := range []struct {
+		name string
+		at   *time.Time
+	}{{`,"startedAtMs":`, &a.StartedAt}, {`,"finishedAtMs":`, &a.FinishedAt}} {
+		after, found := strings.CutPrefix(rest, m.name)
+		if !found {
+			continue
+		}
+		ms, after, valid := leadingNumber(after)
+		*m.at, rest, ok = moment(ms), after, ok && valid
+	}
+	if word, after, found := leadingWord(rest, `,"node":"`); found {
+		a.Node, rest = word, after
+	}
+	return a, ok && rest == "}]"
+}
+
+// leadingNumber parses a leading non-negative number.
+func leadingNumber(text string) (n int64, rest string, ok bool) {
+	end := 0
+	for end < len(text) && text[end] >= '0' && text[end] <= '9' {
+		end++
+	}
+	n, err := strconv.ParseInt(text[:end], 10, 64)
+	return n, text[end:], err == nil && (text[0] != '0' || end == 1)
+}
+
+// leadingWord parses a leading JSON member whose string has no escapes.
+func leadingWord(text, name string) (word, rest string, ok bool) {
+	rest, ok = strings.CutPrefix(text, name)
+	if !ok {
+		return "", text, false
+	}
+	word, rest, ok = strings.Cut(rest, `"`)
+	return word, rest, ok && verbatim(word)
+}
+
+// Bounds of the cache of a [PartsDecoder].
+const (
+	maxRemembered = 2048 // in each of its two generations
+	maxPartsBytes = 1024 // of the parts of a job
+)
+
+// PartsDecoder is a caching [DecodeParts]: a job is read when it is claimed, when its run begins and when that ends, and its parts are usually the same. The
+// result depends only on the parts, so entries never become stale. It caches the parts of 2048 to 4096 jobs, some 6 MiB at most. Safe for concurrent use; the
+// zero value is ready.
+type PartsDecoder struct {
+	mu sync.Mutex
+	// known is the current generation, and older the previous one, which was current until it was full. Each entry is a job with only the members that the
+	// parts contain.
+	known, older map[Parts]*Job
+}
+
+// Decode is DecodeParts.
+func (d *PartsDecoder) Decode(p Parts, j *Job) error {
+	if known, ok := d.find(p); ok {
+		j.Schedule, j.Payload, j.Delivery, j.Alert = known.Schedule, known.Payload, known.Delivery, known.Alert
+		j.Overlap, j.Missed, j.Retry, j.Timeout = known.Overlap, known.Missed, known.Retry, known.Timeout
+		j.AtMostOnce, j.DeleteAfter, j.PauseAfter = known.AtMostOnce, known.DeleteAfter, known.PauseAfter
+		return nil
+	}
+	if err := DecodeParts(p, j); err != nil {
+		return err
+	}
+	if j.Payload.Options == nil && j.Delivery.Options == nil && j.Alert.Delivery.Options == nil { // a caller may change those in place
+		d.remember(p, j)
+	}
+	return nil
+}
+
+func (d *PartsDecoder) find(p Parts) (*Job, bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if j, ok := d.known[p]; ok {
+		return j, true
+	}
+	j, ok := d.older[p]
+	if ok {
+		d.add(p, j)
+	}
+	return j, ok
+}
+
+// add adds a job; the caller holds d.mu.
+func (d *PartsDecoder) add(p Parts, j *Job) {
+	if d.known == nil || len(d.known) >= maxRemembered {
+		d.known, d.older = map[Parts]*Job{}, d.known
+	}
+	d.known[p] = j
+}
+
+func (d *PartsDecoder) remember(p Parts, j *Job) {
+	if len(p.Schedule)+len(p.TZ)+len(p.Payload)+len(p.Delivery)+len(p.Alert)+len(p.Policy) > maxPartsBytes {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.add(p, &Job{
+		Schedule: j.Schedule, Payload: j.Payload, Delivery: j.Delivery, Alert: j.Alert,
+		Overlap: j.Overlap, Missed: j.Missed, Retry: j.Retry, Timeout: j.Timeout,
+		AtMostOnce: j.AtMostOnce, DeleteAfter: j.DeleteAfter, PauseAfter: j.PauseAfter,
+	})
 }

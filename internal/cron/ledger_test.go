@@ -1,12 +1,16 @@
 package cron
 
 import (
+	"errors"
 	"math/rand/v2"
 	"reflect"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"laneway/internal/chat"
+	"laneway/internal/cron/schedule"
 )
 
 // ledgerRun is a run with one ended attempt and, if it runs, an open second one.
@@ -231,4 +235,221 @@ func consistent(r Run) bool {
 	}
 	return (open == 1) == (r.State == RunRunning) && open <= 1 && r.State.Final() == !r.FinishedAt.IsZero() &&
 		(r.State == RunRetrying) == !r.NextAttempt.IsZero() && len(r.Attempts) == r.Attempt && r.StartedAt.IsZero() == (r.Attempt == 0) && r.Duration >= 0
+}
+
+// endedRun are the properties of an ended run that its job uses.
+type endedRun struct {
+	state    RunState
+	class    string
+	delivery DeliveryStatus
+	trigger  Trigger
+}
+
+func TestPeopleGetAlertsAboutFailuresThatNothingMakesGood(t *testing.T) {
+	t.Parallel()
+	bad := endedRun{state: RunError, class: "timeout", delivery: DeliveryNotRequested, trigger: TriggerSchedule}
+	dead := endedRun{state: RunInterrupted, class: string(chat.FailDead), delivery: DeliveryNotRequested, trigger: TriggerSchedule}
+	well := endedRun{state: RunOK, delivery: DeliveryNotRequested, trigger: TriggerSchedule}
+	noticed, byHand := bad, bad
+	noticed.delivery, byHand.trigger = DeliveryNot, TriggerManual
+	for name, tt := range map[string]struct {
+		kind schedule.Kind
+		off  bool
+		runs []endedRun
+		want []AlertKind
+	}{
+		"a recurring job after two failures in a row":   {schedule.KindEvery, false, []endedRun{bad, bad, bad}, []AlertKind{AlertNone, AlertFailing, AlertNone}},
+		"and when it works again":                       {schedule.KindEvery, false, []endedRun{bad, bad, well, well}, []AlertKind{AlertNone, AlertFailing, AlertRecovered, AlertNone}},
+		"a reminder at once":                            {schedule.KindAt, false, []endedRun{bad}, []AlertKind{AlertFailing}},
+		"a reminder whose notice was delivered instead": {schedule.KindAt, false, []endedRun{noticed}, []AlertKind{AlertNone}},
+		"a reminder that a person ran by hand and sees": {schedule.KindAt, false, []endedRun{byHand}, []AlertKind{AlertNone}},
+		"a run that ends its process at once":           {schedule.KindEvery, false, []endedRun{dead, well}, []AlertKind{AlertFailing, AlertNone}},
+		"the caller who disabled it":                    {schedule.KindAt, true, []endedRun{bad}, []AlertKind{AlertNone}},
+		"when the job is switched off":                  {schedule.KindEvery, false, []endedRun{bad, bad, bad, bad}, []AlertKind{AlertNone, AlertFailing, AlertNone, AlertDisabled}},
+	} {
+		j := Job{ID: "j", Name: "digest", Schedule: schedule.Spec{Kind: tt.kind}, Alert: Alert{Off: tt.off}, PauseAfter: 4, Enabled: true}
+		now := time.UnixMilli(1_700_000_000_000)
+		for i, r := range tt.runs {
+			next, alert := j.After(Run{State: r.state, ErrorClass: r.class, Error: "broken", Delivery: r.delivery, Trigger: r.trigger}, now)
+			if alert != tt.want[i] {
+				t.Errorf("%s: run %d alerts %q, want %q", name, i+1, alert, tt.want[i])
+			}
+			j = *next
+			now = now.Add(time.Minute)
+		}
+		if len(tt.runs) == 4 && tt.want[3] == AlertDisabled && (j.Enabled || !j.AutoDisabled || !j.State.NextRunAt.IsZero()) {
+			t.Errorf("%s: %+v", name, j)
+		}
+	}
+}
+
+func TestAFailureIsReportedInOneSentence(t *testing.T) {
+	t.Parallel()
+	j := Job{Name: "digest", State: JobState{ConsecutiveErrors: 1, LastError: "the answer took too long"}}
+	if got, want := AlertFailing.Sentence(j), `The job "digest" has failed: the answer took too long.`; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	j.State.DeliveryPause = DeliveryPause{Since: time.UnixMilli(1), Reason: "blocked", Channel: "telegram:1", ChatID: "7"}
+	if got, want := AlertGone.Sentence(j), `The answers of the job "digest" are not sent any more: the chat 7 of telegram:1 accepts no messages (blocked). `+
+		`The job continues, and its answers are kept; give it another destination, or resume it when the chat can be reached again.`; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	j.State.ConsecutiveErrors = 3
+	if got, want := AlertFailing.Sentence(j), `The job "digest" has failed 3 times in a row: the answer took too long.`; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestANoteToAPersonEndsWithOneMark(t *testing.T) {
+	t.Parallel()
+	for last, end := range map[string]string{
+		"no such host":                        "no such host.",
+		"The operator has to check settings.": "check settings.",
+		"cut ...":                             "cut.",
+		"again?":                              "again?",
+		"stop!. ":                             "stop!",
+		"größer als 1 GB":                     "als 1 GB.",
+	} {
+		j := Job{Name: "digest", State: JobState{ConsecutiveErrors: 1, LastError: last}}
+		if got := AlertFailing.Sentence(j); !strings.HasSuffix(got, end) {
+			t.Errorf("%q: %q", last, got)
+		}
+		if got := AlertDisabled.Sentence(j); got != `The job "digest" has failed and is switched off: `+sentence(last)+" Enable it when the cause is gone." || strings.Contains(got, "..") {
+			t.Errorf("%q: %q", last, got)
+		}
+	}
+	for _, alert := range []AlertKind{AlertSkipping, AlertBudget, AlertRecovered, AlertGone} {
+		if got := alert.Sentence(Job{Name: "digest"}); !strings.HasSuffix(got, ".") || strings.HasSuffix(got, "..") {
+			t.Errorf("%s: %q", alert, got)
+		}
+	}
+}
+
+func TestTheMessageOfARunIsThePayloadOfItsJob(t *testing.T) {
+	t.Parallel()
+	slot := time.Date(2026, 7, 1, 7, 0, 0, 0, time.UTC)
+	for name, c := range map[string]struct {
+		change func(j *Job, r *PlannedRun)
+		want   func(m *chat.Content)
+	}{
+		"as planned":                 {func(*Job, *PlannedRun) {}, func(*chat.Content) {}},
+		"late by less than a minute": {func(_ *Job, r *PlannedRun) { r.Late = lateNote - 1 }, func(*chat.Content) {}},
+		"late":                       {func(_ *Job, r *PlannedRun) { r.Late = lateNote }, func(m *chat.Content) { m.Text = "go\n\n(planned for 2026-07-01 09:00 +02:00)" }},
+		"late by hand":               {func(_ *Job, r *PlannedRun) { r.Late, r.Trigger = time.Hour, TriggerManual }, func(*chat.Content) {}},
+		"backfill": {func(j *Job, r *PlannedRun) { j.Schedule.TZ, r.Trigger = "UTC", TriggerBackfill }, func(m *chat.Content) {
+			m.Text = "go\n\n(planned for 2026-07-01 07:00 +00:00)"
+		}},
+		"in a zone that is not known any more": {func(j *Job, r *PlannedRun) { j.Schedule.TZ, r.Late = "Mars/Base", time.Hour }, func(m *chat.Content) {
+			m.Text = "go\n\n(planned for 2026-07-01 07:00 +00:00)"
+		}},
+		"without a limit": {func(j *Job, _ *PlannedRun) { j.Timeout = 0 }, func(m *chat.Content) { m.Options.TimeoutMs = -1 }},
+		"at most once":    {func(j *Job, _ *PlannedRun) { j.AtMostOnce = true }, func(m *chat.Content) { m.Options.AtMostOnce = true }},
+		"without text":    {func(j *Job, _ *PlannedRun) { j.Payload = Payload{Kind: PayloadCommand} }, func(m *chat.Content) { m.Text = "command" }},
+		"an event":        {func(j *Job, _ *PlannedRun) { j.Payload.Kind = PayloadSystemEvent }, func(m *chat.Content) { m.System = true }},
+		"options of a turn": {func(j *Job, _ *PlannedRun) { j.Payload.Options = []byte(`{"model":"big","thinking":"high"}`) }, func(m *chat.Content) {
+			m.Options.Model, m.Options.Thinking = "big", "high"
+		}},
+		"options of its runner": {func(j *Job, _ *PlannedRun) { j.Payload.Options = []byte(`{"model":"big","lightContext":true}`) }, func(m *chat.Content) {
+			m.Options.Model, m.Options.Params = "big", map[string]any{"lightContext": true}
+		}},
+		"options that are not JSON": {func(j *Job, _ *PlannedRun) { j.Payload.Options = []byte(`{`) }, func(*chat.Content) {}},
+	} {
+		j := Job{
+			ID: "j", Name: "digest", Timeout: time.Minute, Payload: Payload{Kind: PayloadAgentTurn, Text: "go"},
+			Schedule: schedule.Spec{Kind: schedule.KindCron, Expr: "0 9 * * *", TZ: "Europe/Berlin"},
+		}
+		r := PlannedRun{Fire: schedule.Fire{Slot: slot, At: slot}, Trigger: TriggerSchedule}
+		c.change(&j, &r)
+		want := chat.Content{
+			Text: "go", Sender: chat.Sender{ID: "cron:j", Name: "digest"}, Options: chat.Options{NoMerge: true, Mode: chat.ModeQueue, TimeoutMs: 60_000},
+		}
+		c.want(&want)
+		if got := j.content(r); !reflect.DeepEqual(got, want) {
+			t.Errorf("%s:\ngot  %+v\nwant %+v", name, got, want)
+		}
+	}
+}
+
+func FuzzRunID(f *testing.F) {
+	f.Add("manual:a:1")
+	f.Add("schedule:019c2a7e-41d0-7c2b-9a55-7be0c1d2e3f4:1803974400000")
+	f.Fuzz(func(t *testing.T, id string) {
+		trigger, job, slot, err := ParseRunID(id)
+		if err != nil {
+			if !errors.Is(err, schedule.ErrInvalid) {
+				t.Fatalf("%q is refused with %v", id, err)
+			}
+			return
+		}
+		if again := RunID(trigger, job, slot); again != id {
+			t.Fatalf("%q becomes %q", id, again)
+		}
+	})
+}
+
+// TestEachMemberOfAJobIsCompared checks that an end writes the counters alone only when nothing else differs.
+func TestEachMemberOfAJobIsCompared(t *testing.T) {
+	t.Parallel()
+	counters := map[string]bool{}
+	for name := range strings.FieldsSeq("RunCount ErrorCount LastRunAt LastState LastError LastErrorClass LastDuration LastDelivery LastDeliveryError " +
+		"LastAlertAt ConsecutiveErrors ConsecutiveSkipped Queued RunningAt") {
+		counters["State."+name] = true
+	}
+	pause := func() Job { return Job{Pause: &Pause{}} }
+	members := 0
+	walkMembers(reflect.TypeFor[Job](), "", nil, func(name string, index []int) {
+		members++
+		a, b := pause(), pause()
+		v := reflect.ValueOf(&b).Elem()
+		for _, i := range index {
+			if v.Kind() == reflect.Pointer {
+				v = v.Elem()
+			}
+			v = v.Field(i)
+		}
+		v.Set(anotherValue(t, v.Type()))
+		if same := SameBesidesCounters(&a, &b); same != counters[name] {
+			t.Errorf("jobs that differ in %s are the same: %v", name, same)
+		}
+	})
+	a, b := pause(), Job{}
+	if members < 70 || SameBesidesCounters(&a, &b) || SameBesidesCounters(&b, &a) || !SameBesidesCounters(&a, &a) {
+		t.Errorf("%d members were compared; a job with a pause and one without are the same", members)
+	}
+}
+
+// walkMembers calls f for each member of a struct and of the structs in it.
+func walkMembers(of reflect.Type, prefix string, at []int, f func(name string, index []int)) {
+	for i := range of.NumField() {
+		m := of.Field(i)
+		inner, index := m.Type, append(slices.Clip(at), i)
+		if inner.Kind() == reflect.Pointer {
+			inner = inner.Elem()
+		}
+		if inner.Kind() == reflect.Struct && inner != reflect.TypeFor[time.Time]() {
+			walkMembers(inner, prefix+m.Name+".", index, f)
+			continue
+		}
+		f(prefix+m.Name, index)
+	}
+}
+
+func anotherValue(t *testing.T, of reflect.Type) reflect.Value {
+	t.Helper()
+	v := reflect.New(of).Elem()
+	switch {
+	case of == reflect.TypeFor[time.Time]():
+		v.Set(reflect.ValueOf(time.UnixMilli(1).UTC()))
+	case v.CanInt():
+		v.SetInt(int64(time.Second))
+	case of.Kind() == reflect.String:
+		v.SetString("x")
+	case of.Kind() == reflect.Bool:
+		v.SetBool(true)
+	case of == reflect.TypeFor[[]byte]():
+		v.SetBytes([]byte("x"))
+	default:
+		t.Fatalf("a member has the type %s: add it", of)
+	}
+	return v
 }

@@ -1,11 +1,13 @@
 package cron
 
 import (
+	"context"
 	"fmt"
 	"strconv"
 	"strings"
 	"time"
 
+	"laneway/internal/chat"
 	"laneway/internal/cron/schedule"
 )
 
@@ -210,4 +212,64 @@ func Earlier(a, b time.Time) time.Time {
 		return b
 	}
 	return a
+}
+
+// AttemptStart is the change of Start to the ledger row of a cron message: the run is running, its attempt has begun.
+type AttemptStart struct {
+	RunID   string
+	Attempt int
+	Node    string
+}
+
+// AttemptEnd is the change of Finish to the ledger row of a cron message and to the job, in the same transaction.
+type AttemptEnd struct {
+	RunID   string
+	Attempt Attempt
+	// State is the outcome of the run, or RunRetrying with NextAttempt, or RunQueued when a drain interrupted the attempt and its message waits again.
+	State             RunState
+	Reason            Reason
+	NextAttempt       time.Time
+	Error, ErrorClass string
+	Summary           string
+	Usage             chat.Usage
+	Delivery          DeliveryStatus
+	DeliveryError     string // why the answer is not sent at all; for one that is sent, the outbox records the delivery
+	SuppressedBy      string
+	// Job receives the stored job and the finished run and returns the job's new state, or nil to remove the job (DeleteAfter). It is not called for retries.
+	// The store may call it again when the job has changed meanwhile: the last result is stored.
+	Job func(old Job, r Run, now time.Time) *Job
+}
+
+// Action is the kind of an [Event]. The set is closed.
+type Action string
+
+// The actions.
+const (
+	ActionAdded     Action = "added"
+	ActionUpdated   Action = "updated"   // also paused, resumed, disabled
+	ActionRemoved   Action = "removed"   // Job is its last state
+	ActionStarted   Action = "started"   // the first attempt has begun
+	ActionScheduled Action = "scheduled" // an attempt failed and will be retried at Run.NextAttempt
+	ActionFinished  Action = "finished"  // a slot has its outcome, even without a run
+)
+
+// Event is one change of a job or a run, published after its commit. Run is nil when the event is about the job.
+type Event struct {
+	Action Action
+	Job    Job
+	Run    *Run
+}
+
+// History is the history of jobs that is stored outside of the ledger.
+type History interface {
+	// Past reads the history of a job since a moment, by its id or its key, at most limit entries of each kind.
+	Past(ctx context.Context, id, key string, since time.Time, limit int) (Past, error)
+}
+
+// Past is the history of a job besides its runs.
+type Past struct {
+	// Outages are the times during which no process fired jobs, oldest first. They are kept for 400 days.
+	Outages []Outage
+	// Changes are the changes of the job in the audit log, newest first.
+	Changes []JobChange
 }

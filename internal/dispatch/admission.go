@@ -1,9 +1,11 @@
 package dispatch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -217,4 +219,151 @@ func (a *admission) mayName(ctx context.Context, m *chat.Message, by chat.Caller
 	}
 	return chat.Errorf(chat.CodeLimit, "this credential has %d named sessions and branches, which is the limit; use one of them, or delete some", limit).
 		With("field", "sessionKey").With("limit", limit)
+}
+
+// bursts predicts whether a typed message will share the turn of the one before it. It only guesses what the scheduler's debounce window
+// will do, because the store needs the answer before the scheduler is called. A wrong guess uses or saves one place in a queue.
+type bursts struct {
+	mu   sync.Mutex
+	open map[chat.SessionKey]typing // a session has at most one window
+}
+
+// typing is the current burst of one person in one thread.
+type typing struct {
+	sender, thread string
+	since, last    time.Time
+	debounce       time.Duration
+}
+
+// tidyAt is how many bursts are kept before old ones are removed.
+const tidyAt = 512
+
+// cut ends the debounce window of a session: messages before and after a command are not combined.
+func (q *queue) cut(key chat.SessionKey) {
+	q.bursts.cut(key)
+	q.sched.Cut(key.String())
+}
+
+// joins records a message and reports whether it falls into the window that an earlier one opened.
+func (b *bursts) joins(m chat.Message, s scheduler.Settings) bool {
+	if !m.Content.Options.Typed || s.Debounce <= 0 || m.Content.Options.NoMerge || len(m.Content.Attachments) > 0 {
+		b.cut(m.Session)
+		return false
+	}
+	hold := s.DebounceMax
+	if hold == 0 {
+		hold = 3 * s.Debounce
+	}
+	now := time.Now()
+	next := typing{sender: m.Content.Sender.ID, thread: m.Content.Thread, since: now, last: now, debounce: s.Debounce}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.tidy(now)
+	open, ok := b.open[m.Session]
+	ok = ok && open.sender == next.sender && open.thread == next.thread && now.Sub(open.last) < s.Debounce && now.Sub(open.since) < hold
+	if ok {
+		next.since = open.since
+	}
+	if b.open == nil {
+		b.open = map[chat.SessionKey]typing{}
+	}
+	b.open[m.Session] = next
+	return ok
+}
+
+// cut ends the burst of a session.
+func (b *bursts) cut(key chat.SessionKey) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.open, key)
+}
+
+// answerBursts are the answers of urgent commands that chats have received. A burst of such commands is executed, and answered once for each text: otherwise the
+// answers would use up what the chat network accepts, and no other message would reach the chat for minutes.
+type answerBursts struct {
+	mu   sync.Mutex
+	last map[chatAnswer]answerTimes
+}
+
+// answerTimes are when an answer was sent, and when a command had it last.
+type answerTimes struct{ sent, last time.Time }
+
+// chatAnswer is the text of an answer for a chat.
+type chatAnswer struct {
+	to   chat.Target
+	text string
+}
+
+// answerBurst is the pause that ends a burst, so that a chat gets at most twenty such answers a minute; a burst without a pause is answered once each answerAgain.
+const (
+	answerBurst = 3 * time.Second
+	answerAgain = time.Minute
+)
+
+// repeats reports whether the answer of a command repeats the one before it in a burst.
+func (a *answerBursts) repeats(m chat.Message, text string) bool {
+	one, now := chatAnswer{m.Content.Options.ReplyTo, text}, time.Now()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(a.last) >= tidyAt {
+		maps.DeleteFunc(a.last, func(_ chatAnswer, b answerTimes) bool { return now.Sub(b.last) >= answerBurst })
+	}
+	before, ok := a.last[one]
+	if ok = ok && now.Sub(before.last) < answerBurst && now.Sub(before.sent) < answerAgain; !ok {
+		before.sent = now
+	}
+	if a.last == nil {
+		a.last = map[chatAnswer]answerTimes{}
+	}
+	a.last[one] = answerTimes{before.sent, now}
+	return ok
+}
+
+func (b *bursts) tidy(now time.Time) {
+	if len(b.open) < tidyAt {
+		return
+	}
+	for k, s := range b.open {
+		if now.Sub(s.last) >= s.debounce {
+			delete(b.open, k)
+		}
+	}
+}
+
+// QueueRules define how messages of one session wait. The scheduler uses the embedded settings. The store enforces Cap and Drop, because
+// only the store sees the messages that every replica has accepted.
+type QueueRules struct {
+	scheduler.Settings
+	// Cap is how many messages may wait; 0 = 10.
+	Cap int
+	// Drop selects the message to remove when Cap messages wait; "" = [chat.DropOld].
+	Drop chat.DropPolicy
+
+	usual chat.QueueMode // the mode when neither the session nor the message has one; set by chosen
+}
+
+// defaultCap is the limit of a queue without a configured limit.
+const defaultCap = 10
+
+// chosen returns the rules with the last mode that is not empty, and with all defaults filled in.
+func (r QueueRules) chosen(modes ...chat.QueueMode) QueueRules {
+	r.Settings = r.Over(scheduler.DefaultSettings())
+	r.Cap = cmp.Or(r.Cap, defaultCap)
+	r.Drop = cmp.Or(r.Drop, chat.DropOld)
+	r.usual = r.mode()
+	for _, m := range modes {
+		r.Mode = cmp.Or(scheduler.QueueMode(m), r.Mode)
+	}
+	return r
+}
+
+// mode returns the queue mode as a value of package chat. The scheduler imports only the standard library, so it has its own type with the
+// same values; only this method and [QueueRules.chosen] convert between them.
+func (r QueueRules) mode() chat.QueueMode { return chat.QueueMode(r.Mode) }
+
+func defaultQueue(_, _, kind string) QueueRules {
+	if kind == chat.KindGroup {
+		return QueueRules{Settings: scheduler.Settings{MaxConcurrent: defaultGroup}}
+	}
+	return QueueRules{}
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -321,4 +322,84 @@ func TestABackfillCountsAmongTheWaitingMessagesOfItsCaller(t *testing.T) {
 		synctest.Wait()
 		want(t, "another when they have ended", backfill(2*time.Hour, 119*time.Minute, nil), nil)
 	}, lanes(4), bounds(1, 5, 0))
+}
+
+// While the sender has the maximum number of waiting messages, the test repeats an accepted message and sends one that reuses a key. The
+// repetition returns the existing message, the reused key is refused as such, and a new message is refused by the limit.
+func TestARepeatedMessageIsAnsweredAtTheBoundOfItsSender(t *testing.T) {
+	inDispatcher(t, func(t *testing.T, h *harness) {
+		messages := make([]chat.Message, 3)
+		for i := range messages {
+			messages[i] = h.msg("agent:main:lab-"+string(rune('a'+i)), "sleep 1h")
+			messages[i].Dedupe, messages[i].ParamsHash = "lab/"+messages[i].ID, "hash"
+			if _, err := h.d.ReceiveFrom(t.Context(), messages[i], lab()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, m := range messages {
+			again, err := h.d.ReceiveFrom(t.Context(), m, lab())
+			if err != nil {
+				t.Errorf("a repetition is refused: %v", err)
+			}
+			want(t, "duplicate", again.Duplicate, true)
+			want(t, "run", again.RunID, m.ID)
+			m.ParamsHash = "another"
+			if _, err := h.d.ReceiveFrom(t.Context(), m, lab()); !errors.Is(err, chat.ErrKeyReused) {
+				t.Errorf("another message under the key: %v, want %v", err, chat.ErrKeyReused)
+			}
+		}
+		_, err := h.sendAs(lab(), 1, "hello")
+		var refused *chat.Error
+		if !errors.As(err, &refused) || refused.Code != chat.CodeRateLimited {
+			t.Errorf("a new message at the bound: %v, want %s", err, chat.CodeRateLimited)
+		}
+	}, lanes(8), bounds(1, 2, 0))
+}
+
+// The test holds a gateway that has a message to send, and releases it.
+func TestAHeldGatewayIsForAdministrators(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		db, err := sqlite.Open(t.Context(), sqlite.Config{Path: filepath.Join(t.TempDir(), "laneway.db")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = db.Close() }()
+		by := store.ChangedBy{Who: "cli"}
+		if err := db.SetHold(t.Context(), &store.Hold{Who: "ann", Reason: "a test"}, by); err != nil {
+			t.Fatal(err)
+		}
+		if err := db.Enqueue(t.Context(), []store.Outgoing{{Kind: store.KindNotice, Text: "old", Count: 1, Target: chat.Target{Channel: "box", ChatID: "7"}}}); err != nil {
+			t.Fatal(err)
+		}
+		h := open(t, db)
+		defer h.close()
+		lease := func() bool {
+			ok, err := h.d.Lease(t.Context(), "telegram:1")
+			if err != nil {
+				t.Fatal(err)
+			}
+			return ok
+		}
+		time.Sleep(time.Minute)
+		want(t, "a channel may poll", lease(), false)
+		want(t, "sent", len(h.box.texts("7")), 0)
+		_, err = h.d.Receive(t.Context(), h.msg("agent:main:box:direct:7", "hello"))
+		want(t, "a message of a channel is refused", errors.Is(err, chat.ErrStoreUnavailable), true)
+		_, err = h.d.ReceiveFrom(t.Context(), h.msg("main", "hello"), chat.Caller{Principal: "ci", Scopes: []string{chat.ScopeWrite}})
+		want(t, "a message of a client is refused", errors.Is(err, chat.ErrStoreUnavailable), true)
+		m := h.msg("main", "hello")
+		if _, err := h.d.ReceiveFrom(t.Context(), m, chat.Caller{Principal: "gateway", Scopes: []string{chat.ScopeAdmin}}); err != nil {
+			t.Fatal(err)
+		}
+		want(t, "an administrator gets an answer", h.end(m.ID).Outcome, chat.OutcomeAnswered)
+		want(t, "the status says it", h.d.Status(t.Context()).Held != "", true)
+		if err := db.SetHold(t.Context(), nil, by); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		want(t, "a channel may poll after the release", lease(), true)
+		wantList(t, "sent after the release", h.box.texts("7"), []string{"old"})
+		want(t, "the status after the release", h.d.Status(t.Context()).Held, "")
+	})
 }

@@ -1,3 +1,45 @@
+// Package dispatch connects the parts of the gateway: a message becomes a command or a turn, and a turn receives its history, its agent and
+// its reply.
+//
+// # The path of a message
+//
+// [Dispatcher.Receive] executes a command at once, or makes the message durable (Store.Accept) and submits it to the scheduler when this
+// process owns the session. The scheduler calls back with a turn. The turn is started in the store (fence first), the agent runs, its
+// events are published, and Store.Finish writes outcome, transcript and outgoing messages in one transaction. No accepted message is kept
+// only in memory: the store's row is the message, and the scheduler's item is a plan to run it.
+//
+// # Responsibilities
+//
+// The store decides what is accepted, dropped and stopped; its answer is authoritative. The scheduler decides when a turn runs. The two can
+// race, for example when a message is dropped in the store while it is being started. Store.Start then decides: a message that has an
+// outcome does not run.
+//
+// # The parts
+//
+// [Dispatcher] is the API. Each concept has its own type, listed in the order of the path of a message:
+//
+//   - receiver checks a message and makes it durable; admission and access limit who may do that;
+//   - commands records, executes, answers and completes chat commands;
+//   - queue submits messages to the scheduler in their order and writes the outcome of those that never become a turn;
+//   - turns starts a turn in the store, runs its agent and writes its end; [source] has the inputs and outputs of a turn, and [attempt] is
+//     the attempt of a job's run that it executes;
+//   - questions asks people for permission for what agents do: it makes the tool calls that they allow, and wakes the turns that wait for
+//     an answer;
+//   - trees are the sub-turns of turns: how they start, what they inherit, how a parent waits, what is announced, what ends with a parent;
+//   - stops stops, resets and deletes; signs shows people that their message waits or is being answered;
+//   - jobTurns and jobCallers implement what the job service (package cron/service) needs; jobCalls forwards calls of the gateway to it.
+//
+// # Ownership
+//
+// Package ownership decides which sessions this process may run: it keeps the lease, sweeps, and forwards stop requests. [takeover] does
+// the rest: unfinished messages of a session are submitted to the scheduler again, and a lost lease cancels every turn with cause lease
+// lost.
+//
+// # Goroutines and shutdown
+//
+// [Dispatcher.Run] owns the loops and returns when they have ended. Turns run on goroutines of the scheduler. Short work beside a turn or a
+// call (typing, the write of a stop) is counted and awaited. The order of the shutdown is: [Dispatcher.Drain] (refuse new work, end
+// previews, let turns finish, cancel the rest, stop sending), the channels, [Dispatcher.Leave] (the table of nodes), the context of Run.
 package dispatch
 
 import (
@@ -5,7 +47,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
+	"sync"
 	"time"
+
+	"github.com/google/uuid"
 
 	"laneway/internal/agent"
 	"laneway/internal/channel"
@@ -291,3 +337,158 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	return c, nil
 }
+
+// node is the incarnation of this process, see [ownership.Node].
+type node interface {
+	ID() string
+	Alive() (id string, err error)
+	Draining() bool
+	Hold() *store.Hold
+	HasPeers() bool
+	SweepAge() time.Duration
+	SweepNow()
+	Held(name string) (store.Lease, bool)
+	Hint(node string)
+	HintStop(node string)
+	Final(ctx context.Context, what string, write func(context.Context) error) error
+	WhileAlive(ctx context.Context, op func(context.Context) error) error
+}
+
+// publisher publishes events of runs and sessions, see [events.Publisher].
+type publisher interface {
+	Publish(e chat.Event) bool
+	PublishSession(key chat.SessionKey, principal, reason, runID string)
+	Send(topic string, e any, shorten func())
+	Ended(e chat.RunEnd)
+	Known(session chat.SessionKey, id string) bool
+	Log(session chat.SessionKey, id string) *events.RunLog
+	Start(info events.RunInfo) *events.Run
+	Stop(r *events.Run)
+	RunsOf(key chat.SessionKey, sender string) []string
+	Wait(ctx context.Context, id string, read func(ctx context.Context, id string) (end chat.RunEnd, done bool, err error)) (chat.RunEnd, error)
+}
+
+// waker wakes the sender of the outbox, see [outbox.Sender].
+type waker interface{ Wake() }
+
+// parts has what every part of the dispatcher needs. It does not change after New.
+type parts struct {
+	cfg      Config
+	store    Store
+	node     node
+	events   publisher
+	outbox   waker
+	jobs     jobService
+	trees    *trees
+	sched    *scheduler.Scheduler[work]
+	agents   map[string]Agent
+	channels map[string]channel.Channel
+	meter    *usage.Meter
+	// bounded reports whether the concurrent turns of a principal, including those of their jobs, are limited: of chat users, hooks, and
+	// credentials that see only their own data.
+	bounded func(principal string) bool
+	obs     Observer
+	log     *slog.Logger
+	// background is short work beside turns and calls; Run waits for it.
+	background sync.WaitGroup
+}
+
+// work is the scheduler's data for one message or one recovered run: the inbox rows, the claim under which they were taken, their source,
+// and the log of published events about the leading message.
+type work struct {
+	claim store.Claim
+	rows  []store.Waiting
+	from  source
+	log   *events.RunLog
+}
+
+// source is the input of a turn's work and the destination of its end. It is chosen where work is created ([queue.fromInbox],
+// [jobTurns.Launch]). Currently it is always the inbox; rows of the job ledger could be another source. The edge cases of the operations
+// are those of [store.Inbox].
+type source interface {
+	// Start turns waiting work into a run, Join adds work to a running one.
+	Start(ctx context.Context, p store.StartParams) (store.Started, error)
+	Join(ctx context.Context, p store.StartParams) ([]int64, error)
+	// Finish writes the end of a run. EndStopping records that the goroutine of a finished run has returned.
+	Finish(ctx context.Context, p store.FinishParams) (store.Finished, error)
+	EndStopping(ctx context.Context, c store.Claim, runID string) error
+}
+
+func (p *parts) channelNames() []string {
+	names := make([]string, 0, len(p.channels))
+	for name := range p.channels {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Observer counts events for metrics. Arguments are from closed sets; methods must not block.
+type Observer interface {
+	// Accepted: a message is durable. Channel is the name up to the first ':'.
+	Accepted(channel string, duplicate bool)
+	// Dropped: a full queue removed a message (policy old) or refused it (policy new).
+	Dropped(policy string)
+	// Ended: a message has its outcome.
+	Ended(lane string, outcome chat.Outcome, reason string)
+	// TurnEnded: a turn has returned after d; waited is the time from acceptance to start.
+	TurnEnded(lane string, outcome chat.Outcome, d, waited time.Duration)
+	// Tokens: the tokens that the model of a turn read and wrote, as reported by its runner; input includes the history.
+	Tokens(lane string, input, output int)
+	// Stored: an operation of the store ended after took, with or without an error; operation is accept, start or finish.
+	Stored(operation string, took time.Duration)
+	// Fenced: a write was refused because the claim was lost.
+	Fenced(operation string)
+	// Sent: one attempt to send ended; result is delivered, retry, failed, expired or resent.
+	Sent(channel, kind, result string)
+	// CommandRun: a chat command was executed.
+	CommandRun(name string, ok bool)
+	// LeaseLost: this process was declared dead, or could not reach the store in time.
+	LeaseLost()
+	// TakenOver: sessions were taken over by the sweep.
+	TakenOver(sessions int)
+	// RolledBack: the database has lost commits, see package ownership.
+	RolledBack(sign ownership.RollbackSign)
+}
+
+// NopObserver observes nothing.
+type NopObserver struct{}
+
+// Accepted does nothing.
+func (NopObserver) Accepted(string, bool) {}
+
+// Dropped does nothing.
+func (NopObserver) Dropped(string) {}
+
+// Ended does nothing.
+func (NopObserver) Ended(string, chat.Outcome, string) {}
+
+// TurnEnded does nothing.
+func (NopObserver) TurnEnded(string, chat.Outcome, time.Duration, time.Duration) {}
+
+// Tokens does nothing.
+func (NopObserver) Tokens(string, int, int) {}
+
+// Stored does nothing.
+func (NopObserver) Stored(string, time.Duration) {}
+
+// Fenced does nothing.
+func (NopObserver) Fenced(string) {}
+
+// Sent does nothing.
+func (NopObserver) Sent(string, string, string) {}
+
+// CommandRun does nothing.
+func (NopObserver) CommandRun(string, bool) {}
+
+// LeaseLost does nothing.
+func (NopObserver) LeaseLost() {}
+
+// TakenOver does nothing.
+func (NopObserver) TakenOver(int) {}
+
+// RolledBack does nothing.
+func (NopObserver) RolledBack(ownership.RollbackSign) {}
+
+// newID returns a UUIDv7: sortable by time, and unique without the store.
+func newID() string { return uuid.Must(uuid.NewV7()).String() }

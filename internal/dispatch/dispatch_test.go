@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"laneway/internal/agent"
 	"laneway/internal/chat"
 	"laneway/internal/dispatch"
 	"laneway/internal/scheduler"
@@ -339,4 +340,112 @@ func TestDropNewRefusesTheIncomingMessage(t *testing.T) {
 		}
 		want(t, "refusals", h.d.Lanes().DropsNew, int64(5))
 	}, queue(dispatch.QueueRules{Drop: chat.DropNew}))
+}
+
+// The messages have the form of chat.send with deliver and of hooks: the key of a session names its chat, but not the account.
+func TestAReplyToTheChatOfASessionNamesTheAccount(t *testing.T) {
+	deliver := func(t *testing.T, h *harness, session string) (chat.Message, error) {
+		m := h.msg(session, "hello")
+		m.Content.Options.ReplyTo = m.Session.Target()
+		_, err := h.d.ReceiveFrom(t.Context(), m, chat.Caller{Principal: "operator", Scopes: []string{chat.ScopeAdmin}})
+		return m, err
+	}
+	account := func(t *testing.T, st dispatch.Store, id string) string {
+		t.Helper()
+		m, err := st.MessageByID(t.Context(), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m.Content.Options.ReplyTo.Channel
+	}
+	lease := func(t *testing.T, st dispatch.Store, names ...string) {
+		t.Helper()
+		if err := st.Register(t.Context(), store.Node{ID: "other"}); err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range names {
+			if _, _, err := st.AcquireLease(t.Context(), name, "other"); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	inBubble(t, func(t *testing.T) {
+		st := newStore(t)
+		lease(t, st, "telegram:666")
+		h := open(t, st)
+		defer h.close()
+		m, err := deliver(t, h, "agent:main:telegram:direct:7")
+		want(t, "error", err, nil)
+		want(t, "the only account", account(t, st, m.ID), "telegram:666")
+		m, err = deliver(t, h, "agent:main:box:direct:7")
+		want(t, "error", err, nil)
+		want(t, "a channel without accounts", account(t, st, m.ID), "box")
+		m, err = deliver(t, h, "agent:main:main")
+		want(t, "error", err, nil)
+		want(t, "a session without a chat", account(t, st, m.ID), "")
+	})
+	synctest.Test(t, func(t *testing.T) {
+		st := newStore(t)
+		lease(t, st, "telegram:666", "telegram:777")
+		h := open(t, st)
+		defer h.close()
+		h.end(h.send("agent:main:telegram:direct:7", "from the chat", func(m *chat.Message) { m.Principal, m.Channel = "telegram:777:7", "telegram:777" }))
+		m, err := deliver(t, h, "agent:main:telegram:direct:7")
+		want(t, "error", err, nil)
+		want(t, "the account of the owner of the session", account(t, st, m.ID), "telegram:777")
+		if _, err = deliver(t, h, "agent:main:telegram:direct:8"); err == nil {
+			t.Error("an address of two accounts was taken")
+		} else {
+			want(t, "refusal", err.Error(), "there are several accounts of telegram (telegram:666, telegram:777); name one of them")
+		}
+	})
+}
+
+// The agent answers nothing. The person reads that once, unless the agent has sent them a message itself. The stored answer stays empty.
+func TestAnEmptyAnswerIsSaidToBeEmptyWithItsReason(t *testing.T) {
+	for name, c := range map[string]struct {
+		call       chat.ToolCall // that the agent makes before
+		answer     agent.Result
+		system     bool   // the message comes from the gateway itself
+		chat, note string // the messages of the chat, and the sentence in the end of the run
+	}{
+		"nothing":              {answer: agent.Result{StopReason: agent.StopNormal}, chat: "(empty answer)", note: "(empty answer)"},
+		"blank":                {answer: agent.Result{Text: " \n"}, chat: "(empty answer)", note: "(empty answer)"},
+		"at the limit":         {answer: agent.Result{StopReason: agent.StopLength}, chat: "(empty answer: the model stopped at its length limit)", note: "(empty answer: the model stopped at its length limit)"},
+		"after a message":      {call: messageCall("on my way"), chat: "on my way"},
+		"after a refused call": {call: chat.ToolCall{Name: "message", Args: `{"text":" "}`}, chat: "(empty answer)", note: "(empty answer)"},
+		"after another call":   {call: chat.ToolCall{Name: "sessions", Args: `{}`}, chat: "(empty answer)", note: "(empty answer)"},
+		"an event":             {system: true},
+		"text at the limit":    {answer: agent.Result{Text: "half", StopReason: agent.StopLength}, chat: "half"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				h := open(t, newStore(t), withRunner(runnerFunc(func(ctx context.Context, req agent.Request, emit func(agent.Event)) (agent.Result, error) {
+					if c.call.Name != "" {
+						if err := req.Journal.Record(ctx, chat.Round{Number: 1, Calls: []chat.ToolCall{c.call}, Results: make([]*chat.ToolResult, 1)}); err != nil {
+							return agent.Result{}, err
+						}
+						result := req.Tools.Call(ctx, req.IdempotencyKey+"/1/1", c.call)
+						if err := req.Journal.RecordResult(ctx, 1, 0, result); err != nil {
+							return agent.Result{}, err
+						}
+					}
+					emit(agent.Event{Kind: agent.EventDelta, Text: c.answer.Text})
+					return c.answer, nil
+				}), dispatch.Tools{Default: true}))
+				defer h.close()
+				id := h.send("agent:main:own", "go", replyTo("7"), func(m *chat.Message) { m.Content.System = c.system })
+				end := h.end(id)
+				time.Sleep(10 * time.Second)
+				want(t, "messages", strings.Join(h.box.texts("7"), " | "), c.chat)
+				want(t, "answer", end.Text, c.answer.Text)
+				want(t, "sentence of the end", end.Message, c.note)
+				stored := h.end(id)
+				want(t, "sentence of the stored end", stored.Message, c.note)
+				if c.note != "" {
+					want(t, "stop reason of the stored end", stored.StopReason, end.StopReason)
+				}
+			})
+		})
+	}
 }

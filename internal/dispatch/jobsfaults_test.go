@@ -3,7 +3,9 @@ package dispatch_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -12,6 +14,7 @@ import (
 	"laneway/internal/chat"
 	"laneway/internal/cron"
 	"laneway/internal/cron/schedule"
+	"laneway/internal/dispatch"
 	"laneway/internal/store"
 	"laneway/internal/store/sqlite"
 	"laneway/internal/store/sqlite/sqlitetest"
@@ -223,4 +226,281 @@ func TestARunThatIsLateNamesTheMomentForWhichItWasPlanned(t *testing.T) {
 			})
 		})
 	}
+}
+
+// dying is a store that can be disconnected from one process, as by a kill: after that, the process has no effect.
+type dying struct {
+	cronStore
+
+	off  *atomic.Bool
+	wake *modelWake
+}
+
+// modelWake passes the hints between processes, as the database does.
+type modelWake struct {
+	mu    sync.Mutex
+	nodes map[string]chan struct{}
+}
+
+// The dispatcher finds this interface by a type assertion. If one of its methods were missing, it would work without hints.
+var _ store.Waker = dying{}
+
+func (w *modelWake) of(node string) chan struct{} {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.nodes == nil {
+		w.nodes = map[string]chan struct{}{}
+	}
+	if w.nodes[node] == nil {
+		w.nodes[node] = make(chan struct{}, 1)
+	}
+	return w.nodes[node]
+}
+
+// Notify implements store.Waker.
+func (s dying) Notify(node string, h store.Hint) {
+	if s.gone() {
+		return
+	}
+	select {
+	case s.wake.of(node + string(h)) <- struct{}{}:
+	default:
+	}
+}
+
+// Wakeups implements store.Waker.
+func (s dying) Wakeups(node string, h store.Hint) <-chan struct{} { return s.wake.of(node + string(h)) }
+
+func (s dying) gone() bool { return s.off.Load() }
+
+func (s dying) Heartbeat(ctx context.Context, id string, draining bool) (store.Beat, error) {
+	if s.gone() {
+		return store.Beat{}, chat.ErrStoreUnavailable
+	}
+	return s.cronStore.Heartbeat(ctx, id, draining)
+}
+
+func (s dying) Register(ctx context.Context, n store.Node) error {
+	if s.gone() {
+		return chat.ErrStoreUnavailable
+	}
+	return s.cronStore.Register(ctx, n)
+}
+
+func (s dying) Unregister(ctx context.Context, n string) error {
+	if s.gone() {
+		return nil
+	}
+	return s.cronStore.Unregister(ctx, n)
+}
+
+func (s dying) Start(ctx context.Context, p store.StartParams) (store.Started, error) {
+	if s.gone() {
+		return store.Started{}, chat.ErrFenced
+	}
+	return s.cronStore.Start(ctx, p)
+}
+
+func (s dying) Finish(ctx context.Context, p store.FinishParams) (store.Finished, error) {
+	if s.gone() {
+		return store.Finished{}, chat.ErrFenced
+	}
+	return s.cronStore.Finish(ctx, p)
+}
+
+func (s dying) Claim(ctx context.Context, p cron.ClaimParams) (cron.Claimed, error) {
+	if s.gone() {
+		return cron.Claimed{}, chat.ErrStoreUnavailable
+	}
+	return s.cronStore.Claim(ctx, p)
+}
+
+func (s dying) Sweep(ctx context.Context, sp store.SweepParams) ([]store.Taken, error) {
+	if s.gone() {
+		return nil, chat.ErrStoreUnavailable
+	}
+	return s.cronStore.Sweep(ctx, sp)
+}
+
+// The second run of a buffer_one job is started through the process that does not run the first one. The owner of the session receives the
+// hint and starts the second run at the end of the first, before its next sweep.
+func TestAWaitingRunBeginsWhenTheRunOfAnotherProcessEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st, wake, off := sqlitetest.Open(t, sqlite.Config{}), &modelWake{}, &atomic.Bool{}
+		rare := func(c *dispatch.Config) { c.Sweep = time.Minute }
+		a, b := openCron(t, dying{st, off, wake}, rare), openCron(t, dying{st, off, wake}, rare)
+		job := a.put(everySecond("twice", "sleep 1s"), func(j *cron.Job) { j.Schedule.EveryMs, j.Overlap = 3_600_000, cron.OverlapBufferOne })
+		var ids []string
+		for _, h := range []*jobHarness{a, b} {
+			id, reason, err := h.d.CronRun(t.Context(), job.ID, cron.RunForce, operator(), nil)
+			if err != nil || reason != "" {
+				t.Fatalf("the run did not start: %q, %v", reason, err)
+			}
+			ids = append(ids, id)
+			synctest.Wait()
+			time.Sleep(100 * time.Millisecond)
+		}
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		starts := map[string]time.Time{}
+		for _, h := range []*jobHarness{a, b} {
+			h.runner.mu.Lock()
+			for i, c := range h.runner.calls {
+				starts[c.RunID] = h.runner.starts[i]
+			}
+			h.runner.mu.Unlock()
+		}
+		want(t, "time between the starts", fmt.Sprint(starts[ids[1]].Sub(starts[ids[0]])), "1s")
+		b.close()
+		a.close()
+	})
+}
+
+func TestOldMessagesAreRemovedByABuiltInJobEveryNight(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long")
+	}
+	inJobs(t, func(t *testing.T, h *jobHarness) {
+		old := h.send("main", "hello", replyTo("5"))
+		h.end(old)
+		after(3 * time.Hour)
+		young := h.send("main", "again", replyTo("5"))
+		h.end(young)
+		after(time.Hour) // the job fires at 3:37
+		if m, err := h.st.MessageByID(t.Context(), old); !errors.Is(err, chat.ErrNotFound) {
+			t.Errorf("the old message is still there: %+v, %v", m, err)
+		}
+		if _, err := h.st.MessageByID(t.Context(), young); err != nil {
+			t.Errorf("the young message is gone: %v", err)
+		}
+		tr, err := h.st.Transcript(t.Context(), storeQuery("agent:main:main"))
+		if err != nil || len(tr.Entries) != 4 {
+			t.Errorf("the conversation has %d entries, %v", len(tr.Entries), err)
+		}
+		page, err := h.jobs.Runs(t.Context(), cron.RunFilter{Query: "outgoing"})
+		if err != nil || len(page.Runs) != 1 || !strings.HasPrefix(page.Runs[0].Summary, "1 messages and 1 outgoing messages removed") {
+			t.Errorf("the ledger has %+v, %v", page.Runs, err)
+		}
+	}, func(c *dispatch.Config) { c.Cron.MessageRetention = time.Hour })
+}
+
+func TestWithoutARetentionNothingIsRemoved(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long")
+	}
+	inJobs(t, func(t *testing.T, h *jobHarness) {
+		id := h.send("main", "hello")
+		h.end(id)
+		after(4 * time.Hour)
+		if _, err := h.st.MessageByID(t.Context(), id); err != nil {
+			t.Errorf("the message is gone: %v", err)
+		}
+	})
+}
+
+func TestOldSessionsOfTasksAreRemovedByABuiltInJobEveryNight(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long")
+	}
+	inJobs(t, func(t *testing.T, h *jobHarness) {
+		h.end(h.send("agent:main:own", calling(delegated("old"), spawns("old", true))))
+		after(3 * time.Hour)
+		h.end(h.send("agent:main:own", calling(delegated("young"))))
+		after(30 * time.Minute) // the job fires at 3:17
+		kept := 0
+		for _, task := range h.tasks(store.TaskFilter{}) {
+			want(t, "a task that is kept", task.Text, "young")
+			kept++
+		}
+		want(t, "tasks that are kept", kept, 1)
+		wantSessions(t, h.st, "coder", 1)
+		wantSessions(t, h.st, "main", 1)
+		tr, err := h.st.Transcript(t.Context(), storeQuery("agent:main:own"))
+		if err != nil || len(tr.Entries) < 4 {
+			t.Errorf("the conversation has %d entries, %v", len(tr.Entries), err)
+		}
+	}, team(&branching{}), func(c *dispatch.Config) { c.Cron.Retention = time.Hour })
+}
+
+func TestOldSessionsOfCompactionsAreRemovedByABuiltInJobEveryNight(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long")
+	}
+	synctest.Test(t, func(t *testing.T) {
+		model := &scripted{window: 4000, takes: time.Second, sums: time.Second}
+		h := openCron(t, newStore(t), compacting(model), func(c *dispatch.Config) { c.Cron.Retention = time.Hour })
+		for i := range 40 {
+			h.end(h.send(longSession, line(i)))
+		}
+		after(time.Minute) // the last compaction may still be running
+		wantSessions(t, h.st, "main", 2)
+		list, rows := summaries(t, h.st, longSession)
+		if len(list) == 0 {
+			t.Fatal("nothing was summarised")
+		}
+		after(4 * time.Hour) // the job fires at 3:17
+		wantSessions(t, h.st, "main", 1)
+		still, stay := summaries(t, h.st, longSession)
+		want(t, "summaries", len(still), len(list))
+		want(t, "rows of the conversation", stay, rows)
+		h.close()
+	})
+}
+
+// wantSessions counts the sessions of an agent that belong to people.
+func wantSessions(t *testing.T, st dispatch.Store, agent string, want int) {
+	t.Helper()
+	list, _, err := st.ListSessions(t.Context(), store.SessionFilter{Agent: agent, Limit: 100})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var keys []string
+	for _, s := range list {
+		if s.Principal != cron.SystemOwner {
+			keys = append(keys, s.Key.String())
+		}
+	}
+	if len(keys) != want {
+		t.Errorf("the agent %s has %d sessions, want %d: %v", agent, len(keys), want, keys)
+	}
+}
+
+// compacted is a store that counts its compactions.
+type compacted struct {
+	*sqlite.Store
+
+	times []time.Time
+}
+
+func (c *compacted) Compact(context.Context) (string, error) {
+	c.times = append(c.times, time.Now().UTC())
+	return "3.5 MiB given back to the disk", nil
+}
+
+func TestTheStoreIsCompactedEverySunday(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long")
+	}
+	synctest.Test(t, func(t *testing.T) {
+		st := &compacted{Store: newStore(t)}
+		var h *jobHarness
+		for range 15 { // a process runs from 3:55 to 4:15 of each day, because an idle process costs the test the most time
+			until(3, 55)
+			h = openCron(t, st)
+			until(4, 15)
+			h.close()
+		}
+		if len(st.times) != 2 {
+			t.Fatalf("compacted at %v in fifteen days, want twice", st.times)
+		}
+		for _, at := range st.times {
+			if at.Weekday() != time.Sunday || at.Hour() != 4 || at.Minute() > 10 {
+				t.Errorf("compacted at %s, want Sundays from 4:00 to 4:10", at)
+			}
+		}
+		page, err := h.jobs.Runs(t.Context(), cron.RunFilter{Query: "3.5 MiB given back"})
+		if err != nil || len(page.Runs) != 2 {
+			t.Errorf("the ledger has %+v, %v", page.Runs, err)
+		}
+	})
 }

@@ -1,13 +1,23 @@
 package dispatch
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"io"
+	"slices"
+	"strconv"
 	"sync"
 	"time"
 
+	"laneway/internal/agent"
+	"laneway/internal/channel"
+	"laneway/internal/chat"
+	"laneway/internal/cron"
 	"laneway/internal/retry"
 	"laneway/internal/scheduler"
+	"laneway/internal/store"
 )
 
 const (
@@ -104,3 +114,328 @@ func (d *Dispatcher) Drain(ctx context.Context) error {
 // Leave removes this process from the table of nodes. It is the last step before the context of Run ends, after Drain and after the
 // channels have ended. It takes at most a second.
 func (d *Dispatcher) Leave(ctx context.Context) { d.owner.Leave(ctx) }
+
+// Receive takes one message: a chat command is executed at once, any other message is made durable and submitted to its lane. When it
+// returns without an error, the message cannot be lost. It never waits for a slot or an answer.
+func (d *Dispatcher) Receive(ctx context.Context, m chat.Message) (chat.Receipt, error) {
+	return d.receiver.receive(ctx, m, nil)
+}
+
+// ReceiveFrom is Receive for a caller of the gateway. The caller may be restricted to its own sessions, a command requires one of its
+// scopes, and the number of its waiting messages is limited (chat.CodeRateLimited).
+func (d *Dispatcher) ReceiveFrom(ctx context.Context, m chat.Message, by chat.Caller) (chat.Receipt, error) {
+	return d.receiver.receiveFrom(ctx, m, by)
+}
+
+// Defer makes a system text durable that the next turn of its session reads before its message. It starts nothing. A call with the same
+// Dedupe adds no second text; it completes what a crash left unfinished.
+func (d *Dispatcher) Defer(ctx context.Context, m chat.Message, by chat.Caller) error {
+	return d.receiver.deferText(ctx, m, by)
+}
+
+// Stop stops what p names and returns the ids of the runs and messages that it ended. It signals the turns of this process before it calls
+// the store. The durable part ensures that stopped work never runs again, and reaches turns of other processes. It takes no slot and waits
+// for no turn.
+func (d *Dispatcher) Stop(ctx context.Context, p store.StopParams) ([]string, error) {
+	met, err := d.stops.stop(ctx, p)
+	return append(met.running, met.waiting...), err
+}
+
+// Reset stops all work of a session and begins an empty transcript; it returns the id of the new one. A repetition, identified by once,
+// stops nothing and returns the id of the first call. A caller whom [chat.Caller.MayChange] refuses receives chat.CodeForbidden, and
+// nothing was done.
+func (d *Dispatcher) Reset(ctx context.Context, key chat.SessionKey, by chat.Caller, once *chat.IdempotencyKey) (string, error) {
+	return d.stops.reset(ctx, key, by, once)
+}
+
+// Delete stops all work of a session and removes it, with its transcripts unless they are to be kept. A repetition stops and removes
+// nothing. It sets the caller in p.
+func (d *Dispatcher) Delete(ctx context.Context, p store.DeleteParams, by chat.Caller) (store.Deleted, error) {
+	return d.stops.remove(ctx, p, by)
+}
+
+// Wait returns when the message has ended, or when ctx is done (then with its cause). It holds no slot and no lock.
+func (d *Dispatcher) Wait(ctx context.Context, messageID string) (chat.RunEnd, error) {
+	return d.publisher.Wait(store.OnBehalfOf(ctx, ""), messageID, d.endOf) // the end of one run is no list
+}
+
+// DefaultAgent returns the id of the agent that answers when no other is named.
+func (d *Dispatcher) DefaultAgent() string { return d.cfg.Agents[0].Info.ID }
+
+// agentIDs lists the names of the agents, the default one first.
+func (p *parts) agentIDs() []string {
+	ids := make([]string, 0, len(p.cfg.Agents))
+	for _, a := range p.cfg.Agents {
+		ids = append(ids, a.Info.ID)
+	}
+	return ids
+}
+
+// checkAgent returns chat.CodeUnknownAgent when no live process has an agent.
+func (p *parts) checkAgent(ctx context.Context, id string) error {
+	if _, ours := p.agents[id]; ours {
+		return nil
+	}
+	cluster, err := p.store.Cluster(ctx)
+	if err != nil {
+		return fmt.Errorf("looking for a gateway with the agent: %w", err)
+	}
+	if slices.ContainsFunc(cluster.Nodes, func(n chat.NodeStatus) bool { return n.Has(id) }) {
+		return nil
+	}
+	shown := chat.Cut(chat.Printable(id), 64)
+	return chat.Errorf(chat.CodeUnknownAgent, "no running gateway has the agent %q: name another one, or start a gateway that has it in its configuration", shown).With("agentId", shown)
+}
+
+// Agents lists the agents, the default one first.
+func (d *Dispatcher) Agents() []agent.Info {
+	infos := make([]agent.Info, 0, len(d.cfg.Agents))
+	for _, a := range d.cfg.Agents {
+		if runner, ok := a.Runner.(interface{ Lacks() []agent.Lack }); ok {
+			a.Info.Lacks = runner.Lacks()
+		}
+		infos = append(infos, a.Info)
+	}
+	return infos
+}
+
+// Commands lists the chat commands.
+func (d *Dispatcher) Commands() []chat.CommandInfo { return d.commands.table.Infos() }
+
+// Subscribe calls fn for every event of this process until cancel is called, and for events of other processes of the store about durable
+// changes: ends of runs and changes of sessions. Of these, an event with a long text is loaded only if wanted returns true for it without
+// that text. Neither function may block. After cancel has returned, fn is not called again, but a call may still be running.
+func (d *Dispatcher) Subscribe(fn func(chat.Event), wanted func(chat.Event) bool) (cancel func()) {
+	return d.publisher.Subscribe(fn, wanted)
+}
+
+// InFlight returns the oldest running turn of a session on this process.
+func (d *Dispatcher) InFlight(key chat.SessionKey) (chat.InFlight, bool) {
+	return d.publisher.InFlight(key)
+}
+
+// Figures returns counts of the store, as last read. It does not block.
+func (d *Dispatcher) Figures() Figures { return d.figures.current() }
+
+// Place finds an accepted message by its id, and its position in its session; chat.ErrNotFound.
+func (d *Dispatcher) Place(ctx context.Context, messageID string) (chat.Place, error) {
+	m, err := d.store.MessageByID(ctx, messageID)
+	if err != nil {
+		return chat.Place{}, fmt.Errorf("looking for a message: %w", err)
+	}
+	s, err := d.store.Session(ctx, m.Session, "")
+	if errors.Is(err, chat.ErrSessionNotFound) {
+		return chat.Place{}, chat.ErrNotFound
+	}
+	if err != nil {
+		return chat.Place{}, fmt.Errorf("looking for the session of a message: %w", err)
+	}
+	return chat.Place{
+		Session: m.Session, RunID: cmp.Or(m.RunID, m.MessageID), Newest: s.LastSeq == m.Seq, Ended: m.State == store.StateDone,
+	}, nil
+}
+
+// BranchAt returns the end of a run in the current transcript of its session, from which a new session may branch. chat.ErrNotFound: the
+// transcript does not have the run. [chat.CodeLimit]: the conversation has reached the limit of branches.
+func (d *Dispatcher) BranchAt(ctx context.Context, key chat.SessionKey, runID string) (chat.Branch, error) {
+	own, err := d.store.Transcript(ctx, store.TranscriptQuery{Session: key, RunID: runID, Limit: 1, MaxChars: 1})
+	switch {
+	case err != nil:
+		return chat.Branch{}, fmt.Errorf("looking for a run in its transcript: %w", err)
+	case len(own.Entries) == 0:
+		return chat.Branch{}, chat.ErrNotFound
+	case own.Branches >= chat.MaxBranches:
+		return chat.Branch{}, chat.Errorf(chat.CodeLimit, "this conversation has branched %d times, one branch off the other; begin a new one", chat.MaxBranches)
+	}
+	return chat.Branch{Session: key, SessionID: own.SessionID, Seq: own.Entries[0].Seq}, nil
+}
+
+// shown publishes an entry that a delivery has added to a conversation.
+func (d *Dispatcher) shown(_ context.Context, e *store.ShownEntry) {
+	run := e.RunID
+	if d.events.Known(e.Session, run) { // as in AppendReply
+		run = newID()
+	}
+	d.events.Publish(chat.Event{
+		Kind: chat.EventFinal, Session: e.Session, Principal: e.Principal, RunID: run, Text: e.Text, Reason: "stop", EntrySeq: e.Seq,
+	})
+}
+
+// AppendReply adds a reply to the transcript of a session and publishes it. The store keeps the reply's id with the entry, so that a
+// repeated reply is added once. It is published again, because an interrupted attempt may not have published it. A chat user's reply is
+// added only to their own sessions, and what the tools of a credential send only to a session that it owns.
+func (d *Dispatcher) AppendReply(ctx context.Context, key chat.SessionKey, r chat.Reply) (seq int64, err error) {
+	if err := d.checkAgent(ctx, key.Agent); err != nil {
+		return 0, err
+	}
+	run := r.RunID
+	if run == "" {
+		run = r.ID
+	}
+	role := chat.RoleAssistant
+	if r.Kind == store.KindNotice && r.RunID == "" {
+		role = chat.RoleSystem // about the session, not an answer of its agent
+	}
+	_, job, _, _ := cron.ParseRunID(cron.RunOfMessage(r.RunID)) // "" for the reply of another run
+	origin := r.Origin
+	if origin != nil && origin.By == key.String() {
+		origin = nil
+	}
+	appended, err := d.store.AppendReply(ctx, store.ReplyParams{
+		ID: r.ID, Session: key, Principal: r.Principal, Job: job, Own: !OperatorOwner(r.Principal) || key.RightOf(r.Principal) == chat.RightMine,
+		Entry: chat.TranscriptEntry{RunID: run, Role: role, Text: r.Text, Tokens: agent.EstimateTokens(r.Text), StopReason: "stop", Origin: origin, Outside: r.Origin != nil && r.Origin.Outside},
+	})
+	if err != nil {
+		return 0, err
+	}
+	if d.events.Known(key, run) { // the run publishes its own end here, and a run has only one: the delivery is published without the run
+		run = r.ID
+	}
+	d.events.Publish(chat.Event{
+		Kind: chat.EventFinal, Session: key, Principal: appended.Principal, RunID: run, Text: r.Text, Reason: "stop", EntrySeq: appended.Entry.Seq,
+	})
+	return appended.Entry.Seq, nil
+}
+
+// errNoFiles is the error of a process without a directory for files.
+func errNoFiles() error { return chat.Errorf(chat.CodeInvalid, "this gateway keeps no files") }
+
+// SaveFile stores a file that a principal uploads, of at most [chat.MaxUpload] bytes; see [files.Dir.Save]. It is refused while a disk has
+// too little free space.
+func (d *Dispatcher) SaveFile(principal string, about chat.Upload, content io.Reader) (chat.Upload, error) {
+	if d.cfg.Files == nil {
+		return chat.Upload{}, errNoFiles()
+	}
+	if err := d.admission.diskFault(); err != nil {
+		return chat.Upload{}, err
+	}
+	return d.cfg.Files.Save(principal, about, content, chat.MaxUpload)
+}
+
+// FindFile returns an uploaded file by its id; with own, only a file of this principal. chat.ErrNotFound.
+func (d *Dispatcher) FindFile(principal string, own bool, id string) (chat.Upload, error) {
+	if d.cfg.Files == nil {
+		return chat.Upload{}, chat.ErrNotFound
+	}
+	return d.cfg.Files.Find(principal, own, id)
+}
+
+// UseFile is FindFile for a message that is about to name the file.
+func (d *Dispatcher) UseFile(principal string, own bool, id string) (chat.Attachment, error) {
+	if d.cfg.Files == nil {
+		return chat.Attachment{}, errNoFiles()
+	}
+	return d.cfg.Files.Use(principal, own, id)
+}
+
+// ListFiles lists the files of a principal, newest first, at most [files.MaxListed].
+func (d *Dispatcher) ListFiles(principal string) ([]chat.Upload, error) {
+	if d.cfg.Files == nil {
+		return nil, nil
+	}
+	return d.cfg.Files.Uploads(principal)
+}
+
+// FileContent opens the content of a file; the caller closes it. chat.ErrNotFound.
+func (d *Dispatcher) FileContent(f chat.Attachment) (io.ReadSeekCloser, error) {
+	if d.cfg.Files == nil {
+		return nil, chat.ErrNotFound
+	}
+	return d.cfg.Files.Content(f.Path)
+}
+
+// DropFile removes a file that no message names.
+func (d *Dispatcher) DropFile(f chat.Attachment) error {
+	if d.cfg.Files == nil {
+		return nil
+	}
+	return d.cfg.Files.DropUpload(f)
+}
+
+// welcome is the message to a person after the operator has granted them access.
+const welcome = "You are let in. Write to me."
+
+// errNoPairing is the error when no open request matches.
+var errNoPairing = chat.Errorf(chat.CodeNotFound, "there is no open request like this: it was used, dismissed, or is older than an hour; see laneway pair list")
+
+// pairings returns the store's pairings. Stores outside of this module may lack them.
+func (d *Dispatcher) pairings() (channel.Pairings, error) {
+	p, ok := d.store.(channel.Pairings)
+	if !ok {
+		return nil, chat.Errorf(chat.CodeInvalid, "the store %s keeps no pairings", d.store.Kind())
+	}
+	return p, nil
+}
+
+// OpenPairings lists the requests for access; "" = in every channel. The codes are secrets of the people who requested access: callers must
+// not show them.
+func (d *Dispatcher) OpenPairings(ctx context.Context, of string) ([]channel.Pairing, error) {
+	p, err := d.pairings()
+	if err != nil {
+		return nil, err
+	}
+	return p.OpenPairings(ctx, of)
+}
+
+// Grants lists the people with access; "" = in every channel.
+func (d *Dispatcher) Grants(ctx context.Context, of string) ([]channel.Grant, error) {
+	p, err := d.pairings()
+	if err != nil {
+		return nil, err
+	}
+	return p.Grants(ctx, of)
+}
+
+// ApprovePairing grants a person access and, with notify, sends them a notice through the outbox. chat.ErrNotFound: no such open request
+// exists. noticed is false when the notice could not be stored; access is granted nevertheless.
+func (d *Dispatcher) ApprovePairing(ctx context.Context, ref channel.PairingRef, notify bool, by chat.Caller) (made channel.Pairing, noticed bool, err error) {
+	p, err := d.pairings()
+	if err != nil {
+		return made, false, err
+	}
+	made, err = p.ApprovePairing(ctx, ref, changedBy(by))
+	switch {
+	case errors.Is(err, channel.ErrPairingUnknown):
+		return made, false, errNoPairing
+	case err != nil:
+		return made, false, err
+	case !notify:
+		return made, false, nil
+	}
+	err = d.store.Enqueue(ctx, []store.Outgoing{{
+		ID: newID(), Target: chat.Target{Channel: made.Channel, ChatID: strconv.FormatInt(made.ChatID, 10)}, Kind: store.KindNotice, Text: welcome,
+		Count: 1, ExpiresAt: time.Now().Add(noticeLife),
+	}})
+	if err != nil {
+		d.log.WarnContext(ctx, "the notice of an approved pairing was not stored", "channel", chat.ChannelKind(made.Channel), "err", err)
+		return made, false, nil
+	}
+	d.outbox.Wake()
+	return made, true, nil
+}
+
+// DismissPairing ends a request without granting access. chat.ErrNotFound: no such open request exists.
+func (d *Dispatcher) DismissPairing(ctx context.Context, ref channel.PairingRef, by chat.Caller) (channel.Pairing, error) {
+	p, err := d.pairings()
+	if err != nil {
+		return channel.Pairing{}, err
+	}
+	made, err := p.DismissPairing(ctx, ref, changedBy(by))
+	if errors.Is(err, channel.ErrPairingUnknown) {
+		return made, errNoPairing
+	}
+	return made, err
+}
+
+// RevokePairing revokes the access of a person; it reports whether they had access.
+func (d *Dispatcher) RevokePairing(ctx context.Context, who channel.Peer, by chat.Caller) (bool, error) {
+	p, err := d.pairings()
+	if err != nil {
+		return false, err
+	}
+	return p.RevokePairing(ctx, who, changedBy(by))
+}
+
+func changedBy(c chat.Caller) chat.ChangedBy {
+	return chat.ChangedBy{Who: c.Principal, Peer: c.Peer, RequestID: c.RequestID}
+}

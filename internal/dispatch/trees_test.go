@@ -13,7 +13,9 @@ import (
 
 	"laneway/internal/agent"
 	"laneway/internal/chat"
+	"laneway/internal/cron"
 	"laneway/internal/dispatch"
+	"laneway/internal/scheduler"
 	"laneway/internal/store"
 )
 
@@ -357,5 +359,141 @@ func TestASubTurnKnowsThatItIsAwaited(t *testing.T) {
 		if _, ran := got["beside"]; awaited != 2 || !ran || len(got) < 4 {
 			t.Errorf("turns %v", got)
 		}
+	})
+}
+
+// The process drains while turns wait for sub-turns, in lanes with one slot. A turn whose sub-turn runs ends normally. Turns whose
+// sub-turns wait for the slot, directly or one level below, are left for the next process at once.
+func TestADrainLeavesATurnWhoseSubTurnsMayNotStart(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		b, st := &branching{}, newStore(t)
+		h := open(t, st, team(b), lanes(1))
+		runs := h.send("agent:main:runs", calling(delegated("sleep 5s")))
+		time.Sleep(time.Second)
+		waits := h.send("agent:main:waits", calling(delegated("quick")))
+		below := h.send("agent:main:below", calling(spawns(calling(delegated("quick too")), true)))
+		time.Sleep(time.Second)
+
+		began := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := h.d.Drain(ctx); err != nil {
+			t.Errorf("Drain: %v", err)
+		}
+		if took := time.Since(began); took > 6*time.Second {
+			t.Errorf("the drain took %s, want the 3s of the sub-turn that runs and a moment more", took)
+		}
+		want(t, "the turn whose sub-turn runs", h.end(runs).Outcome, chat.OutcomeAnswered)
+		h.d.Leave(t.Context())
+		h.cancel()
+		<-h.ended
+
+		next := open(t, st, team(b), lanes(1))
+		defer next.close()
+		want(t, "the turn whose sub-turn waited", next.end(waits).Text, "quick")
+		want(t, "the turn above one whose sub-turn waited", next.end(below).Text, "quick too")
+		for _, id := range []string{waits, below} {
+			run, err := st.RunByID(t.Context(), id)
+			if err != nil || run.Attempt != 2 || run.Crashes != 0 {
+				t.Errorf("run: %+v, %v; want attempt 2 without a crash", run, err)
+			}
+		}
+	})
+}
+
+// Each turn of the jobs starts a background task.
+func TestTheEndOfATaskOfAJobGoesWhereTheAnswersOfTheJobGo(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		st := newStore(t)
+		h := openCron(t, st, team(&branching{}))
+		defer h.close()
+		text := func(report string) string { return calling(spawns(report, false)) }
+		h.put(once("chat", text("for the chat"), time.Second), deliverTo(cron.Delivery{Mode: cron.DeliverAnnounce, Channel: "box", To: "9"}))
+		h.put(once("web", text("for the notes"), time.Second), toWeb("agent:main:notes"))
+		h.put(once("unnamed", text("for the main session"), time.Second), deliverTo(cron.Delivery{Mode: cron.DeliverAnnounce}))
+		h.put(once("none", text("for no person"), time.Second), deliverTo(cron.Delivery{Mode: cron.DeliverNone}))
+		after(30 * time.Second)
+		var everywhere []string
+		for report, read := range map[string][]string{
+			"for the chat": h.box.texts("9"), "for the notes": lines(t, st, "notes"), "for the main session": lines(t, st, "main"),
+		} {
+			ends := slices.DeleteFunc(slices.Clone(read), func(line string) bool { return !strings.Contains(line, "has ended. Its answer:\n\n"+report) })
+			want(t, report, len(ends), 1)
+			everywhere = append(everywhere, read...)
+		}
+		if all := strings.Join(everywhere, "\n"); strings.Contains(all, "for no person") || strings.Count(all, "has ended") != 3 {
+			t.Errorf("persons read\n%s", all)
+		}
+	})
+}
+
+// A task ends while messages wait in a group of a channel with its own rules: one turn at a time, and waiting messages are collected.
+func TestAnAnnouncementChangesNoRuleOfItsSession(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		b := &branching{}
+		h := open(t, newStore(t), team(b), func(c *dispatch.Config) {
+			c.Queue = func(_, channel, _ string) dispatch.QueueRules {
+				if channel == "box" {
+					return dispatch.QueueRules{Settings: scheduler.Settings{MaxConcurrent: 1, Mode: scheduler.ModeCollect}}
+				}
+				return dispatch.QueueRules{Settings: scheduler.Settings{MaxConcurrent: 3}}
+			}
+		})
+		defer h.close()
+		const session = "agent:main:box:group:5"
+		h.end(h.send(session, calling(spawns("sleep 5s", false)), replyTo("5")))
+		h.send(session, "sleep 20s", replyTo("5"))
+		time.Sleep(time.Second)
+		h.send(session, "one", replyTo("5"))
+		last := h.send(session, "two", replyTo("5"))
+		want(t, "outcome", h.end(last).Outcome, chat.OutcomeAnswered)
+		time.Sleep(10 * time.Second)
+		texts := b.textsOf(session)
+		want(t, "turns", len(texts), 4)
+		want(t, "what was collected", texts[2], "one\ntwo")
+		want(t, "the announcement", strings.HasPrefix(texts[3], "The task "), true)
+		want(t, "turns at once", b.most[session], 1)
+	})
+}
+
+// A task ends while a turn of its session runs.
+func TestAnAnnouncementWaitsInAnyMode(t *testing.T) {
+	for _, mode := range scheduler.QueueModes() {
+		t.Run(string(mode), func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				b := &branching{}
+				h := open(t, newStore(t), team(b), queue(dispatch.QueueRules{Settings: scheduler.Settings{Mode: mode}}))
+				defer h.close()
+				const session = "agent:main:own"
+				h.end(h.send(session, calling(spawns("sleep 5s", false))))
+				want(t, "the turn that runs meanwhile", h.end(h.send(session, "sleep 20s")).Outcome, chat.OutcomeAnswered)
+				time.Sleep(10 * time.Second)
+				texts := b.textsOf(session)
+				if len(texts) != 3 || !slices.ContainsFunc(texts[2:], func(text string) bool { return strings.HasPrefix(text, "The task ") }) {
+					t.Errorf("turns: %q", texts)
+				}
+			})
+		})
+	}
+}
+
+// A call that waits for a task ends before the task, while another turn has the slot of its turn.
+func TestATurnWhoseCallEndsEarlyGoesOnWithASlot(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		b := &branching{}
+		h := open(t, newStore(t), team(b), lanes(1))
+		defer h.close()
+		call := delegated("sleep 5m")
+		call.Within = 10 * time.Second
+		begin := time.Now()
+		id := h.send("agent:main:own", calling(call))
+		time.Sleep(time.Second)
+		other := h.send("agent:main:other", "sleep 1m")
+		want(t, "the turn", h.end(id).Outcome, chat.OutcomeAnswered)
+		if took := time.Since(begin); took < time.Minute {
+			t.Errorf("the turn continued after %v, while the only slot of its lane was used", took)
+		}
+		want(t, "the other turn", h.end(other).Outcome, chat.OutcomeAnswered)
+		h.wantSlots()
 	})
 }

@@ -373,3 +373,91 @@ func (t *turn) timeout(lead store.Waiting) time.Duration {
 	}
 	return min(limit, maxTimeout)
 }
+
+// runningTurns are the turns that have started and not returned, by the turn of the scheduler. After a lost lease two of them may have the
+// same run id: the old one, which is ending, and the one that repeats it.
+type runningTurns struct {
+	mu sync.Mutex
+	by map[*scheduler.Turn[work]]runningTurn
+}
+
+// runningTurn is the immutable part of a turn that other goroutines may read.
+type runningTurn struct {
+	run     *events.Run
+	agent   Agent
+	started store.Started
+	began   time.Time
+	journal *journal
+}
+
+func (r *runningTurns) add(st *scheduler.Turn[work], t *turn) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.by == nil {
+		r.by = map[*scheduler.Turn[work]]runningTurn{}
+	}
+	r.by[st] = runningTurn{run: t.run, agent: t.agent, started: t.started, began: t.began, journal: t.journal}
+}
+
+func (r *runningTurns) remove(st *scheduler.Turn[work]) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.by, st)
+}
+
+func (r *runningTurns) get(st *scheduler.Turn[work]) (runningTurn, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	t, ok := r.by[st]
+	return t, ok
+}
+
+// ids returns the run ids of the turns.
+func (r *runningTurns) ids() map[string]bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	ids := make(map[string]bool, len(r.by))
+	for _, t := range r.by {
+		ids[t.run.RunID] = true
+	}
+	return ids
+}
+
+// takeInput returns a function with which a runner fetches messages that people write to the session while its turn runs (mode steer). The
+// messages join the run in the store before the runner sees them, so that a crash loses none.
+func (ts *turns) takeInput(ctx context.Context, t *turn, st *scheduler.Turn[work]) func() []chat.Content {
+	return func() []chat.Content {
+		st.AcceptInput() // the runner supports input; before its first call, mode steer waits like mode queue
+		var (
+			rows  []store.Waiting
+			texts []fromWhom
+		)
+		for _, it := range st.TakeInput() {
+			rows, texts = append(rows, it.Payload.rows...), append(texts, sendersOf(it)...)
+		}
+		if len(rows) == 0 {
+			return nil
+		}
+		p := store.StartParams{Claim: t.claim, RunID: t.run.RunID, Lane: t.run.Lane, Round: t.journal.last()}
+		for _, r := range rows {
+			p.Seqs = append(p.Seqs, r.Seq)
+			p.Transcript, p.EntrySeqs = append(p.Transcript, entryOf(r, t.run.RunID)), append(p.EntrySeqs, r.Seq)
+		}
+		var joined []int64
+		err := ts.node.WhileAlive(ctx, func(ctx context.Context) (err error) {
+			joined, err = t.from.Join(ctx, p)
+			return err
+		})
+		if err != nil {
+			ts.log.WarnContext(ctx, "messages could not join their turn", "session", t.run.Session.String(), "run_id", t.run.RunID, "err", err)
+			return nil
+		}
+		rows = rowsWith(rows, joined)
+		t.journal.add(texts, joined)
+		input := make([]chat.Content, 0, len(rows))
+		for _, r := range rows {
+			input = append(input, r.Content)
+		}
+		return input
+	}
+}

@@ -3,15 +3,19 @@ package dispatch_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"laneway/internal/agent"
 	"laneway/internal/chat"
 	"laneway/internal/cron"
 	"laneway/internal/cron/schedule"
+	"laneway/internal/dispatch"
+	"laneway/internal/retry"
 	"laneway/internal/scheduler"
 )
 
@@ -176,4 +180,168 @@ func TestRunsOfOneJobHaveIdsOfTheirOwn(t *testing.T) {
 			}
 		}
 	})
+}
+
+// signs returns when the typing sign was shown, as time since began.
+func (p *postbox) signs(began time.Time) []time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var out []time.Duration
+	for _, at := range p.typings {
+		out = append(out, at.Sub(began))
+	}
+	return out
+}
+
+// The sign is shown at the beginning and every four seconds, and never after the turn has ended or was cancelled, for every kind of end.
+func TestTypingIsShownUntilTheTurnEnds(t *testing.T) {
+	const every = 4 * time.Second
+	for name, c := range map[string]struct {
+		text    string
+		stop    time.Duration // after which /stop is sent; 0 = never
+		timeout time.Duration // of the turn; 0 = the default
+		outcome chat.Outcome
+		last    time.Duration // the last sign; the turn ends, or is cancelled, between it and the next one
+	}{
+		"answered":            {text: "sleep 18s", outcome: chat.OutcomeAnswered, last: 16 * time.Second},
+		"answered at once":    {text: "hello", outcome: chat.OutcomeAnswered},
+		"failed":              {text: "fail", outcome: chat.OutcomeFailed},
+		"panicked":            {text: "panic", outcome: chat.OutcomeFailed},
+		"stopped":             {text: "sleep 1h", stop: 10 * time.Second, outcome: chat.OutcomeStopped, last: 8 * time.Second},
+		"timed out":           {text: "sleep 1h", timeout: 10 * time.Second, outcome: chat.OutcomeFailed, last: 8 * time.Second},
+		"deaf to the stop":    {text: "deaf 1m", stop: 10 * time.Second, outcome: chat.OutcomeStopped, last: 8 * time.Second},
+		"deaf to the timeout": {text: "deaf 1m", timeout: 10 * time.Second, outcome: chat.OutcomeAnswered, last: 8 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inDispatcher(t, func(t *testing.T, h *harness) {
+				began := time.Now()
+				id := h.send("box:direct:7", c.text, replyTo("7"), func(m *chat.Message) { m.Content.Options.TimeoutMs = c.timeout.Milliseconds() })
+				if c.stop > 0 {
+					time.Sleep(c.stop)
+					h.end(h.send("box:direct:7", "/stop", replyTo("7")))
+				}
+				want(t, "outcome", h.end(id).Outcome, c.outcome)
+				time.Sleep(2 * time.Minute)
+				var expect []time.Duration
+				for at := time.Duration(0); at <= c.last; at += every {
+					expect = append(expect, at)
+				}
+				if got := h.box.signs(began); !slices.Equal(got, expect) {
+					t.Errorf("typing was shown at %v, want %v", got, expect)
+				}
+			})
+		})
+	}
+}
+
+// TestAJobShowsNoTyping: no person waits for the answer of a job.
+func TestAJobShowsNoTyping(t *testing.T) {
+	inJobs(t, func(t *testing.T, h *jobHarness) {
+		h.put(once("quiet", "sleep 20s", time.Second), deliverTo(cron.Delivery{Mode: cron.DeliverAnnounce, Channel: "box", To: "7"}))
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		wantList(t, "the chat reads", h.box.texts("7"), []string{"begun"})
+		if got := h.box.signs(time.Now()); len(got) != 0 {
+			t.Errorf("typing was shown %d times", len(got))
+		}
+	})
+}
+
+// stepping is a runner that makes two tool calls, the second one while the first one runs, with text around them.
+type stepping struct{}
+
+func (stepping) Run(ctx context.Context, _ agent.Request, emit func(agent.Event)) (agent.Result, error) {
+	answer := agent.NewAnswer(0, emit)
+	call := func(phase, id, name string) error {
+		emit(agent.Event{Kind: agent.EventTool, Tool: &chat.ToolEvent{Phase: phase, CallID: id, Name: name}})
+		if err := retry.Sleep(ctx, 10*time.Second); err != nil {
+			return context.Cause(ctx)
+		}
+		return nil
+	}
+	for _, do := range []func() error{
+		func() error { return answer.Append("one ") },
+		func() error { return call("start", "a", "go test") },
+		func() error { return call("start", "b", "grep") },
+		func() error { return call("update", "b", "grep -r") },
+		func() error { return call("result", "b", "grep") },
+		func() error { return answer.Append("two ") },
+		func() error { return call("result", "a", "go test") },
+		func() error { return answer.Append("three") },
+	} {
+		if err := do(); err != nil {
+			return agent.Result{Text: answer.Text()}, err
+		}
+	}
+	return agent.Result{Text: answer.Text(), StopReason: agent.StopNormal}, nil
+}
+
+// The step is the last started call without a result, or that the agent is working. While it writes, no step is shown.
+func TestAPersonIsShownTheStepOfATurn(t *testing.T) {
+	inDispatcher(t, func(t *testing.T, h *harness) {
+		began := time.Now()
+		id := h.send(askerChat, "go", askerMessage("7"))
+		want(t, "outcome", h.end(id).Outcome, chat.OutcomeAnswered)
+		after(time.Second)
+		want(t, "message that the answer replaces", h.asker.sent[0].Progress, "message of "+id)
+		var got []string
+		for _, p := range h.asker.shown {
+			line := fmt.Sprintf("%q", p.Text)
+			if p.Step != "" {
+				line += fmt.Sprintf(" %s since %.0f s", p.Step, p.Since.Sub(began).Seconds())
+			}
+			got = append(got, fmt.Sprintf("%s, %d", line, p.Steps))
+		}
+		wantList(t, "shown", got, []string{
+			`"one ", 0`, `"one " go test since 0 s, 1`, `"one " grep since 10 s, 2`, `"one " grep -r since 10 s, 2`, `"one " go test since 0 s, 2`,
+			`"one two " go test since 0 s, 2`, `"one two " working since 40 s, 2`, `"one two three", 2`,
+		})
+		want(t, "replaced", fmt.Sprint(h.asker.replaced), "[true]")
+	}, runBy(stepping{}))
+}
+
+func TestNoReplyReplacesThePreviewOfAStoppedTurn(t *testing.T) {
+	inDispatcher(t, func(t *testing.T, h *harness) {
+		id := h.send(askerChat, "go", askerMessage("7"))
+		time.Sleep(15 * time.Second)
+		h.send(askerChat, "/stop", askerMessage("7"))
+		want(t, "outcome", h.end(id).Outcome, chat.OutcomeStopped)
+		after(time.Second)
+		want(t, "replaced", fmt.Sprint(h.asker.replaced), "[false]")
+	}, runBy(stepping{}))
+}
+
+// The test reads the mode of sessions without a configured mode.
+func TestASessionWithoutAChannelInItsKeyQueuesAsTheWeb(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		h := open(t, newStore(t), func(c *dispatch.Config) {
+			c.Queue = func(_, channel, _ string) dispatch.QueueRules {
+				modes := map[string]scheduler.QueueMode{"web": scheduler.ModeCollect, "hook": scheduler.ModeInterrupt, "box": scheduler.ModeSteer}
+				return dispatch.QueueRules{Settings: scheduler.Settings{Mode: modes[channel]}}
+			}
+		})
+		defer h.close()
+		for session, mode := range map[string]chat.QueueMode{
+			"main": chat.ModeCollect, "any name": chat.ModeCollect, "hook:ci": chat.ModeInterrupt, "api:ci": chat.ModeQueue, "box:direct:7": chat.ModeSteer, "cron:job:run": chat.ModeQueue,
+		} {
+			h.end(h.send(session, "hello"))
+			s, err := h.d.Session(t.Context(), h.msg(session, "x").Session, "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			want(t, "mode of "+session, s.Mode, mode)
+		}
+	})
+}
+
+// The words of package chat must be those of the scheduler, which imports no other package of this module.
+func TestTheSchedulerKnowsEveryQueueMode(t *testing.T) {
+	t.Parallel()
+	var known []chat.QueueMode
+	for _, m := range scheduler.QueueModes() {
+		known = append(known, chat.QueueMode(m))
+	}
+	if !slices.Equal(known, chat.QueueModes()) {
+		t.Errorf("the scheduler has %v, chat has %v", known, chat.QueueModes())
+	}
 }

@@ -1,3 +1,33 @@
+// Package events publishes events about runs and sessions: to the subscribers of this process, and to the other replicas that share the store.
+//
+// # One sequence for each run
+//
+// Every event of a run goes through its [RunLog]. The log assigns the numbers in order, publishes one event at a time, and publishes nothing after the end of
+// the run. It outlives the attempts of a run, so that the numbers continue when the run is repeated in this process.
+//
+// # Live runs
+//
+// A [Run] is a turn that runs in this process, with its text so far. Text and number belong together, so the mutex of the log guards both. After a lost lease
+// two turns may have the same run id for a moment: only the newer one publishes.
+//
+// # Cluster events
+//
+// [Publisher.Publish] is for events about durable changes: an end of a run, a change of a session. Other replicas receive them through the [store.Broadcaster]
+// of the store. Long text is not sent: a replica that has a subscriber for the event reads it from the transcript. A cluster event may be lost; correctness
+// does not depend on one. At the start of a process the order is [Publisher.Listen], the registration with the store, [Publisher.Announce], the first client.
+//
+// # Locks
+//
+// The mutex of a RunLog is held while subscribers are called, which must not block and must not publish. A [Hub] calls subscribers outside of its own mutex.
+// The live runs, the logs and the waiters have a mutex each, and no function is called while one is held.
+//
+// # Goroutines and the end
+//
+// [Publisher.Run] reads cluster events until its context ends. No other function starts a goroutine. [Publisher.Wait] blocks in the goroutine of the caller.
+//
+// # What it does not do
+//
+// It writes nothing, decides no outcome, and does not drop slow subscribers: the gateway buffers for its connections.
 package events
 
 import (
@@ -6,10 +36,13 @@ import (
 	"errors"
 	"log/slog"
 	"maps"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"laneway/internal/chat"
+	"laneway/internal/retry"
 	"laneway/internal/store"
 )
 
@@ -233,4 +266,257 @@ func (p *Publisher) entryText(ctx context.Context, key chat.SessionKey, runID st
 		}
 	}
 	return "", chat.ErrNotFound
+}
+
+// Hub passes events of one kind to subscribers. The zero value is ready. Publish reads the list under the mutex and calls subscribers outside of it.
+type Hub[E any] struct {
+	mu   sync.Mutex
+	last int             // id of the newest subscriber
+	subs []subscriber[E] // replaced, never changed
+}
+
+type subscriber[E any] struct {
+	id     int
+	fn     func(E)
+	wanted func(E) bool
+}
+
+// Subscribe calls fn for every event until cancel is called. wanted reports whether fn needs an event of another replica that is costly to complete. Neither
+// may block; after cancel has returned, no new call of fn begins.
+func (h *Hub[E]) Subscribe(fn func(E), wanted func(E) bool) (cancel func()) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.last++
+	id := h.last
+	h.subs = append(slices.Clone(h.subs), subscriber[E]{id: id, fn: fn, wanted: wanted})
+	return func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.subs = slices.DeleteFunc(slices.Clone(h.subs), func(s subscriber[E]) bool { return s.id == id })
+	}
+}
+
+// Publish calls every subscriber.
+func (h *Hub[E]) Publish(e E) {
+	for _, s := range h.all() {
+		s.fn(e)
+	}
+}
+
+// Wanted reports whether a subscriber needs the event.
+func (h *Hub[E]) Wanted(e E) bool {
+	return slices.ContainsFunc(h.all(), func(s subscriber[E]) bool { return s.wanted(e) })
+}
+
+func (h *Hub[E]) all() []subscriber[E] {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.subs
+}
+
+const (
+	// topicHello is the topic with which a replica announces itself.
+	topicHello = "hello"
+	topicChat  = "chat"
+	// listenTime bounds the wait for the events of other replicas at the start.
+	listenTime = 5 * time.Second
+)
+
+// Topics maps the kinds of cluster events to the functions that handle those of other replicas. A function is called on the goroutine of [Publisher.Run]; a
+// slow one delays the others.
+type Topics map[string]func(ctx context.Context, text string)
+
+// Peers reports whether other replicas share the store.
+type Peers interface {
+	HasPeers() bool
+	// SawPeer records a sign of another replica.
+	SawPeer()
+}
+
+// cluster sends cluster events to the other replicas, and handles theirs.
+type cluster struct {
+	b      store.Broadcaster // nil when no other process can share the store
+	peers  Peers
+	topics Topics
+	missed func() // events of other replicas may have been lost; it does not block
+}
+
+// active reports whether another replica exists.
+func (c *cluster) active() bool { return c.b != nil && c.peers.HasPeers() }
+
+// send sends an event to the other replicas, if any exist. e points to plain data; shorten shortens it first when it is too long.
+func (c *cluster) send(topic string, e any, shorten func()) {
+	if !c.active() {
+		return
+	}
+	prefix := topic + " "
+	text, err := json.Marshal(e)
+	if err == nil && len(prefix)+len(text) > store.MaxBroadcast {
+		shorten()
+		text, err = json.Marshal(e)
+	}
+	if err == nil { // plain data can always be encoded
+		c.b.Broadcast(prefix + string(text))
+	}
+}
+
+// listen waits until the events of other replicas reach this process, for listenTime at most.
+func (c *cluster) listen(ctx context.Context) error {
+	if c.b == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, listenTime, errors.New("listening for the events of other replicas took too long"))
+	defer cancel()
+	return c.b.Listen(ctx)
+}
+
+// announce makes the other replicas send to this one, and this one to them until a heartbeat has counted them.
+func (c *cluster) announce() {
+	if c.b == nil {
+		return
+	}
+	c.peers.SawPeer()
+	c.b.Broadcast(topicHello)
+}
+
+// run handles the events of other replicas.
+func (c *cluster) run(ctx context.Context) {
+	if c.b == nil {
+		return
+	}
+	texts := c.b.Broadcasts()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case text := <-texts:
+			if text == "" {
+				c.missed()
+				continue
+			}
+			c.peers.SawPeer()
+			topic, text, _ := strings.Cut(text, " ")
+			if handle := c.topics[topic]; handle != nil {
+				handle(ctx, text)
+			}
+		}
+	}
+}
+
+// pollInterval is how often a waiter reads a message from the store that another replica may be running.
+const pollInterval = time.Second
+
+// waiters are callers that wait for the end of a message, by its id.
+type waiters struct {
+	mu   sync.Mutex
+	byID map[string][]chan chat.RunEnd
+}
+
+func (w *waiters) add(id string) chan chat.RunEnd {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.byID == nil {
+		w.byID = map[string][]chan chat.RunEnd{}
+	}
+	c := make(chan chat.RunEnd, 1)
+	w.byID[id] = append(w.byID[id], c)
+	return c
+}
+
+func (w *waiters) remove(id string, c chan chat.RunEnd) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	left := slices.DeleteFunc(w.byID[id], func(o chan chat.RunEnd) bool { return o == c })
+	if len(left) == 0 {
+		delete(w.byID, id)
+		return
+	}
+	w.byID[id] = left
+}
+
+// Ended wakes the callers that wait for a message.
+func (p *Publisher) Ended(e chat.RunEnd) {
+	w := &p.waiters
+	w.mu.Lock()
+	waiting := w.byID[e.RunID]
+	delete(w.byID, e.RunID)
+	w.mu.Unlock()
+	for _, c := range waiting {
+		c <- e // never blocks: capacity 1 and one end per message
+	}
+}
+
+// Wait returns when the message has ended, or when ctx ends (then with its cause). read reads the end from the store, for a message that another replica runs;
+// it is called first, and then each second. Wait holds no slot and no lock.
+func (p *Publisher) Wait(ctx context.Context, id string, read func(ctx context.Context, id string) (end chat.RunEnd, done bool, err error)) (chat.RunEnd, error) {
+	c := p.waiters.add(id)
+	defer p.waiters.remove(id, c)
+	for {
+		end, done, err := read(ctx, id)
+		if done || (err != nil && !errors.Is(err, chat.ErrStoreUnavailable)) {
+			return end, err
+		}
+		t := time.NewTimer(pollInterval)
+		select {
+		case end := <-c:
+			t.Stop()
+			return end, nil
+		case <-ctx.Done():
+			t.Stop()
+			return chat.RunEnd{}, context.Cause(ctx)
+		case <-t.C:
+		}
+	}
+}
+
+// settle is the time between reading an end and publishing it. A run that this process itself ends in that moment publishes its own event first.
+const settle = 200 * time.Millisecond
+
+// noteMissed starts reading the ends whose events may have been lost.
+func (p *Publisher) noteMissed() {
+	select {
+	case p.missed <- struct{}{}:
+	default:
+	}
+}
+
+// publishMissed publishes missed ends whenever events of other replicas may have been lost: it reads how the runs ended for which clients of this process may
+// wait. Otherwise a client would wait forever for an end on another replica. It returns with ctx.
+func (p *Publisher) publishMissed(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-p.missed:
+		}
+		var ends []chat.Event
+		for _, run := range p.logs.open() {
+			end, ended, err := p.readEnd(ctx, run)
+			if err != nil && ctx.Err() == nil {
+				p.log.WarnContext(ctx, "the end of a run that may have been missed was not read", "run_id", run, "err", err)
+			}
+			if ended {
+				ends = append(ends, end)
+			}
+		}
+		if len(ends) > 0 && retry.Sleep(ctx, settle) != nil {
+			return
+		}
+		for i := range ends {
+			p.publishHere(&ends[i])
+		}
+	}
+}
+
+// readEnd reads how a run ended, and waits while the store is unavailable. A run that does not exist was deleted.
+func (p *Publisher) readEnd(ctx context.Context, run string) (end chat.Event, ended bool, err error) {
+	for {
+		end, ended, err = p.cfg.End(ctx, run)
+		if errors.Is(err, chat.ErrNotFound) {
+			return end, false, nil
+		}
+		if !errors.Is(err, chat.ErrStoreUnavailable) || retry.Sleep(ctx, pollInterval) != nil {
+			return end, ended, err
+		}
+	}
 }

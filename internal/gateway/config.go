@@ -1,18 +1,30 @@
 package gateway
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/netip"
+	"reflect"
+	"slices"
 	"time"
 
+	"laneway/internal/agent"
 	"laneway/internal/chat"
 	"laneway/internal/gateway/auth"
+	"laneway/internal/gateway/conversation"
 	"laneway/internal/gateway/hook"
 	"laneway/internal/gateway/inflight"
+	"laneway/internal/gateway/jobs"
 	"laneway/internal/gateway/mcp"
+	"laneway/internal/gateway/pairing"
+	"laneway/internal/gateway/rpc"
 	"laneway/internal/gateway/socket"
+	"laneway/internal/store"
+	"laneway/internal/wire"
+	"laneway/internal/wire/schema"
 )
 
 // Limits of the protocol. They are not configurable, because clients rely on them.
@@ -184,3 +196,159 @@ func (c Config) check() error {
 	}
 	return errors.Join(faults...)
 }
+
+// Caller is the origin of a call.
+type Caller = chat.Caller
+
+// Backend is the core as the gateway uses it; package dispatch implements it. Every method returns *chat.Error values for errors that a
+// caller can act on. Except for [Backend.Wait], no method waits for a lane, a slot or an answer.
+type Backend interface {
+	conversation.Backend
+
+	// Audit adds a row to the audit log for a call that changes nothing else.
+	Audit(ctx context.Context, a chat.Audit) error
+
+	// Place finds an accepted message by its id, and BranchAt the end of a run; see [openai.Runs].
+	Place(ctx context.Context, messageID string) (chat.Place, error)
+	BranchAt(ctx context.Context, key chat.SessionKey, runID string) (chat.Branch, error)
+
+	// Turns lists turns. The map has, by id, what those without an outcome wait for.
+	Turns(ctx context.Context, f store.TurnFilter) ([]store.Turn, map[string]chat.Waiting, error)
+
+	Agents() []agent.Info
+	Commands() []chat.CommandInfo
+	Lanes() chat.LanesStatus
+	// Status works even when the database is unavailable. It is called every two seconds.
+	Status(ctx context.Context) chat.SystemStatus
+	// Channels returns a snapshot of the channels without their waiting messages. It does not block, and is called at each handshake.
+	Channels() []chat.ChannelStatus
+	// Progress does not use the database.
+	Progress() chat.Progress
+	// Ready reports the failing check as a [*NotReadyError]; nil = ready.
+	Ready(ctx context.Context) error
+
+	// Subscribe calls fn for every event of this process, in order per run, until the returned function is called, and for the ends of runs
+	// and the changes of sessions of other processes. Of the latter, an event with a long text is loaded only if wanted returns true for it
+	// without that text. Neither function may block. A message that has to wait causes an EventQueued.
+	Subscribe(fn func(chat.Event), wanted func(chat.Event) bool) (cancel func())
+}
+
+// Check is one condition of readiness.
+type Check = chat.Check
+
+// NotReadyError is the error of a backend for a failing check.
+type NotReadyError = chat.NotReadyError
+
+// The checks of readiness.
+const (
+	CheckDatabase   = chat.CheckDatabase
+	CheckMigrations = chat.CheckMigrations
+	CheckDraining   = chat.CheckDraining
+	CheckDisk       = chat.CheckDisk
+)
+
+// CronBackend is a [Backend] with jobs.
+type CronBackend = jobs.Backend
+
+// PairingBackend is a [Backend] whose channels accept people after an operator approved them.
+type PairingBackend = pairing.Backend
+
+// MethodInfo describes one method for documentation and tests.
+type MethodInfo struct {
+	Name, Scope string
+	// OwnerScope suffices for a session that the caller owns; "" = the owner needs Scope, too.
+	OwnerScope string
+	// Params and Result are the types of package wire.
+	Params, Result *schema.Type
+	// Control methods have separate places among the requests in flight.
+	Control bool
+	// Audited methods add one row to the audit log.
+	Audited bool
+	// Limit is the allowance that a call is counted in, or "".
+	Limit auth.LimitClass
+}
+
+// EventInfo describes one event for documentation and tests.
+type EventInfo struct {
+	Name    string
+	Payload *schema.Type
+}
+
+// Methods returns the table, sorted by name. `connect` is not in it; see [Server.Connect].
+func (s *Server) Methods() []MethodInfo {
+	out := make([]MethodInfo, 0, len(s.methods))
+	for _, name := range slices.Sorted(maps.Keys(s.methods)) {
+		m := s.methods[name]
+		info := MethodInfo{
+			Name: m.Name, Scope: m.Scope, Params: m.Params.Type(), Result: schema.Result(m.Result), Control: m.Control, Audited: m.Audited, Limit: m.Limit,
+		}
+		if m.Owner {
+			info.OwnerScope = m.Need().Least()
+		}
+		out = append(out, info)
+	}
+	return out
+}
+
+// Connect describes the first request of every connection. It needs no scope.
+func (*Server) Connect() MethodInfo {
+	return MethodInfo{
+		Name: wire.MethodConnect, Params: schema.Params(reflect.TypeFor[wire.ConnectParams]()), Result: schema.Result(reflect.TypeFor[wire.HelloOK]()),
+	}
+}
+
+// Events lists the events that a client may receive after `hello-ok`.
+func (*Server) Events() []EventInfo {
+	payloads := map[string]reflect.Type{
+		wire.EventAgent: reflect.TypeFor[wire.AgentEvent[wire.AgentData]](), wire.EventChat: reflect.TypeFor[wire.ChatEvent](), wire.EventCron: reflect.TypeFor[wire.CronEvent](),
+		wire.EventHealth: reflect.TypeFor[wire.HealthResult](), wire.EventLanes: reflect.TypeFor[wire.LanesEvent](),
+		wire.EventQuestions: reflect.TypeFor[wire.QuestionsChanged](),
+		wire.EventSessions:  reflect.TypeFor[wire.SessionsChanged](), wire.EventShutdown: reflect.TypeFor[wire.Shutdown](), wire.EventTick: reflect.TypeFor[wire.Tick](),
+	}
+	out := make([]EventInfo, 0, len(payloads))
+	for _, name := range eventNames() {
+		out = append(out, EventInfo{name, schema.Result(payloads[name])})
+	}
+	return out
+}
+
+// Needs returns what methods require of callers, by name. The corresponding chat commands require the same, so one table decides about
+// both.
+func Needs() map[string]chat.Need {
+	needs := map[string]chat.Need{}
+	for _, m := range allMethods(nil, nil) {
+		needs[m.Name] = m.Need()
+	}
+	return needs
+}
+
+// allMethods returns the rows of the table. Without a server they can be listed but not called. The methods of jobs exist when their
+// backend does.
+func allMethods(s *Server, cron CronBackend) []*rpc.Method {
+	var backend Backend
+	var paired PairingBackend
+	if s != nil {
+		backend = s.backend
+		paired, _ = s.backend.(PairingBackend) //nolint:errcheck // nil for a gateway without channels
+	}
+	o := overview{s}
+	rows := slices.Concat(o.methods(), o.lists(), o.usages(), conversation.Methods(backend), pairing.Methods(pairing.Config{
+		Backend: paired, Channels: func() []chat.ChannelStatus { return s.backend.Channels() },
+	}))
+	if s == nil || cron != nil {
+		rows = append(rows, jobs.Methods(cron, node{s})...)
+	}
+	return rows
+}
+
+// node has the properties of the process that the methods of jobs show.
+type node struct{ s *Server }
+
+// BootID implements [jobs.Node].
+func (n node) BootID() string { return n.s.bootID }
+
+// NodeID implements [jobs.Node].
+func (n node) NodeID() string { return n.s.health.current.Load().status.NodeID }
+
+// StoreKind implements [jobs.Node].
+func (n node) StoreKind() string { return n.s.health.current.Load().status.Store }

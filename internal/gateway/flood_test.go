@@ -1,19 +1,25 @@
 package gateway_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"net"
+	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/gorilla/websocket"
 
 	"laneway/internal/chat"
 	"laneway/internal/gateway"
+	"laneway/internal/gateway/auth"
 	sockets "laneway/internal/gateway/socket"
 	"laneway/internal/testrun"
 )
@@ -170,4 +176,100 @@ func TestObserverCountsWithClosedLabels(t *testing.T) {
 	if n := obs.get("opened"); n != 2 {
 		t.Errorf("%d connections, want 2", n)
 	}
+}
+
+// No connection exceeds its own limit. Together, five exceed the limit of their credential, which is four times as much; four do not.
+func TestConnectionsThatDoNotReadAreBoundedTogether(t *testing.T) {
+	t.Parallel()
+	const limit = 64 << 10
+	virtual(t, func(t *bubble) {
+		reads := t.open().login(annaToken)
+		var deaf []*socket
+		for range 5 {
+			s := t.open().login(annaToken)
+			deaf = append(deaf, s)
+			for i := range 100 { // responses of about 500 bytes each
+				s.request(strconv.Itoa(i), "status", nil)
+				if i%10 == 9 {
+					synctest.Wait() // more concurrent calls than a connection may have are refused, and a refusal is short
+				}
+			}
+		}
+		pass(time.Second + time.Millisecond)
+		closed := 0
+		for _, s := range deaf {
+			if s.ws.WriteMessage(websocket.TextMessage, []byte(`{}`)) != nil {
+				closed++
+			}
+		}
+		if closed != 1 {
+			t.Errorf("%d of %d connections that do not read were closed, want one", closed, len(deaf))
+		}
+		if f := reads.call("status", nil); !f.OK {
+			t.Errorf("the connection that reads: %+v", f.Error)
+		}
+		reads.ws.Close()
+		for _, s := range deaf {
+			s.ws.Close()
+		}
+	}, func(c *gateway.Config) { c.MaxBuffered = limit })
+}
+
+// reads counts the reads of the backend and of the source of credentials.
+type reads struct {
+	*fakeBackend
+	n atomic.Int64
+}
+
+func (r *reads) Status(ctx context.Context) chat.SystemStatus {
+	r.n.Add(1)
+	return r.fakeBackend.Status(ctx)
+}
+
+func (r *reads) Credentials(context.Context) ([]auth.Credential, error) {
+	r.n.Add(1)
+	return nil, nil
+}
+
+// emptyListener accepts no connection until it is closed.
+type emptyListener struct {
+	once   sync.Once
+	closed chan struct{}
+}
+
+func (l *emptyListener) Accept() (net.Conn, error) {
+	<-l.closed
+	return nil, net.ErrClosed
+}
+
+func (l *emptyListener) Close() error {
+	l.once.Do(func() { close(l.closed) })
+	return nil
+}
+
+func (*emptyListener) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1} }
+
+// A status reads the database with several statements, and without a connection no client sees it.
+func TestAGatewayWithoutClientsReadsNothing(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := &reads{fakeBackend: newFakeBackend(t)}
+		srv, err := gateway.New(gateway.Config{Credentials: credentials(), Sources: []auth.Source{r}}, r, slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		served := make(chan error, 1)
+		go func() { served <- srv.Serve(ctx, &emptyListener{closed: make(chan struct{})}) }()
+		synctest.Wait()
+		start := r.n.Load()
+		time.Sleep(10 * time.Minute)
+		if n := r.n.Load(); n != start || start == 0 {
+			t.Errorf("the server read %d times at its start and %d times in ten minutes, want some and none", start, n-start)
+		}
+		cancel()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	})
 }

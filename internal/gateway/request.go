@@ -1,23 +1,32 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"runtime/debug"
+	"slices"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
+	"unicode"
 
+	"github.com/google/uuid"
 	"github.com/gorilla/websocket"
 
 	"laneway/internal/chat"
+	"laneway/internal/gateway/auth"
 	"laneway/internal/gateway/fault"
 	"laneway/internal/gateway/inflight"
 	"laneway/internal/gateway/params"
 	"laneway/internal/gateway/rpc"
 	"laneway/internal/gateway/socket"
+	"laneway/internal/gateway/strictjson"
 	"laneway/internal/store"
 	"laneway/internal/wire"
 )
@@ -349,3 +358,224 @@ func (s subscriptions) Subscribe(deltas bool, of chat.SessionKey) {
 
 // Unsubscribe implements [rpc.Events].
 func (s subscriptions) Unsubscribe() { s.c.srv.hub.Unsubscribe(s.c) }
+
+// order serializes the calls of one connection for one session, in the order in which their frames arrived. Without it, two messages that a
+// client sends without waiting for an answer are accepted in any order. The zero value is ready to use. It is safe for concurrent use.
+type order struct {
+	mu    sync.Mutex
+	lines map[chat.SessionKey][]*turn // nil before the first call; the first call of each line runs
+}
+
+// turn is the position of one call in the line of its session. nil = the call has no position and does not wait.
+type turn struct {
+	order   *order
+	session chat.SessionKey
+	first   chan struct{} // closed when no earlier call is left in the line
+}
+
+// join adds a call to the end of the line of a session. [turn.leave] must follow.
+func (o *order) join(session chat.SessionKey) *turn {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	t := &turn{order: o, session: session, first: make(chan struct{})}
+	if o.lines == nil {
+		o.lines = map[chat.SessionKey][]*turn{}
+	}
+	if o.lines[session] = append(o.lines[session], t); len(o.lines[session]) == 1 {
+		close(t.first)
+	}
+	return t
+}
+
+// wait returns when every earlier call has left the line, or with the cause of ctx.
+func (t *turn) wait(ctx context.Context) error {
+	if t == nil {
+		return nil
+	}
+	select {
+	case <-t.first:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// leave lets the next call of the line run. If a call leaves before it is first, no other call runs early.
+func (t *turn) leave() {
+	if t == nil {
+		return
+	}
+	o := t.order
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	line := o.lines[t.session]
+	wasFirst := line[0] == t
+	line = slices.DeleteFunc(line, func(other *turn) bool { return other == t })
+	switch {
+	case len(line) == 0:
+		delete(o.lines, t.session)
+		return
+	case wasFirst:
+		close(line[0].first)
+	}
+	o.lines[t.session] = line
+}
+
+// longestUrgent is the maximum size of a message that is compared with the urgent commands, in bytes of JSON.
+const longestUrgent = 256
+
+// turnOf returns the position of a request in the line of its session, taken in the order of arrival; nil when the method is not ordered or
+// the parameters name no session. An urgent command has no position: a stop must not wait for a store that is slow to accept earlier
+// messages.
+func (c *client) turnOf(peer context.Context, m *rpc.Method, raw json.RawMessage) *turn {
+	if !m.InOrder {
+		return nil
+	}
+	var p struct {
+		SessionKey, Key, AgentID string
+		Message                  json.RawMessage
+	}
+	if c.share.Parsing(peer, len(raw), func() error { return json.Unmarshal(raw, &p) }) != nil { // the method refuses them, or the client has disconnected
+		return nil
+	}
+	if len(p.Message) > 0 && len(p.Message) <= longestUrgent {
+		if text, ok := strictjson.Unquote(p.Message); ok && c.srv.urgent(text) {
+			return nil
+		}
+	}
+	agent := c.srv.backend.DefaultAgent()
+	main := chat.MainKey(cmp.Or(p.AgentID, agent)).String()
+	key, err := chat.ParseSessionKey(cmp.Or(p.SessionKey, p.Key, main), agent)
+	if err != nil {
+		return nil
+	}
+	return c.order.join(key)
+}
+
+// urgent reports whether a message is an urgent command.
+func (s *Server) urgent(text string) bool {
+	name, slash := strings.CutPrefix(strings.TrimSpace(text), "/")
+	if !slash {
+		return false
+	}
+	if end := strings.IndexFunc(name, unicode.IsSpace); end >= 0 {
+		name = name[:end]
+	}
+	return slices.ContainsFunc(s.backend.Commands(), func(cmd chat.CommandInfo) bool {
+		named := func(word string) bool { return strings.EqualFold(word, name) }
+		return cmd.Urgent && (named(cmd.Name) || slices.ContainsFunc(cmd.Aliases, named))
+	})
+}
+
+// heldRequests are the authenticated HTTP requests whose handlers are running, with the functions that cancel them. The zero value is ready
+// to use. It is safe for concurrent use.
+type heldRequests struct {
+	mu  sync.Mutex
+	all map[*heldRequest]struct{}
+}
+
+// heldRequest is one request with its credential.
+type heldRequest struct {
+	cred auth.Credential
+	end  context.CancelCauseFunc
+}
+
+type heldKey struct{}
+
+// track gives a request a context that [heldRequests.endAll] can cancel.
+func (h *heldRequests) track(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx, end := context.WithCancelCause(r.Context())
+		defer end(nil)
+		held := &heldRequest{end: end}
+		defer h.forget(held)
+		next.ServeHTTP(w, r.WithContext(context.WithValue(ctx, heldKey{}, held)))
+	})
+}
+
+// show records the credential of a request.
+func (h *heldRequests) show(r *http.Request, cred auth.Credential) {
+	held, ok := r.Context().Value(heldKey{}).(*heldRequest)
+	if !ok {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.all == nil {
+		h.all = map[*heldRequest]struct{}{}
+	}
+	held.cred = cred
+	h.all[held] = struct{}{}
+}
+
+func (h *heldRequests) forget(held *heldRequest) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.all, held)
+}
+
+// some reports whether there is any request.
+func (h *heldRequests) some() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.all) > 0
+}
+
+// endAll cancels the requests whose credential is no longer valid.
+func (h *heldRequests) endAll(now time.Time, inForce func(auth.Credential) bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for held := range h.all {
+		if !inForce(held.cred) {
+			held.end(errEnded(held.cred, now))
+		}
+	}
+}
+
+// errEnded is the error for work that ends because its credential has expired, or was revoked or changed.
+func errEnded(c auth.Credential, now time.Time) *fault.Error {
+	text := "credential was revoked"
+	if c.Expired(now) {
+		text = "credential has expired"
+	}
+	return fault.Invalid(text).WithStatus(http.StatusUnauthorized)
+}
+
+// reporter reports how requests ended: to clients, to the log and to the observer.
+type reporter struct {
+	log      *slog.Logger
+	observer Observer
+}
+
+// Explain converts an error to the form for clients. For a defect, that is a number; the log has the error with this number.
+func (r *reporter) Explain(ctx context.Context, method string, err error) *fault.Error {
+	if cause := context.Cause(ctx); errors.Is(err, context.Canceled) && cause != nil {
+		err = cause
+	}
+	if errors.Is(err, errStopping) {
+		return fault.Draining()
+	}
+	if e, ok := fault.From(err); ok {
+		if e.Details["code"] == string(chat.CodeRateLimited) && e.Details["method"] == nil {
+			e.Details["method"] = method
+		}
+		return e
+	}
+	id := uuid.NewString()
+	r.log.ErrorContext(ctx, "request failed", slog.String("method", method), slog.String("error_id", id), slog.Any("err", err))
+	e := fault.New(wire.CodeUnavailable, "internal error; the gateway's log has it under "+id)
+	e.Details = map[string]any{"code": wire.DetailInternal, "errorId": id}
+	return e
+}
+
+// Count counts a request with the code of its error. An error without a code is a defect.
+func (r *reporter) Count(method string, err error, took time.Duration) {
+	result := "ok"
+	if err != nil {
+		result = string(chat.CodeInternal)
+		if e, ok := fault.From(err); ok {
+			result = e.Label()
+		}
+	}
+	r.observer.Request(method, result, took)
+}

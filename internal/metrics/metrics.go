@@ -19,12 +19,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"laneway/internal/chat"
+	"laneway/internal/cron"
 	"laneway/internal/dispatch"
 	"laneway/internal/gateway"
 	"laneway/internal/gateway/socket"
 	"laneway/internal/ownership"
 	"laneway/internal/scheduler"
 	"laneway/internal/store"
+	"laneway/internal/usage"
 )
 
 // Metrics has the registry and the observers.
@@ -291,3 +293,235 @@ func (o gatewayObserver) HTTPRequest(route string, status int, took time.Duratio
 }
 
 func (o gatewayObserver) AuthFailed(reason string) { o.m.authFailed.WithLabelValues(reason).Inc() }
+
+// Source provides the gauges for each scrape. Every function must return at once, without the database.
+type Source struct {
+	Lanes func() chat.LanesStatus
+	// Channels returns the channels that this process runs; may be nil.
+	Channels func() []chat.ChannelStatus
+	// Outbox returns how many messages wait to be sent and Cron counts jobs and runs, both as last read; DatabaseUp reports whether the last
+	// check reached the database.
+	Outbox     func() int
+	TakenLong  func() int
+	Cron       func() cron.Summary
+	DatabaseUp func() bool
+	// DiskFree returns how many bytes are free on the disks of this process, by their content (data, database); nil if unknown.
+	DiskFree func() map[string]uint64
+}
+
+// Watch adds the gauges of a source; call it once.
+func (m *Metrics) Watch(s Source) {
+	m.registry.MustRegister(&laneCollector{source: s.Lanes, descs: laneDescs()})
+	if s.Channels != nil {
+		m.registry.MustRegister(&channelCollector{s.Channels})
+	}
+	if s.DiskFree != nil {
+		m.registry.MustRegister(diskCollector{s.DiskFree})
+	}
+	m.gauge("outbox_waiting", "Outgoing messages that wait to be sent.", func() float64 { return float64(s.Outbox()) })
+	m.gauge("taken_long", "Rows that a gateway has taken for longer than is possible.", func() float64 { return float64(s.TakenLong()) })
+	m.gauge("cron_jobs", "Jobs of people.", func() float64 { return float64(s.Cron().Jobs) })
+	m.gauge("cron_paused", "Jobs that are paused.", func() float64 { return float64(s.Cron().Paused) })
+	m.gauge("cron_running", "Runs of jobs that are under way.", func() float64 { return float64(s.Cron().Running) })
+	m.gauge("cron_backlog", "Fires that are due and have not started.", func() float64 { return float64(s.Cron().Backlog) })
+	m.gauge("cron_oldest_due_seconds", "How long the oldest due fire waits; 0 = none.", func() float64 { return max(0, s.Cron().OldestDue.Seconds()) })
+	m.gauge("db_up", "1 when the last check found the database usable.", func() float64 {
+		if s.DatabaseUp() {
+			return 1
+		}
+		return 0
+	})
+}
+
+func (m *Metrics) gauge(name, help string, read func() float64) {
+	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "laneway", Name: name, Help: help}, read))
+}
+
+type laneGauges struct{ capacity, active, waiting, stopping, yielded, oldest, sessions *prometheus.Desc }
+
+func laneDescs() laneGauges {
+	d := func(name, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc("laneway_"+name, help, labels, nil)
+	}
+	return laneGauges{
+		capacity: d("lane_capacity", "Slots of the lane.", "lane"),
+		active:   d("lane_active", "Turns that hold a slot.", "lane"),
+		waiting:  d("lane_waiting", "Sessions that are ready and have no slot.", "lane"),
+		stopping: d("lane_stopping", "Turns that were stopped and have not returned.", "lane"),
+		yielded:  d("lane_yielded", "Turns without a slot: they wait for sub-turns, or summarise a conversation.", "lane"),
+		oldest:   d("lane_oldest_wait_seconds", "How long the first of the ready sessions waits.", "lane"),
+		sessions: d("sessions", "Sessions that this process tracks, by state.", "state"),
+	}
+}
+
+type laneCollector struct {
+	source func() chat.LanesStatus
+	descs  laneGauges
+}
+
+// Describe implements prometheus.Collector.
+func (c *laneCollector) Describe(ch chan<- *prometheus.Desc) { prometheus.DescribeByCollect(c, ch) }
+
+// Collect implements prometheus.Collector.
+func (c *laneCollector) Collect(ch chan<- prometheus.Metric) {
+	s := c.source()
+	put := func(d *prometheus.Desc, v float64, label string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, label)
+	}
+	for _, l := range s.Lanes {
+		put(c.descs.capacity, float64(l.Capacity), l.Name)
+		put(c.descs.active, float64(l.Active), l.Name)
+		put(c.descs.waiting, float64(l.Waiting), l.Name)
+		put(c.descs.stopping, float64(l.Stopping), l.Name)
+		put(c.descs.yielded, float64(l.Yielded), l.Name)
+		put(c.descs.oldest, l.OldestWait.Seconds(), l.Name)
+	}
+	put(c.descs.sessions, float64(s.Tracked), "tracked")
+	put(c.descs.sessions, float64(s.Running), "running")
+	put(c.descs.sessions, float64(s.Waiting), "waiting")
+	put(c.descs.sessions, float64(s.Debounced), "debouncing")
+}
+
+// Telegram returns the observer of the Telegram channel.
+func (m *Metrics) Telegram() TelegramObserver { return TelegramObserver{m} }
+
+// TelegramObserver counts calls and updates of the Bot API.
+type TelegramObserver struct{ m *Metrics }
+
+// Call counts one call; method and result are from closed sets.
+func (o TelegramObserver) Call(method, result string) {
+	o.m.telegramCalls.WithLabelValues(method, result).Inc()
+}
+
+// Update counts one update by its result.
+func (o TelegramObserver) Update(result string) { o.m.telegramUpdates.WithLabelValues(result).Inc() }
+
+// channelCollector reads the status of the channels. The account is a name from the configuration.
+type channelCollector struct {
+	source func() []chat.ChannelStatus
+}
+
+// Describe implements prometheus.Collector: the series depend on the configuration.
+func (*channelCollector) Describe(chan<- *prometheus.Desc) {}
+
+// Collect implements prometheus.Collector.
+func (c *channelCollector) Collect(ch chan<- prometheus.Metric) {
+	labels := []string{"channel", "account"}
+	connected := prometheus.NewDesc("laneway_channel_connected", "1 while the channel works.", labels, nil)
+	age := prometheus.NewDesc("laneway_channel_last_poll_age_seconds", "How long ago the provider last answered a poll; absent before the first.", labels, nil)
+	for _, s := range c.source() {
+		up := 0.0
+		if s.Connected {
+			up = 1
+		}
+		ch <- prometheus.MustNewConstMetric(connected, prometheus.GaugeValue, up, s.ID, s.AccountID)
+		if s.LastPollAge >= 0 {
+			ch <- prometheus.MustNewConstMetric(age, prometheus.GaugeValue, s.LastPollAge.Seconds(), s.ID, s.AccountID)
+		}
+	}
+}
+
+// Cron makes the observer of the cron loop; call it once.
+func (m *Metrics) Cron() cron.RunnerObserver {
+	o := cronObserver{
+		late:     prometheus.NewHistogram(prometheus.HistogramOpts{Namespace: "laneway", Name: "cron_start_lag_seconds", Help: "Time from the planned moment of a fire to its launch.", Buckets: waitBuckets()}),
+		claim:    prometheus.NewHistogram(prometheus.HistogramOpts{Namespace: "laneway", Name: "cron_tick_seconds", Help: "Time that one look at what is due takes.", Buckets: waitBuckets()}),
+		recorded: m.counters("cron_slots_not_run_total", "Slots that were recorded without a run.", "state", "reason"),
+		ended:    m.counters("cron_runs_total", "Runs of jobs that ended, by how.", "trigger", "outcome"),
+		failed:   m.counter("cron_tick_failures_total", "Looks at what is due that failed."),
+	}
+	m.registry.MustRegister(o.late, o.claim)
+	for _, trigger := range []cron.Trigger{cron.TriggerSchedule, cron.TriggerManual, cron.TriggerCatchup, cron.TriggerBackfill} {
+		for _, state := range []cron.RunState{cron.RunOK, cron.RunError, cron.RunCancelled, cron.RunInterrupted} {
+			o.ended.WithLabelValues(string(trigger), string(state))
+		}
+	}
+	for state, reasons := range map[cron.RunState][]cron.Reason{
+		cron.RunSkipped: {cron.ReasonOverlap, cron.ReasonBudget, cron.ReasonPaused, cron.ReasonBufferFull},
+		cron.RunMissed:  {cron.ReasonWindow, cron.ReasonPolicy, cron.ReasonMaxCatchup, cron.ReasonNoAgent},
+	} {
+		for _, reason := range reasons {
+			o.recorded.WithLabelValues(string(state), string(reason))
+		}
+	}
+	return o
+}
+
+type cronObserver struct {
+	late, claim prometheus.Histogram
+	recorded    *prometheus.CounterVec
+	ended       *prometheus.CounterVec
+	failed      prometheus.Counter
+}
+
+// Ticked implements cron.RunnerObserver.
+func (o cronObserver) Ticked(took time.Duration, _ int, ok bool) {
+	o.claim.Observe(took.Seconds())
+	if !ok {
+		o.failed.Inc()
+	}
+}
+
+// Fired implements cron.RunnerObserver.
+func (o cronObserver) Fired(_ cron.Trigger, late time.Duration) { o.late.Observe(late.Seconds()) }
+
+// Recorded implements cron.RunnerObserver.
+func (o cronObserver) Recorded(state cron.RunState, reason cron.Reason, slots int64) {
+	o.recorded.WithLabelValues(string(state), string(reason)).Add(float64(slots))
+}
+
+// Ended implements cron.RunnerObserver.
+func (o cronObserver) Ended(trigger cron.Trigger, state cron.RunState) {
+	o.ended.WithLabelValues(string(trigger.Kind()), string(state)).Inc()
+}
+
+// Usage makes the observer of package usage; call it once. models are the configured models by agent, whose series begin at zero.
+func (m *Metrics) Usage(models map[string]string) usage.Observer {
+	o := usageObserver{
+		tokens:  m.counters("model_tokens_total", "Tokens of each request, by agent and model, also of turns that crash or are stopped. Input leaves out cached ones, which the provider had in its cache.", "agent", "model", "kind"),
+		cost:    m.counters("model_cost_total", "Cost of tokens in the currency of the budgets, by agent and model.", "agent", "model"),
+		refused: m.counters("budget_refusals_total", "Requests to models that a budget has prevented.", "budget"),
+		dropped: m.counter("usage_records_dropped_total", "Records of usage that the store refuses for good. They are in the other metrics and in no counter."),
+	}
+	for _, kind := range []usage.Kind{usage.KindTurn, usage.KindJob, usage.KindPrincipal, usage.KindDay} {
+		o.refused.WithLabelValues(string(kind))
+	}
+	for agent, model := range models {
+		o.Used(agent, model, chat.Usage{}, 0)
+	}
+	return o
+}
+
+type usageObserver struct {
+	tokens, cost, refused *prometheus.CounterVec
+	dropped               prometheus.Counter
+}
+
+// Used implements usage.Observer.
+func (o usageObserver) Used(agent, model string, used chat.Usage, cost usage.Money) {
+	cached := min(used.CachedTokens, used.InputTokens)
+	o.tokens.WithLabelValues(agent, model, "input").Add(float64(used.InputTokens - cached))
+	o.tokens.WithLabelValues(agent, model, "cached").Add(float64(cached))
+	o.tokens.WithLabelValues(agent, model, "output").Add(float64(used.OutputTokens))
+	o.cost.WithLabelValues(agent, model).Add(cost.Float())
+}
+
+// Refused implements usage.Observer.
+func (o usageObserver) Refused(kind usage.Kind) { o.refused.WithLabelValues(string(kind)).Inc() }
+
+// Dropped implements usage.Observer.
+func (o usageObserver) Dropped() { o.dropped.Inc() }
+
+// diskCollector reads the free space of the disks at each scrape.
+type diskCollector struct{ source func() map[string]uint64 }
+
+// Describe implements prometheus.Collector: a disk whose free space cannot be read has no series.
+func (diskCollector) Describe(chan<- *prometheus.Desc) {}
+
+// Collect implements prometheus.Collector.
+func (c diskCollector) Collect(ch chan<- prometheus.Metric) {
+	free := prometheus.NewDesc("laneway_disk_free_bytes", "Free space of the disk, by what lies on it.", []string{"disk"}, nil)
+	for disk, bytes := range c.source() {
+		ch <- prometheus.MustNewConstMetric(free, prometheus.GaugeValue, float64(bytes), disk)
+	}
+}

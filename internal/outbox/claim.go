@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 
 	"laneway/internal/channel"
 	"laneway/internal/chat"
+	"laneway/internal/retry"
 	"laneway/internal/store"
 )
 
@@ -116,4 +118,129 @@ func (c *claimedRows) end(node, id string, recorded bool) {
 	} else {
 		c.ended[rowOf{node, id}] = true
 	}
+}
+
+const (
+	// probeInterval is the time between two probes of a channel that reports its provider as unreachable, of probeRows messages each. A failed attempt may
+	// still have arrived, so probes are rare.
+	probeInterval = time.Minute
+	probeRows     = 4
+	// provenTime is how long a delivery takes precedence over the status that the channel reports.
+	provenTime = time.Minute
+)
+
+// cooldowns records for each channel until when nothing is claimed. It is safe for concurrent use; no lock is held while a channel is called.
+type cooldowns struct {
+	mu sync.Mutex
+	by map[string]cooldown
+}
+
+type cooldown struct {
+	until  time.Time // the provider requested a pause in every chat
+	probe  time.Time // the next probe while the provider is unreachable; zero while it is reachable
+	proven time.Time // the last delivery while it was reported unreachable
+}
+
+// split divides channels into those to serve and those to probe; all others are left out. A channel to probe counts as probed.
+func (c *cooldowns) split(names []string, down func(name string) bool, now time.Time) (serve, probe []string) {
+	for _, name := range names {
+		unreachable := down(name)
+		c.mu.Lock()
+		at := c.by[name]
+		switch {
+		case now.Before(at.until):
+		case !unreachable:
+			c.set(name, cooldown{until: at.until})
+			serve = append(serve, name)
+		case now.Before(at.proven.Add(provenTime)):
+			serve = append(serve, name)
+		case now.Before(at.probe):
+		default:
+			at.probe = now.Add(probeInterval)
+			c.set(name, at)
+			probe = append(probe, name)
+		}
+		c.mu.Unlock()
+	}
+	return serve, probe
+}
+
+// hold claims nothing for a channel until the given time, unless a later time is set already.
+func (c *cooldowns) hold(name string, until time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if at := c.by[name]; until.After(at.until) {
+		at.until = until
+		c.set(name, at)
+	}
+}
+
+// delivered records that a message has arrived although the channel may report its provider as unreachable.
+func (c *cooldowns) delivered(name string, now time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if at := c.by[name]; !at.probe.IsZero() {
+		at.proven = now
+		c.set(name, at)
+	}
+}
+
+func (c *cooldowns) set(name string, at cooldown) {
+	if c.by == nil {
+		c.by = map[string]cooldown{}
+	}
+	c.by[name] = at
+}
+
+const (
+	// maxAttempts ends a message that a provider never accepts.
+	maxAttempts = 50
+	// maxAge ends a message whose attempts do not count: an answer that old is not useful any more. A message that was never tried gets its attempt.
+	maxAge = 24 * time.Hour
+	// maxError bounds the recorded reason, in bytes.
+	maxError = 500
+)
+
+// backoff is the wait after a counted attempt when the provider requested none: 1 s, 2 s, 4 s, … up to five minutes, plus or minus a quarter.
+func backoff() retry.Policy { return retry.Policy{Base: time.Second, Max: 5 * time.Minute} }
+
+// outage is the wait after an attempt that does not count: it is short, so that the rows are sent quickly when the provider is reachable again.
+func outage() retry.Policy { return retry.Policy{Base: 3 * time.Second} }
+
+// undelivered is the change of the row after a failed attempt; down reports that the channel's provider is unreachable.
+func undelivered(node string, row store.Outgoing, err error, down bool) store.UndeliveredParams {
+	p := store.UndeliveredParams{Node: node, ID: row.ID, Error: chat.Cut(err.Error(), maxError), RetryIn: backoff().Wait(row.Attempt)}
+	failed, ok := errors.AsType[*channel.SendError](err)
+	if !ok {
+		p.Permanent = row.Attempt >= maxAttempts
+		return p
+	}
+	p.Error, p.Permanent, p.MaybeSent = failed.Reason, failed.Permanent, failed.Unknown
+	switch {
+	case !failed.Uncounted:
+		p.Permanent = p.Permanent || row.Attempt >= maxAttempts
+	case !p.Permanent && row.Attempt > 1 && time.Since(row.CreatedAt) >= maxAge:
+		p.Permanent, p.Error = true, "given up after "+maxAge.String()+": "+failed.Reason
+	}
+	// When a message may have arrived although the channel works, its responses get lost: each attempt may duplicate it, so it counts.
+	p.Uncounted = failed.Uncounted && (down || !failed.Unknown || failed.RetryAfter > 0)
+	switch {
+	case failed.Reason == reasonStale:
+		p.RetryIn = 0
+	case failed.RetryAfter > 0:
+		p.RetryIn = failed.RetryAfter
+	case p.Uncounted:
+		p.RetryIn = outage().Wait(1)
+	}
+	return p
+}
+
+// abandon adapts the result of a failed attempt that the shutdown has interrupted. A request that may have arrived ends the row, because sending it again could
+// duplicate it. A message that was not sent is due immediately.
+func abandon(p *store.UndeliveredParams, failed *channel.SendError) {
+	if failed.Unknown {
+		p.Permanent = true
+		return
+	}
+	p.RetryIn = 0
 }

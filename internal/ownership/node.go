@@ -1,8 +1,51 @@
+// Package ownership keeps the lease of this process in the store, and finds work that no live process owns.
+//
+// # Incarnations
+//
+// A serving process is an incarnation: a row in the table of nodes with a lease. [Node.Run] extends the lease with a heartbeat. Each start, each lost lease and
+// each restart in place creates a new incarnation with a new id, so that the store refuses a claim of an old one (the fence). Locally the lease ends before it
+// ends in the store: [Node.Alive] ends it at the time of the last heartbeat plus the lease minus a margin.
+//
+// # Work without an owner
+//
+// A sweep takes over sessions whose owner is dead, and reads messages that another replica has accepted for a session of this one. It runs periodically, after
+// a hint from the store, and after [Node.SweepNow]. It is the only repair after a crash, a pause or a lost hint. Its result goes to [Handler.Resume].
+//
+// # Writes that must not be lost
+//
+// [Node.Final] retries a write while the store is unavailable and the incarnation is alive. [Node.WhileAlive] does so while its context lasts. A try that has
+// begun is not cancelled, because its caller must know whether it was committed. Operations of the store may be repeated as a whole, so a repetition resolves
+// an unknown result.
+//
+// # A database that lost commits
+//
+// A failover to a lagging standby, or a restored copy, loses commits that this process has seen. Each heartbeat compares the commit history of the database
+// with the previous one, and the runs that the database assigns to this process with those that it executes. If they differ, the process abandons its
+// incarnation and reads everything again; the loss is logged, counted and written to the audit log. The lost commits cannot be restored from memory.
+//
+// # Crash points
+//
+// Between a heartbeat and the next one: the lease ends, another replica sweeps. Between Register and the first sweep: nothing is owned yet. During
+// [Node.Restart]: the old incarnation is unregistered or its lease ends, which frees the same sessions. Before [Node.Leave]: other replicas wait for the end of
+// the lease.
+//
+// # Goroutines and the end
+//
+// [Node.Run] owns three goroutines: the heartbeat, the sweep, the stop requests. They are separate because a slow sweep must not cost the lease, and neither
+// may delay a stop. Only the heartbeat replaces the incarnation. Run returns when all three have ended; it ends the waits of Final and WhileAlive as well. The
+// order of a shutdown is [Node.Drain], then the work, then [Node.Leave], then the context of Run.
+//
+// # What it does not do
+//
+// It is independent of messages, turns, jobs and channels. It does not run or stop anything by itself: [Handler] does.
 package ownership
 
 import (
 	"context"
 	"log/slog"
+	"maps"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -263,4 +306,155 @@ func (n *Node) register(ctx context.Context) error {
 func (n *Node) until(asked time.Time) lease {
 	end := asked.Add(n.cfg.Lease - n.cfg.margin())
 	return lease{until: end, wall: end.Round(0)}
+}
+
+// namedLeases are the named leases that an incarnation holds.
+type namedLeases struct {
+	mu     sync.Mutex
+	byName map[string]store.Lease
+}
+
+func (l *namedLeases) get(name string) (store.Lease, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	lease, ok := l.byName[name]
+	return lease, ok
+}
+
+func (l *namedLeases) all() []store.Lease {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Collect(maps.Values(l.byName))
+}
+
+// set records whether a lease is held.
+func (l *namedLeases) set(lease store.Lease, held bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !held {
+		delete(l.byName, lease.Name)
+		return
+	}
+	if l.byName == nil {
+		l.byName = map[string]store.Lease{}
+	}
+	l.byName[lease.Name] = lease
+}
+
+// Acquire takes or confirms a named lease for this process, for example for a channel that one replica polls. ok is false while another replica holds it, while
+// this process drains and other replicas may take it, and while the gateway is held.
+func (n *Node) Acquire(ctx context.Context, name string) (ok bool, err error) {
+	me, err := n.alive()
+	if err != nil {
+		return false, err
+	}
+	if n.releasing() || n.Hold() != nil {
+		return false, nil
+	}
+	l, ok, err := n.store.AcquireLease(ctx, name, me.id)
+	if err != nil {
+		return false, err
+	}
+	l.Name = name
+	me.leases.set(l, ok)
+	return ok, nil
+}
+
+// Held is a named lease that the current incarnation holds.
+func (n *Node) Held(name string) (store.Lease, bool) {
+	me := n.current.Load()
+	if me == nil {
+		return store.Lease{}, false
+	}
+	return me.leases.get(name)
+}
+
+// releasing reports whether named leases are left to other replicas: this process drains, and other replicas may exist. The only process on its store keeps
+// them, so that it can read a stop while turns finish.
+func (n *Node) releasing() bool { return n.draining.Load() && !n.cfg.Exclusive }
+
+// releaseAll releases every named lease, so that another replica can continue immediately instead of after the drain.
+func (n *Node) releaseAll(ctx context.Context, me *incarnation) {
+	for _, l := range me.leases.all() {
+		me.leases.set(l, false)
+		if err := n.store.ReleaseLease(ctx, l); err != nil {
+			n.log.WarnContext(ctx, "a lease was not released; others wait until this process has left", "lease", l.Name, "err", err)
+		}
+	}
+}
+
+// leaveTime bounds [Node.Leave].
+const leaveTime = time.Second
+
+// Drain begins the shutdown: this process takes over and claims nothing any more, and releases its named leases to other replicas. It writes that to the store
+// within ctx, or two further leases. The caller handles running work.
+func (n *Node) Drain(ctx context.Context) {
+	n.draining.Store(true)
+	me := n.current.Load()
+	if me == nil {
+		return
+	}
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*n.cfg.Lease)
+	defer cancel()
+	if _, err := n.store.Heartbeat(boundedBy(ctx, last), me.id, true); err != nil {
+		n.log.WarnContext(ctx, "the drain could not be recorded for other nodes", "err", err)
+	}
+	if n.releasing() {
+		n.releaseAll(boundedBy(ctx, last), me)
+	}
+}
+
+// boundedBy is ctx while it lasts, else last.
+func boundedBy(ctx, last context.Context) context.Context {
+	if ctx.Err() == nil {
+		return ctx
+	}
+	return last
+}
+
+// Leave removes this process from the table of nodes: its remaining sessions are free for other replicas immediately. It is the last call before the context of
+// Run ends. It takes at most a second.
+func (n *Node) Leave(ctx context.Context) {
+	me := n.current.Load()
+	if me == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, leaveTime)
+	defer cancel()
+	if err := n.store.Unregister(ctx, me.id); err != nil {
+		n.log.WarnContext(ctx, "this process was not unregistered; others wait for its lease to end", "err", err)
+	}
+}
+
+// Restart replaces the incarnation. During the call [Node.Alive] refuses new work; release abandons the running and waiting work in memory and returns when
+// that is done. Restart returns when the new incarnation is registered, or with the cause of ctx. Run must be running.
+func (n *Node) Restart(ctx context.Context, release func(ctx context.Context) error) error {
+	n.restarting.Store(true)
+	defer n.restarting.Store(false)
+	if err := release(ctx); err != nil {
+		return err
+	}
+	done := make(chan struct{})
+	select {
+	case n.renew <- done:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// replace abandons the current incarnation and registers the next one. It runs on the goroutine of the heartbeat.
+func (n *Node) replace(ctx context.Context) {
+	if me := n.current.Swap(nil); me != nil {
+		if err := n.store.Unregister(ctx, me.id); err != nil {
+			n.log.WarnContext(ctx, "the old incarnation was not unregistered; its lease ends by itself", "err", err)
+		}
+	}
+	n.restarting.Store(false)
+	n.heartbeat(ctx)
 }

@@ -1,19 +1,59 @@
+// Package process starts programs. It is the only package of the binary that does, so that the limits of started programs are in
+// one place.
+//
+// # Starting
+//
+// [Start] takes a [Spec]: the program and its unchanged arguments, without a shell, the whole environment, the working directory, and what goes to
+// standard input. The environment of the gateway is never inherited: [Environment] makes a clean one of PATH, HOME, TZ, the locale, proxies and
+// certificates, and the configured variables. A program without a slash is resolved in the PATH of that environment.
+//
+// # Running
+//
+// The program runs in its own process group. With [Spec.Talks] the caller writes to its standard input while it runs. [Process.Read] passes standard
+// output to a function of the caller, whose first error ends the program. Standard error goes to the log, a
+// bounded number of lines per second; its last lines are in [Exit]. Configured values are removed from it, because they may be keys ([Hider]).
+//
+// # Ending
+//
+// When the context of Start is done, the group receives SIGTERM and, after the grace time, SIGKILL. When the program ends by itself, the
+// processes that it left in its group are killed, and output that they hold open is read for at most 100 ms. A process that has left the
+// group (setsid, double fork) is killed too where a [Reaper] exists; stronger isolation (containers, users) is left to the operator.
+//
+// # Goroutines
+//
+// Start makes two to four goroutines: one waits for the program, one ends the group, one writes standard input if there is any, one
+// reads standard error. All of them end in [Process.Wait], which the caller must call once after Read.
+//
+// # Crash
+//
+// When the gateway is killed, its programs are not: they lose their pipes and end when they write. The turn runs again with the same
+// run id, which the caller gives the program in its environment.
+//
+// The package does not depend on turns, agents or the store. Windows has no process groups, so there only the program itself is ended.
 package process
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
+	"maps"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
 
 	"golang.org/x/time/rate"
+
+	"laneway/internal/chat"
+	"laneway/internal/secret"
 )
 
 const (
@@ -338,4 +378,258 @@ func (p *Process) Wait() Exit {
 		end.Signal = status.Signal().String()
 	}
 	return end
+}
+
+const (
+	maxKept   = 1000 // bytes of a line that are kept
+	keptLines = 3    // last lines for Exit
+	maxLast   = 500  // bytes of Exit.Stderr
+	// maxLine bounds a line before secrets are removed, in bytes; it is longer than maxKept, so that no secret is cut in half and missed.
+	maxLine = 16 << 10
+)
+
+// stderrLines reads the standard error of one program. It belongs to the goroutine that reads; its last lines may be read at any time.
+type stderrLines struct {
+	log     *slog.Logger
+	hide    *strings.Replacer
+	noise   *rate.Limiter
+	leftOut int
+
+	mu      sync.Mutex // guards what follows; only the reading goroutine changes it
+	lines   []string   // the last ones
+	count   int        // of all
+	changed chan struct{}
+}
+
+func newStderrLines(spec Spec) *stderrLines {
+	s := &stderrLines{log: spec.Log, hide: spec.Hide, noise: spec.Noise, changed: make(chan struct{})}
+	if s.log == nil {
+		s.log = slog.New(slog.DiscardHandler)
+	}
+	if s.hide == nil {
+		s.hide = strings.NewReplacer()
+	}
+	return s
+}
+
+// read blocks until the end of the stream. Long lines are cut, and lines above the rate are counted instead of logged.
+func (s *stderrLines) read(stream io.Reader) {
+	in := bufio.NewReaderSize(stream, readSize)
+	var line []byte
+	for {
+		part, more, err := in.ReadLine()
+		line = append(line, part[:min(len(part), max(0, maxLine-len(line)))]...)
+		if err != nil {
+			s.take(line)
+			break
+		}
+		if !more {
+			s.take(line)
+			line = line[:0]
+		}
+	}
+	if s.leftOut > 0 {
+		s.log.Debug("program wrote more to standard error than is logged", "lines_left_out", s.leftOut)
+	}
+}
+
+func (s *stderrLines) take(raw []byte) {
+	line := strings.TrimSpace(strings.Map(visible, chat.CleanText(s.hide.Replace(string(raw)))))
+	line = chat.Cut(line, maxKept)
+	if line == "" {
+		return
+	}
+	s.keep(line)
+	if s.noise == nil || !s.noise.Allow() {
+		s.leftOut++
+		return
+	}
+	s.log.Debug("program wrote to standard error", "line", line)
+}
+
+// visible removes characters that disguise the content of a log line or a sentence; tabs become blanks.
+func visible(r rune) rune {
+	switch {
+	case r == '\t':
+		return ' '
+	case chat.Unprintable(r):
+		return -1
+	default:
+		return r
+	}
+}
+
+func (s *stderrLines) keep(line string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.count++
+	close(s.changed)
+	s.changed = make(chan struct{})
+	s.lines = append(s.lines, line)
+	s.lines = slices.Delete(s.lines, 0, max(0, len(s.lines)-keptLines))
+}
+
+// last returns the last lines in one line, for a sentence.
+func (s *stderrLines) last() string {
+	text, _ := s.lastAfter(0)
+	return text
+}
+
+// lastAfter returns the last lines after the first count, and a channel that the next line closes.
+func (s *stderrLines) lastAfter(count int) (text string, next <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	fresh := s.lines[max(0, len(s.lines)-(s.count-count)):]
+	return chat.Cut(strings.Join(fresh, " / "), maxLast), s.changed
+}
+
+// defaultPath is used if the environment has no PATH.
+const defaultPath = "/usr/local/bin:/usr/bin:/bin"
+
+// errNotExecutable means that the file exists and cannot be started.
+var errNotExecutable = errors.New("it is not an executable file")
+
+// inherited returns the variables of the gateway that every program receives: paths, the locale, proxies, and certificates.
+func inherited() []string {
+	return []string{
+		"PATH", "HOME", "TMPDIR", "TZ", "LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "LC_MESSAGES", "LC_TIME",
+		"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "all_proxy", "no_proxy",
+		"SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO",
+	}
+}
+
+// Environment returns a clean environment: the variables of [inherited] as lookup (os.LookupEnv) returns them, overridden by the configured
+// variables. With a nil lookup it has only a standard PATH.
+func Environment(configured map[string]string, lookup func(string) (string, bool)) map[string]string {
+	env := map[string]string{"PATH": defaultPath}
+	for _, name := range inherited() {
+		if lookup == nil {
+			break
+		}
+		if value, ok := lookup(name); ok {
+			env[name] = value
+		}
+	}
+	maps.Copy(env, configured)
+	return env
+}
+
+// Hider returns a replacer of the values of configured variables in the output of a program. Values below 8 bytes are not keys and may be
+// parts of ordinary words.
+func Hider(configured map[string]string) *strings.Replacer {
+	const shortestSecret = 8
+	var pairs []string
+	for _, value := range configured {
+		if len(value) >= shortestSecret {
+			pairs = append(pairs, value, secret.Hidden)
+		}
+	}
+	return strings.NewReplacer(pairs...)
+}
+
+// list returns an environment in the form for the kernel: sorted, and without NUL, which the kernel would refuse.
+func list(env map[string]string) []string {
+	all := make([]string, 0, len(env))
+	for _, name := range slices.Sorted(maps.Keys(env)) {
+		all = append(all, name+"="+strings.ReplaceAll(env[name], "\x00", ""))
+	}
+	return all
+}
+
+// find returns the path of the program. It searches the PATH of the program's environment, not the gateway's, and skips relative
+// entries, which would mean another program in another directory.
+func find(program, path string) (string, error) {
+	if strings.ContainsRune(program, filepath.Separator) {
+		return program, executable(program)
+	}
+	for _, dir := range filepath.SplitList(path) {
+		if !filepath.IsAbs(dir) {
+			continue
+		}
+		full := filepath.Join(dir, program)
+		if executable(full) == nil {
+			return full, nil
+		}
+	}
+	return "", fmt.Errorf("looking for %q in PATH: %w", program, fs.ErrNotExist)
+}
+
+func executable(path string) error {
+	stat, err := os.Stat(path)
+	if err != nil {
+		return fmt.Errorf("looking for the program: %w", err)
+	}
+	if stat.IsDir() || stat.Mode()&0o111 == 0 {
+		return fmt.Errorf("looking at %q: %w", path, errNotExecutable)
+	}
+	return nil
+}
+
+// Detach starts a program that outlives this one, such as a browser: this process does not end it and shares no stream with it. env is its whole
+// environment as NAME=value. exited receives the result of the program if it ends before this process, and is then closed.
+func Detach(argv, env []string, path string) (exited <-chan error, err error) {
+	program, err := find(argv[0], path)
+	if err != nil {
+		return nil, err
+	}
+	cmd := &exec.Cmd{Path: program, Args: argv, Env: env, SysProcAttr: ownGroup()}
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("starting %s: %w", program, err)
+	}
+	ended := make(chan error, 1)
+	go func() { // ends with the program, or with this process
+		ended <- cmd.Wait()
+		close(ended)
+	}()
+	return ended, nil
+}
+
+// ErrNoReaper means that this system cannot adopt processes.
+var ErrNoReaper = errors.New("this system has no subreaper")
+
+const (
+	// markerVariable is in the environment of every program of a [Reaper] and of what it starts.
+	markerVariable = "LANEWAY_PROCESS"
+	// sweepEvery is the time between two sweeps of adopted processes while programs run, so that the zombies of a program that runs for days do not
+	// accumulate.
+	sweepEvery = 10 * time.Second
+	// sweepTime bounds how long the end of a program waits for the end of the processes that it left.
+	sweepTime = time.Second
+	// strayTime is how long a process without a marker is assumed to be about to execute a program.
+	strayTime = 100 * time.Millisecond
+)
+
+// Run reaps adopted processes that have ended, until ctx is done. A nil reaper returns at once.
+func (r *Reaper) Run(ctx context.Context) {
+	if r == nil {
+		return
+	}
+	ticker := time.NewTicker(sweepEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+			r.sweep()
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// end kills the processes that a program has left outside of its group and waits until they have ended, for [sweepTime] at most. The leader has ended
+// and is not reaped.
+func (r *Reaper) end(leader int) {
+	if r == nil {
+		return
+	}
+	r.mark(leader)
+	until := time.Now().Add(sweepTime)
+	pause := time.Millisecond
+	t := time.NewTimer(pause)
+	defer t.Stop()
+	for r.sweep() > 0 && time.Now().Before(until) {
+		<-t.C // a killed process takes a moment to end, and its children are adopted only then
+		pause = min(2*pause, 20*time.Millisecond)
+		t.Reset(pause)
+	}
 }

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -203,4 +205,144 @@ func TestUnknownLaneFallsBackToMain(t *testing.T) {
 	if n := strings.Count(out.String(), "unknown lane"); n != 1 {
 		t.Errorf("logged %d times, want once: %s", n, &out)
 	}
+}
+
+// beginners is a Run whose turns call Began after one time, and return after another.
+type beginners struct {
+	begin map[string]time.Duration // by turn id
+	work  time.Duration
+
+	mu    sync.Mutex
+	began []string
+	at    map[string]time.Duration // start times, relative to the start of the test
+	since time.Time
+}
+
+func (b *beginners) run(_ context.Context, t *turn) error {
+	if d := b.begin[t.RunID()]; d > 0 {
+		pass(d)
+	}
+	b.mu.Lock()
+	b.began, b.at[t.RunID()] = append(b.began, t.RunID()), time.Since(b.since)
+	b.mu.Unlock()
+	t.Began()
+	pass(b.work)
+	return nil
+}
+
+// TestTurnsOfASessionBeginInTheirOrder gives three slots to a session whose first turn begins slowly: the second begins after it, and both then run
+// concurrently.
+func TestTurnsOfASessionBeginInTheirOrder(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := &beginners{begin: map[string]time.Duration{"0": 3 * time.Second, "1": time.Second}, work: time.Minute, at: map[string]time.Duration{}, since: time.Now()}
+		s := newScheduler(t, config{Lanes: lanes(map[string]int{"main": 3}), Begins: true, Run: b.run, Queue: scheduler.Settings{MaxConcurrent: 3}})
+		for i := range 3 {
+			submit(t, s, item{ID: strconv.Itoa(i)})
+		}
+		submit(t, s, item{Session: "other", ID: "quick"}) // the slots that the session does not use yet are free
+		pass(10 * time.Second)
+		b.mu.Lock()
+		if want := []string{"quick", "0", "1"}; !slices.Equal(b.began, want) { // the third slot is used by the quick one
+			t.Errorf("began %v, want %v", b.began, want)
+		}
+		if b.at["quick"] != 0 {
+			t.Errorf("another session was delayed by %s", b.at["quick"])
+		}
+		b.mu.Unlock()
+		pass(5 * time.Minute)
+		drain(t, s)
+	})
+}
+
+// TestATurnThatReturnsHasBegun lets turns return, and panic, without a call of Began.
+func TestATurnThatReturnsHasBegun(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newScheduler(t, config{Begins: true, Queue: scheduler.Settings{MaxConcurrent: 3}, Run: func(_ context.Context, t *turn) error {
+			if t.RunID() == "0" {
+				panic("as asked")
+			}
+			return nil
+		}})
+		var tickets []*scheduler.Ticket
+		for i := range 3 {
+			tickets = append(tickets, submit(t, s, item{ID: strconv.Itoa(i)}).Ticket)
+		}
+		for i, want := range []scheduler.Outcome{scheduler.OutcomeFailed, scheduler.OutcomeAnswered, scheduler.OutcomeAnswered} {
+			if got, err := outcome(t, tickets[i]); got != want {
+				t.Errorf("turn %d ended %s (%v), want %s", i, got, err, want)
+			}
+		}
+		drain(t, s)
+	})
+}
+
+// Consecutive messages that gather wait for one turn; a person's message between them keeps its own turn.
+func TestMessagesThatGatherShareATurn(t *testing.T) {
+	t.Parallel()
+	for _, mode := range scheduler.QueueModes() {
+		if mode == scheduler.ModeInterrupt {
+			continue // a message in this mode ends waiting messages
+		}
+		t.Run(string(mode), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				var j journal
+				s := newScheduler(t, config{Run: takes(&j, time.Second)})
+				for i, word := range []string{"run", "t1", "t2", "person", "t3", "u1", "t4", "t5"} {
+					it := item{ID: strconv.Itoa(i), Payload: word, Sender: word[:1], Gathers: len(word) == 2, Settings: &scheduler.Settings{Mode: mode}}
+					submit(t, s, it)
+				}
+				pass(time.Minute)
+				drain(t, s)
+				want := []string{"0s run", "1s t1+t2", "2s person", "3s t3", "4s u1", "5s t4+t5"}
+				if got := j.take(); !slices.Equal(got, want) {
+					t.Errorf("got %q, want %q", got, want)
+				}
+			})
+		})
+	}
+}
+
+func TestASuspendedSessionStartsNothingAndOthersDo(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var runs atomic.Value
+		runs.Store("")
+		s := newScheduler(t, config{Lanes: lanes(map[string]int{"main": 1}), PrincipalTurns: 1, Run: func(ctx context.Context, r *turn) error {
+			runs.Store(r.RunID())
+			defer runs.Store("")
+			return untilStopped(ctx, r)
+		}})
+		submit(t, s, item{Session: "a", ID: "a1", Principal: "ann", Bounded: true})
+		submit(t, s, item{Session: "a", ID: "a2", Principal: "ann", Bounded: true})
+		submit(t, s, item{Session: "b", ID: "b1", Principal: "ann", Bounded: true})
+		synctest.Wait()
+		first, second := s.Suspend("a"), s.Suspend("a")
+		s.Stop("a", "ann")
+		synctest.Wait()
+		if got := runs.Load(); got != "b1" {
+			t.Errorf("%q runs, want b1: its session is not suspended", got)
+		}
+		s.Stop("b", "ann")
+		synctest.Wait()
+		if got := runs.Load(); got != "" {
+			t.Errorf("%q runs in a suspended session", got)
+		}
+		first()
+		first()
+		synctest.Wait()
+		if got := runs.Load(); got != "" {
+			t.Errorf("%q runs while the second call is in force", got)
+		}
+		second()
+		synctest.Wait()
+		if got := runs.Load(); got != "a2" {
+			t.Errorf("%q runs, want a2", got)
+		}
+		s.Stop("a", "ann")
+		pass(time.Second)
+		drain(t, s)
+	})
 }

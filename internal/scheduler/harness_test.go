@@ -3,10 +3,12 @@ package scheduler_test
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"log/slog"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -14,8 +16,21 @@ import (
 	"testing/synctest"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"laneway/internal/scheduler"
+	"laneway/internal/testrun"
 )
+
+// TestMain sets the number of histories of the property tests in a long run.
+func TestMain(m *testing.M) {
+	if testrun.Long() {
+		if err := flag.Set("rapid.checks", "10000"); err != nil {
+			os.Exit(2)
+		}
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // The tests use this scheduler: payloads are strings.
 type (

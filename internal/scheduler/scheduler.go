@@ -1,3 +1,101 @@
+// Package scheduler decides when a turn runs. It orders the messages of each session, merges related ones, limits how many turns run concurrently, and stops
+// them. It is independent of agents, channels, SQL and HTTP and imports only the standard library; a message is a type parameter that it never inspects.
+//
+// # Terms
+//
+// A message is one input to a session. A turn is one execution over one or several merged messages; the last of them leads it and gives it its id. A lane is a
+// named limit on concurrent turns. A ticket is the promise of one message's outcome.
+//
+// # Central ideas
+//
+// One mutex guards everything and is held only for bookkeeping. The effects of a decision, such as starting a goroutine, cancelling a context, completing a
+// ticket or writing a log line, are collected in a value on the stack and performed after the mutex was released.
+//
+// No goroutine waits for a slot. A session with a turn that may start is once in its lane's ready list. Each call that frees a slot or adds work starts the
+// next session of it. Ten thousand waiting messages are ten thousand list entries.
+//
+// A lane is shared by principals, then by sessions, not by messages. The ready sessions of one principal in one lane are its subqueue, and the subqueues form a
+// ring. A start takes the first session of the first subqueue. Before the next start, the principal of the last one moves to the end of the ring, after
+// principals that were added meanwhile. So a single message of another principal takes the next slot, and no principal starts twice while one that was added
+// earlier waits. All of this takes constant time; a principal without waiting work has no record.
+//
+// A turn keeps its slot and its place in the session until its goroutine has really returned. Cancelling is a request. So a serial session never has two
+// concurrent turns, whatever its runner does with its context.
+//
+// Waiting messages are grouped in units. A unit is the messages that will share a turn: one message, or the batch of a debounce window. The window is open
+// while more may join. Only the last unit of a session can be open, which keeps the order of the session. Stop ends a whole unit.
+//
+// # Who owns which state
+//
+//	Scheduler   the mutex, the configuration and the parent context of the turns; its methods are the public ones, timers and goroutines
+//	core        the state that the mutex guards, made of the parts below, and the decisions that need several parts
+//	lanes       the lanes by name and the unknown names; lane: slots, ready list, ring of subqueues, turns that return from Yield
+//	principals  the records of principals; principal: waiting messages, places of bounded turns, sessions that wait for a place
+//	queues      the sessions by key, cutoffs, generation, debounce windows; session: waiting units in order, running turns, settings
+//	turns       the counters of running turns and the rules of cancelling and ending; Turn: cause, grace, outcome of one turn
+//	throttle    whether a session may have concurrent turns; the result is stored in the session
+//	tally       counters since the start
+//	pending     goroutines and timers that have not ended
+//	effects     the work of one call after the mutex was released
+//	reporter    tickets, Observer and log; it needs no mutex
+//
+// # Locks
+//
+// A method of Scheduler or an exported method of Turn takes the mutex. A method of core or of a part is called with the mutex held and never takes it.
+// perform and the methods of reporter run without it. Ticket has a mutex of its own, which guards one outcome. It is taken after the scheduler's mutex was released; no
+// goroutine holds both. Callbacks (Run, TokenEstimate, OnStuck, Observer) run without any lock.
+//
+// Fields of a Turn that are fixed at its start are read without the mutex. The outcome of a turn is written once, under the mutex, and read afterwards by the
+// goroutine that wrote it.
+//
+// # Cost
+//
+// Submit, a start, the end of a turn, Stop and Yield take constant time, independent of waiting messages. Submit of an overtaken message and StopRun search the
+// waiting messages of one session. Drop finds its message by binary search. StopAll completes the tickets of the ended messages after the mutex was released.
+// Drain, ResetAll and Cancel visit every session once. A turn of one message costs three allocations: the entry, which contains the turn, and the two of its
+// context.
+//
+// # Promises
+//
+//   - Active and free slots add up to the lane's limit. While a lane shrinks, active slots may exceed it until turns end.
+//   - Turns of a session, stopping ones included, never exceed its MaxConcurrent at the time of a start.
+//   - Messages of a session start in the order of their sequence numbers.
+//   - Every accepted message gets exactly one outcome, and the counters add up to the number accepted.
+//   - While a session of a principal is ready, each other principal starts at most one turn before this principal does.
+//   - A principal never has more bounded turns than PrincipalTurns, except those that return from Yield.
+//   - Whenever a slot is free and a turn may start, it starts. A place that a principal holds while its lane is full counts as used.
+//   - A panic is an outcome of its turn, with the stack in the log.
+//   - An idle session costs nothing: no goroutine, no timer, no entry.
+//   - Submit and the stops never wait, however full a lane is.
+//   - A session that is suspended starts no turn; nothing else about it changes.
+//
+// # What it does not do
+//
+// It does not persist state, does not retry, does not answer, and does not track which process owns a session. It recognises duplicates only while a message
+// waits or runs. A durable store decides all of these; to hand over one session to another owner, Reset it.
+//
+// It limits no turn in time: a runner does so with a context of its own.
+//
+// It does not limit the number of waiting messages. The store decides which message is dropped from a full queue, and Drop removes that message here. WaitingOf
+// is for a caller that bounds the waiting messages of a principal. Turns of a principal can be bounded (PrincipalTurns): a session whose next turn exceeds the
+// bound is in the principal's line instead of the lane's.
+//
+// # How it ends
+//
+// Drain refuses new messages, ends waiting ones as cleared, lets turns end until its context ends, cancels the rest, and returns when everything that was
+// started has ended or the grace has passed. The end of the work context of New does the same without waiting.
+//
+// # Example
+//
+//	s, err := scheduler.New(workCtx, scheduler.Config[string]{
+//		Run: func(ctx context.Context, t *scheduler.Turn[string]) error {
+//			return answer(ctx, t.Items())
+//		},
+//	})
+//	...
+//	sub, err := s.Submit(scheduler.Item[string]{Session: "chat:1", ID: "m1", Payload: "hello", Typed: true})
+//	...
+//	outcome, err := sub.Ticket.Wait(ctx)
 package scheduler
 
 import (
@@ -131,4 +229,226 @@ func (s *Scheduler[M]) windowOver(x *session[M], window uint64) {
 	}
 	s.mu.Unlock()
 	s.perform(&fx)
+}
+
+// core is everything that the scheduler's mutex guards. Each part owns its fields and is independent of the other parts; the methods of core are the decisions
+// that need several of them. Every method of core and of its parts is called with the mutex held, and none takes it.
+type core[M any] struct {
+	begins   bool // turns call Began, see Config.Begins
+	draining bool // nothing new is accepted or started
+
+	lanes      lanes[M]
+	principals principals[M]
+	queues     queues[M]
+	turns      turns[M]
+	throttle   throttle[M]
+	tally      tally
+	pending    pending
+}
+
+// init creates the parts. Pointers between them stay valid because a Scheduler is never copied.
+func (c *core[M]) init(s *Scheduler[M]) {
+	c.begins = s.cfg.Begins
+	c.lanes = newLanes[M](s.cfg.Lanes)
+	c.principals = principals[M]{byName: map[string]*principal[M]{}, bound: s.cfg.PrincipalTurns}
+	c.queues = queues[M]{byKey: map[string]*session[M]{}, gen: 1, windowOver: s.windowOver, tally: &c.tally, pending: &c.pending}
+	c.turns = turns[M]{s: s, tally: &c.tally, pending: &c.pending}
+	c.throttle = throttle[M]{on: s.cfg.TokenEstimate != nil, pending: &c.pending}
+}
+
+// admit decides about a message and adds it to its session.
+func (c *core[M]) admit(it *Item[M], set Settings, fx *effects[M]) (Submitted[M], error) {
+	if c.draining {
+		return Submitted[M]{}, ErrGatewayDraining
+	}
+	cutoff := c.queues.cutoffs.of(it.Session)
+	if it.Seq != 0 && it.Seq <= cutoff {
+		return Submitted[M]{}, ErrMessageStale
+	}
+	x := c.queues.open(it.Session, cutoff)
+	if known := x.known(it); known != nil {
+		return Submitted[M]{Ticket: &known.ticket, Seq: it.Seq, Running: known.turnOf != nil, Duplicate: true}, nil
+	}
+	x.set = set
+	l := c.lanes.find(it.Lane, fx)
+	if set.Mode == ModeInterrupt {
+		c.interrupt(x, it, l, fx)
+	}
+	if x.joins(it, l) {
+		return c.extend(x, c.entry(it, l, fx), fx), nil
+	}
+	if c.queues.closeWindow(x) {
+		c.settle(x, fx) // the messages of the window may start now
+	}
+	return c.enqueue(x, c.entry(it, l, fx), fx), nil
+}
+
+// entry creates the record of an accepted message.
+func (c *core[M]) entry(it *Item[M], l *lane[M], fx *effects[M]) *entry[M] {
+	e := &entry[M]{box: [1]Item[M]{*it}, at: fx.now, lane: l, who: c.principals.of(it.Principal), count: 1, bytes: it.Size}
+	e.last = e
+	c.tally.accepted++
+	return e
+}
+
+// extend adds a message to the open window.
+func (c *core[M]) extend(x *session[M], e *entry[M], fx *effects[M]) Submitted[M] {
+	before := x.waiting
+	if c.queues.extendWindow(x, e, fx.now) {
+		c.settle(x, fx)
+	}
+	return Submitted[M]{Ticket: &e.ticket, Seq: e.item().Seq, Running: e.turnOf != nil, Position: before}
+}
+
+// enqueue makes the message wait, and starts it if it can start.
+func (c *core[M]) enqueue(x *session[M], e *entry[M], fx *effects[M]) Submitted[M] {
+	it := e.item()
+	e.steer = x.set.Mode == ModeSteer && it.merges()
+	e.alone = x.set.Mode == ModeInterrupt && len(x.running) > 0
+	before := x.insert(e)
+	if x.back() == e && x.debounces(it) {
+		c.queues.openWindow(x, e, fx.now)
+	}
+	c.settle(x, fx)
+	return Submitted[M]{Ticket: &e.ticket, Seq: it.Seq, Running: e.turnOf != nil, Position: before}
+}
+
+// interrupt applies mode interrupt: the message replaces all unfinished work of its session. A message that joins the open window of a session without a turn
+// interrupts nothing.
+func (c *core[M]) interrupt(x *session[M], it *Item[M], l *lane[M], fx *effects[M]) {
+	if x.idle() || len(x.running) == 0 && x.depth() == 1 && x.joins(it, l) {
+		return
+	}
+	cause := &CancelCause{Reason: ReasonSuperseded, By: it.ID}
+	for _, t := range x.running {
+		c.turns.cancel(t, cause, fx)
+	}
+	c.queues.empty(x, OutcomeSuperseded, cause, fx)
+}
+
+// drain refuses everything new and ends waiting messages as cleared.
+func (c *core[M]) drain(fx *effects[M]) {
+	c.draining = true
+	for _, x := range c.queues.byKey {
+		c.throttle.forget(x, fx)
+		c.queues.empty(x, OutcomeCleared, ErrGatewayDraining, fx)
+		c.settle(x, fx)
+	}
+}
+
+// running lists the running turns.
+func (c *core[M]) running() []*Turn[M] {
+	var all []*Turn[M]
+	for _, x := range c.queues.byKey {
+		all = append(all, x.running...)
+	}
+	return all
+}
+
+// pending counts the goroutines and armed timers that the scheduler has started and that have not ended. It is guarded by the scheduler's mutex instead of
+// being a sync.WaitGroup, because the count must change together with the decision that starts or ends one.
+type pending struct {
+	count int
+	none  chan struct{} // closed when count drops to zero; nil while nothing waits for that
+}
+
+// add counts a goroutine or timer that is about to be started.
+func (p *pending) add() { p.count++ }
+
+// done counts the end of one.
+func (p *pending) done() {
+	p.count--
+	if p.count == 0 && p.none != nil {
+		close(p.none)
+		p.none = nil
+	}
+}
+
+// ended returns a channel that is closed when nothing is pending.
+func (p *pending) ended() <-chan struct{} {
+	if p.count == 0 {
+		none := make(chan struct{})
+		close(none)
+		return none
+	}
+	if p.none == nil {
+		p.none = make(chan struct{})
+	}
+	return p.none
+}
+
+// effects are the work that a decision under the mutex leaves for later: starting goroutines, cancelling contexts, completing tickets, logging. The value is on
+// the stack of the method that took the mutex.
+type effects[M any] struct {
+	now       time.Duration
+	starts    *Turn[M] // chained by nextStart, in order
+	lastStart *Turn[M]
+	cancels   []cancelCall
+	gone      []goneUnits[M]
+	wakes     []chan struct{}
+	grants    []chan struct{}
+	questions []question[M]
+	unknown   bool   // the message named a lane that does not exist
+	firstName string // that name, when it must be logged
+}
+
+// cancelCall is a context to cancel.
+type cancelCall struct {
+	cancel context.CancelCauseFunc
+	cause  error
+}
+
+// goneUnits are waiting messages that ended together.
+type goneUnits[M any] struct {
+	units   []*entry[M]
+	outcome Outcome
+	err     error
+}
+
+// start adds a turn to be started.
+func (fx *effects[M]) start(t *Turn[M]) {
+	if fx.starts == nil {
+		fx.starts = t
+	} else {
+		fx.lastStart.nextStart = t
+	}
+	fx.lastStart = t
+}
+
+// takeStart removes the first turn to be started, nil when none is left.
+func (fx *effects[M]) takeStart() *Turn[M] {
+	t := fx.starts
+	if t != nil {
+		fx.starts = t.nextStart
+	}
+	return t
+}
+
+// perform does the work after the mutex was released, and returns the messages that ended. Cancellations come first, because a stop must not wait for other
+// work.
+func (s *Scheduler[M]) perform(fx *effects[M]) []Ended[M] {
+	for _, c := range fx.cancels {
+		c.cancel(c.cause)
+	}
+	for t := fx.starts; t != nil; {
+		next := t.nextStart // once it runs, the turn may end, and other goroutines may read its memory
+		go s.run(t)
+		t = next
+	}
+	for _, granted := range fx.grants {
+		close(granted)
+	}
+	for _, w := range fx.wakes {
+		select {
+		case w <- struct{}{}:
+		default: // a wake-up is already pending, and carries no data
+		}
+	}
+	for _, q := range fx.questions {
+		go s.ask(q)
+	}
+	if fx.unknown {
+		s.out.unknownLane(fx.firstName)
+	}
+	return s.out.ended(fx.gone)
 }

@@ -1,5 +1,13 @@
 package scheduler
 
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"runtime/debug"
+	"slices"
+)
+
 // The methods in this file match sessions that have work with lanes that have free slots. Every change that frees a slot or adds work calls settle or pump
 // before the mutex is released; no other mechanism starts turns. Each step takes constant time.
 
@@ -145,4 +153,305 @@ func (c *core[M]) resume(l *lane[M], fx *effects[M]) {
 	t, granted := l.grant()
 	c.principals.retake(t)
 	fx.grants = append(fx.grants, granted)
+}
+
+// run is the goroutine that executes turns. It continues with a turn that the end of its last one has started, which saves a busy lane a new goroutine, and the
+// growth of its stack, for every turn. It ends when no such turn exists.
+func (s *Scheduler[M]) run(t *Turn[M]) {
+	for t != nil {
+		t = s.execute(t)
+	}
+}
+
+// execute runs one turn to its end and returns the next one to execute.
+func (s *Scheduler[M]) execute(t *Turn[M]) (next *Turn[M]) {
+	err, returned := ErrGoexit, false // remains if Run ends the goroutine instead of returning
+	ctx, cancel := context.WithCancelCause(s.ctx)
+	defer func() {
+		next = s.finish(t, err)
+		cancel(ErrTurnOver) // ends child contexts that the turn has left
+		if next != nil && !returned {
+			go s.run(next) // this goroutine is ending, and the next turn must not end with it
+		}
+	}()
+	s.attach(t, cancel)
+	s.out.started(t)
+	err = s.invoke(ctx, t)
+	returned = true
+	return nil
+}
+
+// attach connects stops to the context of the turn, and passes on an earlier cancellation.
+func (s *Scheduler[M]) attach(t *Turn[M], cancel context.CancelCauseFunc) {
+	s.mu.Lock()
+	t.cancel = cancel
+	cause := t.cause
+	s.mu.Unlock()
+	if cause != nil {
+		cancel(cause)
+	}
+}
+
+// invoke calls Run and turns a panic into an error.
+func (s *Scheduler[M]) invoke(ctx context.Context, t *Turn[M]) (err error) {
+	defer func() {
+		v := recover()
+		if v == nil {
+			return
+		}
+		failure := &PanicError{Value: v, Stack: debug.Stack()}
+		s.out.log.ErrorContext(ctx, "turn panicked", slog.String("session", t.Session()), slog.String("run_id", t.runID),
+			slog.String("lane", t.lane.Name), slog.Any("err", failure), slog.String("stack", string(failure.Stack)))
+		err = failure
+	}()
+	return s.cfg.Run(ctx, t)
+}
+
+// finish releases the resources of the turn and reports its outcome, unless that was done when the turn became stuck. It returns one of the turns that start
+// because of it, for the calling goroutine to execute.
+func (s *Scheduler[M]) finish(t *Turn[M], err error) *Turn[M] {
+	fx := s.begin()
+	s.mu.Lock()
+	decided := s.core.finish(t, err, &fx)
+	s.mu.Unlock()
+	next := fx.takeStart()
+	s.perform(&fx)
+	if decided {
+		s.out.turnEnded(t, fx.now)
+	}
+	return next
+}
+
+// graceOver is the timer of a cancelled turn that has not returned in time: the turn is reported, its outcome is decided, and its later result is discarded.
+func (s *Scheduler[M]) graceOver(t *Turn[M]) {
+	s.mu.Lock()
+	stuck := s.core.turns.markStuck(t)
+	s.mu.Unlock()
+	if stuck {
+		s.out.turnStuck(t, s.cfg.StopGrace)
+		s.callOnStuck(t)
+		s.giveUp(t)
+	}
+	s.mu.Lock()
+	s.core.pending.done()
+	s.mu.Unlock()
+}
+
+// callOnStuck calls the callback of the configuration. A panic in it is logged.
+func (s *Scheduler[M]) callOnStuck(t *Turn[M]) {
+	if s.cfg.OnStuck == nil {
+		return
+	}
+	defer func() {
+		if v := recover(); v != nil {
+			s.out.log.Error("stuck turn's callback panicked", slog.String("run_id", t.runID), slog.Any("err", v),
+				slog.String("stack", string(debug.Stack())))
+		}
+	}()
+	s.cfg.OnStuck(t)
+}
+
+// giveUp decides and reports the outcome of a turn that has not returned.
+func (s *Scheduler[M]) giveUp(t *Turn[M]) {
+	now := s.now()
+	s.mu.Lock()
+	decided := s.core.turns.giveUp(t)
+	s.mu.Unlock()
+	if decided {
+		s.out.turnEnded(t, now)
+	}
+}
+
+// errMovedOn is the cause of an estimate's context when the result is no longer needed.
+var errMovedOn = errors.New("the session has moved on")
+
+// estimateState is the known size class of a session's history.
+type estimateState uint8
+
+const (
+	estimateUnknown estimateState = iota
+	estimateAsked
+	estimateSmall
+	estimateLarge
+)
+
+// throttle limits a session with a large history to one turn at a time. The session stores the result of the estimate together with the number of the question:
+// a result for an older question is ignored.
+type throttle[M any] struct {
+	on      bool // a TokenEstimate is configured
+	pending *pending
+}
+
+// question is a pending token estimate.
+type question[M any] struct {
+	x      *session[M]
+	key    string
+	number uint64
+}
+
+// allows reports whether the session may start one more concurrent turn. If no estimate is known, it requests one, and the session is settled again when the
+// result arrives.
+func (th *throttle[M]) allows(x *session[M], draining bool, fx *effects[M]) bool {
+	if !th.on || x.estimate == estimateSmall {
+		return true
+	}
+	if x.estimate == estimateUnknown && !draining {
+		x.question++
+		x.estimate = estimateAsked
+		th.pending.add()
+		fx.questions = append(fx.questions, question[M]{x: x, key: x.key, number: x.question})
+	}
+	return false
+}
+
+// forget drops the estimate, and cancels one in progress.
+func (th *throttle[M]) forget(x *session[M], fx *effects[M]) {
+	x.question++
+	x.estimate = estimateUnknown
+	if x.forgetAsk != nil {
+		fx.cancels = append(fx.cancels, cancelCall{cancel: x.forgetAsk, cause: errMovedOn})
+		x.forgetAsk = nil
+	}
+}
+
+// ask is the goroutine of one question. It ends when TokenEstimate returns.
+func (s *Scheduler[M]) ask(q question[M]) {
+	ctx, cancel := context.WithCancelCause(s.ctx)
+	defer cancel(errMovedOn)
+	answer := estimateSmall
+	defer func() { s.answer(q, answer) }()
+	if s.register(q, cancel) && s.large(ctx, q) {
+		answer = estimateLarge
+	}
+}
+
+// register lets the session cancel the question, and reports whether the result is still needed.
+func (s *Scheduler[M]) register(q question[M], cancel context.CancelCauseFunc) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if q.x.question != q.number {
+		return false
+	}
+	q.x.forgetAsk = cancel
+	return true
+}
+
+// large estimates whether the session's history is too large for concurrent turns. An estimate that panics throttles nothing.
+func (s *Scheduler[M]) large(ctx context.Context, q question[M]) (large bool) {
+	defer func() {
+		if v := recover(); v != nil {
+			s.out.log.ErrorContext(ctx, "token estimate panicked", slog.String("session", q.key), slog.Any("err", v),
+				slog.String("stack", string(debug.Stack())))
+		}
+	}()
+	tokens, window := s.cfg.TokenEstimate(ctx, q.key)
+	return window > 0 && float64(tokens) >= s.cfg.ThrottleAt*float64(window)
+}
+
+// answer stores the estimate, unless the session has changed since.
+func (s *Scheduler[M]) answer(q question[M], answer estimateState) {
+	fx := s.begin()
+	s.mu.Lock()
+	if q.x.question == q.number {
+		q.x.estimate, q.x.forgetAsk = answer, nil
+		s.core.settle(q.x, &fx)
+	}
+	s.core.pending.done()
+	s.mu.Unlock()
+	s.perform(&fx)
+}
+
+// Yield releases the turn's slot while fn runs, and takes one again, at the front of its lane, before it returns. So a turn can wait for turns that it has
+// caused without occupying the lane that they need. The turn keeps its place in its session, so the turns that it waits for must belong to other sessions.
+//
+// ctx must be the turn's context or derived from it; fn receives it. Yield blocks until fn has returned and a slot is free. When ctx ends during that second
+// wait, Yield returns immediately without a slot, with the cause of ctx joined to the error of fn: a stop never waits for a full lane, and the turn is then
+// expected to return. While another Yield of the turn runs, it returns ErrYielding without calling fn; ErrTurnOver when the turn has ended.
+func (t *Turn[M]) Yield(ctx context.Context, fn func(ctx context.Context) error) error {
+	if err := t.freeSlot(); err != nil {
+		return err
+	}
+	returned := false
+	defer func() {
+		if !returned { // fn panicked: the code that recovers the panic continues without a slot
+			t.continueWithoutSlot()
+		}
+	}()
+	err := fn(ctx)
+	returned = true
+	granted := t.requestSlot()
+	select {
+	case <-granted:
+		return err
+	default:
+	}
+	select {
+	case <-granted:
+		return err
+	case <-ctx.Done():
+		t.continueWithoutSlot()
+		return errors.Join(context.Cause(ctx), err)
+	}
+}
+
+// freeSlot begins the yield.
+func (t *Turn[M]) freeSlot() error {
+	fx := t.s.begin()
+	t.s.mu.Lock()
+	err := t.s.core.yield(t, &fx)
+	t.s.mu.Unlock()
+	t.s.perform(&fx)
+	return err
+}
+
+// requestSlot queues the turn for a slot, at the front of its lane, and returns a channel that is closed when it has one.
+func (t *Turn[M]) requestSlot() <-chan struct{} {
+	granted := make(chan struct{})
+	fx := t.s.begin()
+	t.s.mu.Lock()
+	if !t.over {
+		t.granted = granted
+		t.lane.returning = append(t.lane.returning, t)
+		t.s.core.pump(t.lane, &fx)
+	}
+	t.s.mu.Unlock()
+	t.s.perform(&fx)
+	return granted
+}
+
+// continueWithoutSlot ends the yield without a slot, unless one has been granted meanwhile.
+func (t *Turn[M]) continueWithoutSlot() {
+	t.s.mu.Lock()
+	defer t.s.mu.Unlock()
+	t.lane.endYield(t)
+}
+
+// beginYield takes the slot of the turn and counts the turn as yielded.
+func (l *lane[M]) beginYield(t *Turn[M]) {
+	t.away = true
+	l.yielded++
+	l.release(t)
+}
+
+// grant gives a slot to the turn that has waited longest for its return; one must be waiting. The caller closes the channel when the mutex is released.
+func (l *lane[M]) grant() (*Turn[M], chan struct{}) {
+	t := l.returning[0]
+	l.returning = slices.Delete(l.returning, 0, 1)
+	granted := t.granted
+	t.granted = nil
+	l.endYield(t)
+	l.acquire(t)
+	return t, granted
+}
+
+// endYield ends the yield of the turn, if it is in one, and its wait for a slot. It does not assign a slot.
+func (l *lane[M]) endYield(t *Turn[M]) {
+	if t.granted != nil {
+		l.returning = slices.DeleteFunc(l.returning, func(o *Turn[M]) bool { return o == t })
+		t.granted = nil
+	}
+	if t.away {
+		t.away = false
+		l.yielded--
+	}
 }

@@ -2,6 +2,8 @@ package scheduler
 
 import (
 	"cmp"
+	"iter"
+	"log/slog"
 	"slices"
 	"time"
 )
@@ -156,4 +158,261 @@ func (s *Scheduler[M]) Progress() time.Duration {
 		return 0
 	}
 	return s.core.lanes.stalled(now)
+}
+
+// WaitCause is what a waiting message needs before its turn can start.
+type WaitCause string
+
+// The causes of waiting.
+const (
+	WaitDebounce  WaitCause = "debounce"  // its debounce window is open
+	WaitSession   WaitCause = "session"   // its session: turns run, or earlier messages wait
+	WaitLane      WaitCause = "lane"      // a free slot of its lane
+	WaitPrincipal WaitCause = "principal" // its principal already has Config.PrincipalTurns turns
+	WaitDrain     WaitCause = "drain"     // the scheduler drains and starts nothing more
+)
+
+// Wait is one waiting message.
+type Wait struct {
+	// ID is the id of the message.
+	ID    string
+	Cause WaitCause
+	// Position counts from 1: for WaitLane the position among the ready sessions of the lane, in the order in which they start if nothing else arrives, turns
+	// that return from Yield first; for WaitSession the position among the waiting units of the session. Otherwise 0.
+	Position int
+	// Left is how long the debounce window stays open if nothing else arrives; 0 for other causes.
+	Left time.Duration
+	// BlockedBy is the turn that runs in the session, for WaitSession; "" when none runs.
+	BlockedBy string
+}
+
+// Waits returns what the waiting messages of sessions wait for, by session, in the order of the queue. Sessions without waiting messages are omitted. It takes
+// time in proportion to the messages that wait in these sessions and to the ready sessions of their lanes.
+func (s *Scheduler[M]) Waits(keys []string) map[string][]Wait {
+	now := s.now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := map[string][]Wait{}
+	places := map[*lane[M]]map[*session[M]]int{}
+	for _, key := range keys {
+		x := s.core.queues.byKey[key]
+		if x == nil || x.depth() == 0 || all[key] != nil {
+			continue
+		}
+		if x.lane != nil && places[x.lane] == nil {
+			places[x.lane] = x.lane.places()
+		}
+		all[key] = s.core.waits(x, places[x.lane], now)
+	}
+	return all
+}
+
+// waits lists the waiting messages of a session. places are the positions in the lane whose ready list contains it.
+func (c *core[M]) waits(x *session[M], places map[*session[M]]int, now time.Duration) (list []Wait) {
+	blocker := ""
+	if len(x.running) > 0 {
+		blocker = x.running[0].runID
+	}
+	for i, u := range x.units[x.head:] {
+		w := Wait{Cause: WaitSession, Position: i + 1, BlockedBy: blocker}
+		switch {
+		case c.draining:
+			w = Wait{Cause: WaitDrain}
+		case u.open:
+			w = Wait{Cause: WaitDebounce, Left: max(x.deadline-now, 0)}
+		case i > 0:
+		case x.lane != nil:
+			w = Wait{Cause: WaitLane, Position: places[x]}
+		case x.held != nil:
+			w = Wait{Cause: WaitPrincipal}
+		}
+		for e := u; e != nil; e = e.next {
+			w.ID = e.item().ID
+			list = append(list, w)
+		}
+	}
+	return list
+}
+
+// places numbers the ready sessions in the order in which they start.
+func (l *lane[M]) places() map[*session[M]]int {
+	places := make(map[*session[M]]int, l.ready.count)
+	for x := range l.order() {
+		places[x] = len(l.returning) + len(places) + 1
+	}
+	return places
+}
+
+// order is the sequence of results of next when nothing else arrives: the principals take turns, beginning with one that was not the last.
+func (l *lane[M]) order() iter.Seq[*session[M]] {
+	return func(yield func(*session[M]) bool) {
+		var heads []*session[M]
+		for t := l.ring.head; t != nil; t = t.next {
+			heads = append(heads, t.ready.head)
+		}
+		if len(heads) > 1 && l.ring.head.who.name == l.last {
+			heads = append(heads[1:], heads[0])
+		}
+		for len(heads) > 0 {
+			left := heads[:0]
+			for _, x := range heads {
+				if !yield(x) {
+					return
+				}
+				if next := x.links[inSubqueue].next; next != nil {
+					left = append(left, next)
+				}
+			}
+			heads = left
+		}
+	}
+}
+
+// Observer counts events for metrics. Its arguments come from closed sets: the names of lanes, outcomes and refusals. Many goroutines call its methods
+// concurrently, outside every lock; a slow one delays the call or the turn that caused the event. Values that can be computed from the state are in Stats
+// instead.
+type Observer interface {
+	// MessageRefused: Submit returned an error.
+	MessageRefused(why Refusal)
+	// MessageEnded: a message ended without leading a turn.
+	MessageEnded(lane string, o Outcome)
+	// TurnStarted: a turn got its slot; waited is the time since its first message was accepted.
+	TurnStarted(lane string, waited time.Duration)
+	// TurnEnded: the outcome of a turn, and of its leading message, was decided. A stuck turn may return afterwards.
+	TurnEnded(lane string, o Outcome, ran time.Duration)
+	// TurnStuck: a cancelled turn has not returned within the grace.
+	TurnStuck(lane string)
+	// LaneUnknown: a message named a lane that does not exist, and falls back to main.
+	LaneUnknown()
+}
+
+// NopObserver does nothing. Embed it to implement a part of Observer.
+type NopObserver struct{}
+
+var _ Observer = NopObserver{}
+
+// MessageRefused does nothing.
+func (NopObserver) MessageRefused(Refusal) {}
+
+// MessageEnded does nothing.
+func (NopObserver) MessageEnded(string, Outcome) {}
+
+// TurnStarted does nothing.
+func (NopObserver) TurnStarted(string, time.Duration) {}
+
+// TurnEnded does nothing.
+func (NopObserver) TurnEnded(string, Outcome, time.Duration) {}
+
+// TurnStuck does nothing.
+func (NopObserver) TurnStuck(string) {}
+
+// LaneUnknown does nothing.
+func (NopObserver) LaneUnknown() {}
+
+// Refusal is why Submit returned an error. The set is closed.
+type Refusal string
+
+// The refusals.
+const (
+	RefusedStale    Refusal = "stale"
+	RefusedDraining Refusal = "draining"
+	RefusedInvalid  Refusal = "invalid"
+)
+
+// Refusals lists every refusal.
+func Refusals() []Refusal {
+	return []Refusal{RefusedStale, RefusedDraining, RefusedInvalid}
+}
+
+// refusalCount is the number of refusals.
+const refusalCount = 3
+
+// index is the index of the refusal in a table of counters.
+func (r Refusal) index() int {
+	switch r {
+	case RefusedStale:
+		return 0
+	case RefusedDraining:
+		return 1
+	default:
+		return 2
+	}
+}
+
+// reporter publishes decisions: it completes tickets, calls the Observer and logs. Its methods are called without the mutex, by many goroutines concurrently.
+// The fields of a turn or an entry that they read do not change after the decision.
+type reporter[M any] struct {
+	obs Observer
+	log *slog.Logger
+}
+
+// started reports a turn that got its slot. The messages before the leading one end merged into it.
+func (r *reporter[M]) started(t *Turn[M]) {
+	r.obs.TurnStarted(t.lane.Name, t.Waited())
+	if t.first == t.lead {
+		return
+	}
+	err := &MergedError{RunID: t.runID}
+	for e := t.first; e != t.lead; e = e.next {
+		e.ticket.complete(OutcomeMerged, err)
+		r.obs.MessageEnded(t.lane.Name, OutcomeMerged)
+	}
+}
+
+// taken completes the tickets of a unit that the turn took as input, and adds its messages to items. It must not read past the last message of the unit, where
+// another call may append more.
+func (r *reporter[M]) taken(t *Turn[M], u *entry[M], merged error, items []Item[M]) []Item[M] {
+	for e := u; ; e = e.next {
+		e.ticket.complete(OutcomeMerged, merged)
+		r.obs.MessageEnded(t.lane.Name, OutcomeMerged)
+		items = append(items, *e.item())
+		if e == u.last {
+			return items
+		}
+	}
+}
+
+// turnEnded reports the decided outcome of a turn and of its leading message.
+func (r *reporter[M]) turnEnded(t *Turn[M], now time.Duration) {
+	t.lead.ticket.complete(t.outcome, t.err)
+	r.obs.TurnEnded(t.lane.Name, t.outcome, now-t.started)
+}
+
+// turnStuck reports a cancelled turn that has not returned within its grace.
+func (r *reporter[M]) turnStuck(t *Turn[M], grace time.Duration) {
+	r.log.Warn("turn ignores its cancelled context", slog.String("session", t.Session()), slog.String("run_id", t.runID),
+		slog.String("lane", t.lane.Name), slog.Duration("grace", grace))
+	r.obs.TurnStuck(t.lane.Name)
+}
+
+// unknownLane counts a message for a lane that does not exist. Each name is logged once; name is empty on later calls.
+func (r *reporter[M]) unknownLane(name string) {
+	r.obs.LaneUnknown()
+	if name != "" {
+		r.log.Warn("unknown lane, using main", slog.String("lane", name))
+	}
+}
+
+// ended completes the tickets of messages that ended without a turn and lists them, oldest first.
+func (r *reporter[M]) ended(gone []goneUnits[M]) []Ended[M] {
+	n := 0
+	for _, g := range gone {
+		for _, u := range g.units {
+			n += u.count
+		}
+	}
+	if n == 0 {
+		return nil
+	}
+	ended := make([]Ended[M], 0, n)
+	for _, g := range gone {
+		for _, u := range g.units {
+			for e := u; e != nil; e = e.next {
+				e.ticket.complete(g.outcome, g.err)
+				r.obs.MessageEnded(e.lane.Name, g.outcome)
+				ended = append(ended, Ended[M]{Item: *e.item(), Outcome: g.outcome, Err: g.err})
+			}
+		}
+	}
+	return ended
 }

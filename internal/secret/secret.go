@@ -1,3 +1,15 @@
+// Package secret keeps credentials out of everything that the gateway prints.
+//
+// A [Secret] is a token, a password or a key. Package fmt, encoding/json, encoding/xml, YAML and log/slog print [Redacted] in its place, even when
+// it is an unexported field of another struct. Only [Secret.Reveal] returns the text; a test of package archtest lists the files that may call it.
+// [Secret.Redact] removes the text from errors of other programs.
+//
+// [Generate] makes a token.
+//
+// [URL], [RawURL] and [WithoutURL] remove credentials from addresses and from errors that quote addresses.
+//
+// The package imports nothing of the gateway, starts no goroutine and reads neither files nor the environment. Values are immutable, except
+// that UnmarshalText sets its receiver; copies are safe for concurrent use.
 package secret
 
 import (
@@ -6,6 +18,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/url"
 	"strings"
 )
 
@@ -105,4 +118,40 @@ func (s *Secret) UnmarshalText(text []byte) error {
 	}
 	*s = New(trimmed)
 	return nil
+}
+
+// masked replaces a password within an address. It needs no escaping, so the address stays readable.
+const masked = "xxxxx"
+
+// URL returns the address with its passwords masked: the one of the user, and the query parameters `password` and `sslpassword` of
+// PostgreSQL. It does not change u.
+func URL(u *url.URL) string {
+	shown := *u
+	if _, has := u.User.Password(); has {
+		shown.User = url.UserPassword(u.User.Username(), masked)
+	}
+	q := shown.Query()
+	for _, name := range []string{"password", "sslpassword"} {
+		if q.Has(name) {
+			q.Set(name, masked)
+		}
+	}
+	shown.RawQuery = q.Encode()
+	return shown.String()
+}
+
+// RawURL returns an address that may be an invalid URL, for an error that quotes it, or "…" if a part of it may be a credential.
+func RawURL(raw string) string {
+	if strings.ContainsAny(raw, "@?#") {
+		return "…"
+	}
+	return raw
+}
+
+// WithoutURL removes the address from an error of net/http, which quotes it as it was given. Any other error is returned unchanged.
+func WithoutURL(err error) error {
+	if outer, ok := errors.AsType[*url.Error](err); ok {
+		return fmt.Errorf("%s: %w", strings.ToUpper(outer.Op), outer.Err)
+	}
+	return err
 }

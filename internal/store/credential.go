@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"laneway/internal/chat"
+	"laneway/internal/cron"
 )
 
 // Credential is one named token. The store has only the digest of its secret.
@@ -64,4 +65,87 @@ type Credentials interface {
 	CreateCredential(ctx context.Context, c Credential, by ChangedBy) error
 	// RevokeCredential removes a token. chat.ErrNotFound: no token has this name.
 	RevokeCredential(ctx context.Context, name string, by ChangedBy) error
+}
+
+// Hold is the state in which a gateway can be inspected but starts nothing on its own. It is one row for all replicas. While the row exists
+// [Outbox].ClaimOutgoing, cron.JobStore.Claim and [Inbox].Sweep return nothing, and [Nodes].Heartbeat returns it, so that each replica stops receiving from its
+// channels.
+type Hold struct {
+	Since time.Time
+	// Who is the principal that set the hold. Who and Reason are shown to operators.
+	Who, Reason string
+}
+
+// Sentence describes the hold for operators.
+func (h *Hold) Sentence() string {
+	s := "held since " + h.Since.UTC().Format(time.DateTime) + " UTC by " + h.Who
+	if h.Reason != "" {
+		s += " (" + h.Reason + ")"
+	}
+	return s + ": nothing is sent, received from channels or started by the clock; release it with: laneway release"
+}
+
+// Holds read and set the hold.
+type Holds interface {
+	// Hold reads the hold; nil when the gateway is not held.
+	Hold(ctx context.Context) (*Hold, error)
+	// SetHold holds the gateway; an existing hold stays unchanged. The store sets Since. nil releases the hold, and is a no-op when the gateway is not held.
+	SetHold(ctx context.Context, h *Hold, by ChangedBy) error
+	// Held counts the work that waits for the release.
+	Held(ctx context.Context) (HeldWork, error)
+}
+
+// HeldWork is the work that starts when the hold is released.
+type HeldWork struct {
+	Now time.Time
+	// Outgoing messages that wait to be sent, and Unfinished messages whose turns run.
+	Outgoing, Unfinished int
+	// Due are the jobs with a slot at or before Now.
+	Due []cron.Job
+}
+
+// Verbs of the audit log about the hold.
+const (
+	VerbHold    = "gateway.hold"
+	VerbRelease = "gateway.release"
+)
+
+// Statements for both engines. $1 is the time in milliseconds, $2 who, $3 the reason.
+const (
+	HoldSQL        = `SELECT since, who, reason FROM hold`
+	SetHoldSQL     = `INSERT INTO hold (id, since, who, reason) VALUES (1, $1, $2, $3) ON CONFLICT (id) DO NOTHING`
+	ReleaseHoldSQL = `DELETE FROM hold`
+	HeldWorkSQL    = `SELECT (SELECT count(*) FROM outbox WHERE state IN ('pending', 'sending')), (SELECT count(*) FROM inbox WHERE state <> 'done')`
+	// NotHeld is the SQL condition that the gateway is not held.
+	NotHeld = `NOT EXISTS (SELECT 1 FROM hold)`
+)
+
+// Allowances is an optional ability of a store that several processes share. It counts calls for all of them.
+type Allowances interface {
+	// TakeAllowance takes up to n calls from the named allowance. The allowance holds at most perMinute calls and refills by perMinute
+	// calls in a minute. It returns the number of calls taken and, when that is 0, how long it takes until one call is available.
+	TakeAllowance(ctx context.Context, name string, n, perMinute int) (got int, wait time.Duration, err error)
+}
+
+// TokenRatio relates the token count of an endpoint for a model to the estimate of the gateway.
+type TokenRatio struct {
+	Endpoint, Model string
+	// Permille is the number of tokens counted per thousand estimated.
+	Permille int
+}
+
+// TokenRatios stores the measured ratios, so that a restart does not begin with estimates that are too high.
+type TokenRatios interface {
+	// TokenRatios lists all ratios by endpoint and model.
+	TokenRatios(ctx context.Context) ([]TokenRatio, error)
+	// SaveTokenRatios stores ratios; those of the same endpoint and model are replaced.
+	SaveTokenRatios(ctx context.Context, list []TokenRatio) error
+}
+
+// Zones stores the time zones that principals chose. A choice outlives their sessions.
+type Zones interface {
+	// ZoneOf is the zone of a principal, as given to SetZone; "" when it chose none.
+	ZoneOf(ctx context.Context, principal string) (string, error)
+	// SetZone records a choice; "" removes it. The caller has checked that the zone exists.
+	SetZone(ctx context.Context, principal, zone string) error
 }

@@ -1,6 +1,8 @@
 package store
 
 import (
+	"context"
+	"sync"
 	"time"
 
 	"laneway/internal/chat"
@@ -161,4 +163,129 @@ type OutboxCount struct {
 	Waiting, Failed, MaybeSent int
 	// Oldest is when the oldest waiting row was stored; zero when no row waits.
 	Oldest time.Time
+}
+
+// MaxRest is the longest rest of a poll. After it the poll reads again, whatever its [Gate] has recorded.
+const MaxRest = time.Minute
+
+// Poll identifies a periodic query for due work.
+type Poll struct {
+	Kind string
+	// Node is the polling node; "" when the poll needs no live node.
+	Node string
+	// Of is what else the poll depends on, such as the channels that it reads.
+	Of string
+}
+
+// Gate tracks which polls can find nothing, in a process that makes every change of its store. A poll that has found nothing rests until a change, until the
+// next instant at which something becomes due, or for [MaxRest]. So an idle process reads nothing.
+//
+// The store calls Changed after each commit that changed rows and before a caller receives its result. A heartbeat is no change, because a longer lease makes
+// nothing due. Instead the poll of a node rests only while the gate knows that its lease is valid. All instants are of the store's clock; a clock that is set
+// back ends a rest. The zero value is ready to use. A Gate is safe for concurrent use.
+type Gate struct {
+	mu      sync.Mutex
+	changes uint64
+	leases  map[string]time.Time // by node: when its lease ends
+	rests   map[Poll]rest        // since the last change
+}
+
+type rest struct{ since, until, next time.Time }
+
+// Changed ends every rest.
+func (g *Gate) Changed() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.changes++
+	clear(g.rests)
+}
+
+// Leased records how long the lease of a node is valid. The rests of its polls end with it.
+func (g *Gate) Leased(node string, until time.Time) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if until.IsZero() {
+		delete(g.leases, node)
+		return
+	}
+	if g.leases == nil {
+		g.leases = map[string]time.Time{}
+	}
+	g.leases[node] = until
+}
+
+// Changes is the number of changes so far. A poll takes it before it reads.
+func (g *Gate) Changes() uint64 {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.changes
+}
+
+// Rest records that a poll found nothing at now, and that something becomes due at next; zero = never. changes is the number of changes before its read: when
+// something has changed since, the poll does not rest. Nor does it when next has passed.
+func (g *Gate) Rest(p Poll, changes uint64, now, next time.Time) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if changes != g.changes {
+		return
+	}
+	until := now.Add(MaxRest)
+	if !next.IsZero() && next.Before(until) {
+		until = next
+	}
+	if g.rests == nil {
+		g.rests = map[Poll]rest{}
+	}
+	g.rests[p] = rest{since: now, until: until, next: next}
+}
+
+// Resting reports whether a poll can find nothing at now, and the next that Rest recorded.
+func (g *Gate) Resting(p Poll, now time.Time) (next time.Time, resting bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	r, ok := g.rests[p]
+	if !ok || now.Before(r.since) || !now.Before(r.until) {
+		return time.Time{}, false
+	}
+	if p.Node != "" && !now.Before(g.leases[p.Node]) {
+		return time.Time{}, false
+	}
+	return r.next, true
+}
+
+// Hint is what a node should read again.
+type Hint string
+
+// The hints. The value follows the id of the node in a notification; a process of an older version ignores unknown values.
+const (
+	HintMessage Hint = ""      // one of its sessions has a new message
+	HintStop    Hint = " stop" // a stop of one of its runs was requested: [Nodes].Heartbeat returns the request
+)
+
+// Waker is an optional ability of a store: hints between processes that share it. A hint means "read again" and carries no data. Hints may be lost, duplicated
+// or late; without a hint the same work happens later.
+type Waker interface {
+	// Notify sends a hint to a node. It returns immediately and never fails. Equal hints to a node are coalesced: at most one per 100 ms is sent.
+	Notify(node string, h Hint)
+	// Wakeups delivers the hints for a node that lives in this process. The channel holds at most one hint and is never closed. The
+	// same node gets the same channel until it is unregistered.
+	Wakeups(node string, h Hint) <-chan struct{}
+}
+
+// MaxBroadcast is the maximum size of one message of a [Broadcaster], in bytes.
+const MaxBroadcast = 7_000
+
+// Broadcaster is an optional ability of a store: short messages from every process to all others that share it. They carry events to clients that are connected
+// to another process. A message may be lost; correctness does not depend on one.
+type Broadcaster interface {
+	// Broadcast sends a message without line feeds. It returns immediately and never fails. Messages are joined and sent at most once per 100 ms, outside of
+	// any transaction. A message longer than [MaxBroadcast] is not sent, nor is one that exceeds the bound of the send queue.
+	Broadcast(text string)
+	// Listen starts receiving and waits for the result of the first attempt, or for the end of ctx. When it returns nil, every message that is sent from then
+	// on is received. After an error the store retries by itself, and messages are received once an attempt succeeds.
+	Listen(ctx context.Context) error
+	// Broadcasts delivers the messages of other processes, in order for each process. It starts receiving as Listen does, but does not wait. The channel is
+	// never closed. Messages are lost while the connection is down, and when the reader is too slow. An empty message marks the point at which messages are
+	// received again after some may have been lost.
+	Broadcasts() <-chan string
 }

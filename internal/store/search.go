@@ -7,7 +7,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
+	"unicode/utf8"
 
 	"laneway/internal/chat"
 	"laneway/internal/words"
@@ -130,4 +132,241 @@ func TokenOf(session string) string {
 // IndexWords is the content of the index for an entry, separated by spaces: its words, and the token of its session.
 func IndexWords(session, text string) string {
 	return strings.Join(append(words.Index(text), TokenOf(session)), " ")
+}
+
+// TocLevel is the length of the period that a summary covers.
+type TocLevel string
+
+// The levels. A day has a part for each session; a week is made of the parts of its days, a month of its weeks.
+const (
+	TocDay   TocLevel = "day"
+	TocWeek  TocLevel = "week"
+	TocMonth TocLevel = "month"
+)
+
+// The bounds of a page of the table of contents.
+const (
+	DefaultTocNodes = 20
+	MaxTocNodes     = 100
+)
+
+// Toc is the table of contents of conversations, by day, week and month. It covers the sessions that have an owner, except the gateway's own sessions and those
+// of single cron runs and sub-turns. So a run that is a row of the ledger is never a part.
+//
+// Summaries are deleted with their sources: the deletion of a session removes its parts in the same transaction, and the summaries of their weeks and months,
+// which are then due again. The same happens when a session is given to another owner, which receives its parts.
+type Toc interface {
+	// TocBehind lists at most limit sessions whose first entry that no part covers is older than before, ordered by the time of that entry, the oldest first.
+	TocBehind(ctx context.Context, before time.Time, limit int) ([]TocBehind, error)
+	// TocEntries reads the entries of all transcripts of a session after a number, ascending, at most limit and at most [ReadBytes] or maxBytes.
+	TocEntries(ctx context.Context, key chat.SessionKey, after int64, limit, maxBytes int) ([]TocEntry, error)
+	// PutTocPart adds entries to the part of their day, see [TocPart]. added is false, and nothing changes, when another call has moved past p.After, or the
+	// entries or the owner no longer match the session. The week and the month of the day become due.
+	PutTocPart(ctx context.Context, p TocPart) (added bool, err error)
+	// TocDue lists at most limit weeks or months, up to a period, whose summaries are missing or outdated, the oldest first.
+	TocDue(ctx context.Context, level TocLevel, upto string, limit int) ([]TocRef, error)
+	// BeginTocNode records that the summary of a week or a month is being made; data read afterwards may be used for it. ok is false when it is no longer due,
+	// or another call began it less than [TocClaimTime] ago.
+	BeginTocNode(ctx context.Context, ref TocRef, claim string) (ok bool, err error)
+	// EndTocNode stores the summary of a week or a month. ok is false, and nothing changes, when its sources have changed since BeginTocNode, or another call
+	// has begun it since. text "" means that no sources are left: the summary is removed.
+	EndTocNode(ctx context.Context, ref TocRef, claim, text string) (ok bool, err error)
+	// Toc reads summaries, the newest period first; within a period by owner and session. At most [ReadBytes].
+	Toc(ctx context.Context, q TocQuery) ([]TocNode, error)
+}
+
+// TocClaimTime is how long the process that began the summary of a week or a month may exclusively work on it.
+const TocClaimTime = 5 * time.Minute
+
+// TocBehind is a session with entries that no part covers.
+type TocBehind struct {
+	Session chat.SessionKey
+	Owner   string
+	// After is the highest number that a part covers; At is the time of the first entry after it.
+	After int64
+	At    time.Time
+}
+
+// TocEntry is an entry and the transcript that contains it.
+type TocEntry struct {
+	SessionID string
+	chat.TranscriptEntry
+}
+
+// TocPart is the summary of a session for one day, as PutTocPart stores it.
+type TocPart struct {
+	Session chat.SessionKey
+	Owner   string
+	// Day as in 2026-03-14, Week as in 2026-W11, Month as in 2026-03.
+	Day, Week, Month string
+	// After is the number up to which parts existed before. From and To are the first and the last entry that this call adds, LastID is the transcript of the
+	// last one, Entries is their number.
+	After, From, To int64
+	LastID          string
+	Entries         int
+	// Text summarizes these entries and those that the part covered before; "" when they need no summary: the part then keeps its text.
+	Text string
+}
+
+// TocRef identifies a week or a month of an owner.
+type TocRef struct {
+	Owner  string
+	Level  TocLevel
+	Period string
+}
+
+// TocQuery selects summaries.
+type TocQuery struct {
+	Level TocLevel
+	// Visible restricts to one owner; "" = all. Session restricts to one session; only days have sessions.
+	Visible string
+	Session chat.SessionKey
+	// From and To restrict the period, both inclusive; "" = unrestricted.
+	From, To string
+	// Limit bounds the result; 0 = [DefaultTocNodes], at most [MaxTocNodes]. Offset is the number of nodes to skip.
+	Limit, Offset int
+}
+
+// Most is Limit within its bounds.
+func (q TocQuery) Most() int { return within(q.Limit, DefaultTocNodes, MaxTocNodes) }
+
+// TocNode is one summary.
+type TocNode struct {
+	Owner  string
+	Level  TocLevel
+	Period string
+	Text   string
+	// MadeAt is when the summary was last made, Made how many times it was. Stale: it is due again, because entries were added since.
+	MadeAt time.Time
+	Made   int
+	Stale  bool
+	// Only of a day: the session, the first and the last entry, and their number.
+	Session  chat.SessionKey
+	From, To int64
+	Entries  int
+}
+
+// ReadBytes bounds every read of the port (and of cron.JobStore) that returns rows with text: the stored text columns of the rows of one call have at most this
+// many bytes together. A single larger row is returned alone, so a caller that continues after the last row it received always reaches the end. A read may
+// therefore return fewer rows than its limit although more exist.
+const ReadBytes = 4 << 20
+
+// Budget counts the bytes of the rows of one read.
+type Budget struct {
+	bytes, used int
+	any         bool
+}
+
+// NewBudget makes a budget of this many bytes; 0 = [ReadBytes].
+func NewBudget(bytes int) *Budget {
+	if bytes <= 0 {
+		bytes = ReadBytes
+	}
+	return &Budget{bytes: bytes}
+}
+
+// Bytes is how many bytes the budget has.
+func (b *Budget) Bytes() int { return b.bytes }
+
+// Take reports whether a row with n bytes of text still belongs to the read. The first row always does. After the first row that does not, no further row does.
+func (b *Budget) Take(n int) bool {
+	b.used += n
+	fits := b.used <= b.bytes || !b.any
+	b.any = true
+	return fits
+}
+
+// FirstChars is what a read with MaxChars n returns of a string: all of it when it has at most n characters, else its first n+1 characters. n 0 = all of it.
+func FirstChars(text string, n int) string {
+	if n <= 0 || len(text) <= n {
+		return text
+	}
+	rest := text
+	for range n + 1 {
+		if rest == "" {
+			return text
+		}
+		_, size := utf8.DecodeRuneInString(rest)
+		rest = rest[size:]
+	}
+	return text[:len(text)-len(rest)]
+}
+
+// keptReaders is how many readers lists and searches never take.
+const keptReaders = 2
+
+// principalKey is the context key of the principal of a read.
+type principalKey struct{}
+
+// OnBehalfOf marks the reads with this context as those of a principal, see [Lists]; "" = of the gateway itself.
+func OnBehalfOf(ctx context.Context, principal string) context.Context {
+	return context.WithValue(ctx, principalKey{}, principal)
+}
+
+// Lists admits lists and searches of principals to the readers of a store. Each takes as long as its rows are many, so a principal runs one at a time, and all
+// principals together leave two readers to control and start: claims, credentials, accepts and the first reads of a turn. Lists that the gateway reads for
+// itself are of that class, too. A nil *Lists admits everything. It is safe for concurrent use.
+type Lists struct {
+	room chan struct{}
+
+	mu sync.Mutex
+	of map[string]*lister
+}
+
+// lister is a principal with lists; turn is full while one runs. It is removed with its last list.
+type lister struct {
+	turn  chan struct{}
+	lists int
+}
+
+// NewLists returns the lists of a store with this many readers. A store with fewer than four has room for one.
+func NewLists(readers int) *Lists {
+	return &Lists{room: make(chan struct{}, max(readers-keptReaders, 1)), of: map[string]*lister{}}
+}
+
+// Enter waits until a list may take a reader. Call leave when it has ended. The error is that of ctx.
+func (l *Lists) Enter(ctx context.Context) (leave func(), err error) {
+	name, named := ctx.Value(principalKey{}).(string)
+	if l == nil || !named || name == "" {
+		return func() {}, nil
+	}
+	own := l.join(name)
+	select {
+	case own.turn <- struct{}{}:
+	case <-ctx.Done():
+		l.part(name, own)
+		return nil, ctx.Err()
+	}
+	select {
+	case l.room <- struct{}{}:
+	case <-ctx.Done():
+		<-own.turn
+		l.part(name, own)
+		return nil, ctx.Err()
+	}
+	return func() {
+		<-l.room
+		<-own.turn
+		l.part(name, own)
+	}, nil
+}
+
+func (l *Lists) join(name string) *lister {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	own := l.of[name]
+	if own == nil {
+		own = &lister{turn: make(chan struct{}, 1)}
+		l.of[name] = own
+	}
+	own.lists++
+	return own
+}
+
+func (l *Lists) part(name string, own *lister) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if own.lists--; own.lists == 0 {
+		delete(l.of, name)
+	}
 }

@@ -2,9 +2,15 @@ package store
 
 import (
 	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"laneway/internal/chat"
+	"laneway/internal/cron"
 )
 
 // Session is one sessions row.
@@ -222,4 +228,170 @@ func Paths(lists ...[]chat.Attachment) []string {
 		}
 	}
 	return paths
+}
+
+// AgentSessions are the sessions that agents keep of conversations. Each belongs to one transcript: the reset or the deletion of a conversation removes it.
+type AgentSessions interface {
+	// AgentSession is the session of the agent for the current transcript of a conversation, or the zero value when none is stored.
+	AgentSession(ctx context.Context, key chat.SessionKey) (chat.AgentSession, error)
+	// PutAgentSession replaces the stored session. A session with the id of the stored one keeps its transcript, because its turn may end after a reset. For a
+	// deleted conversation nothing is stored.
+	PutAgentSession(ctx context.Context, key chat.SessionKey, s chat.AgentSession) error
+}
+
+// Journal records what the models of running turns requested and the results. It spans all attempts of a run and is removed when the run ends
+// ([FinishParams.Journal]).
+type Journal interface {
+	// Record commits the request of a model ([AskedRow]), or the result of a call of a recorded round ([ResultRow]). A recorded row never changes: recording it
+	// again is a no-op, so a repetition after an unknown commit is harmless. chat.ErrFenced: the run does not run under this claim.
+	Record(ctx context.Context, c Claim, runID string, row JournalRow) error
+	// RecordPreview commits what shows the unfinished answer of a run, in the form of its channel: later attempts get it as [Started].Preview. chat.ErrFenced as
+	// for Record.
+	RecordPreview(ctx context.Context, c Claim, runID, preview string) error
+	// RecordOutside commits that the agent of a run has read text from outside by its own tools: later attempts get it as [Started].Outside. chat.ErrFenced as
+	// for Record.
+	RecordOutside(ctx context.Context, c Claim, runID string) error
+	// RecordProgram commits which process works for a run: the next attempt gets it as [Started].Program. chat.ErrFenced as for Record.
+	RecordProgram(ctx context.Context, c Claim, runID string, p chat.Program) error
+	// Rounds reads the recorded rounds of a run in order; empty when the run has no journal. The caller bounds what it records for a run to less than
+	// [ReadBytes].
+	Rounds(ctx context.Context, runID string) ([]Round, error)
+}
+
+// Round is a recorded round.
+type Round struct {
+	chat.Round
+
+	// Input are the numbers of the messages that joined the run after the results ([StartParams.Round]), ascending.
+	Input []int64
+}
+
+// CallRef identifies a call of a run: Round counts from 1, Call from 0.
+type CallRef struct{ Round, Call int }
+
+// The kinds of rows of a journal.
+const (
+	RowAsked  = "asked"  // Body is the request of the model, N is 0
+	RowResult = "result" // Body is the result of the call N
+	RowInput  = "input"  // the message N joined; Body is empty
+)
+
+// JournalRow is a row of the table turn_rounds.
+type JournalRow struct {
+	Round int
+	Kind  string
+	N     int64
+	Body  string
+}
+
+// asked is the body of a row of kind [RowAsked].
+type asked struct {
+	Text  string          `json:"text,omitempty"`
+	Calls []chat.ToolCall `json:"calls"`
+	Usage chat.Usage      `json:"usage"`
+	Extra json.RawMessage `json:"extra,omitempty"`
+}
+
+// AskedRow is the row for the request of a model: the text, the calls, the usage and the extra of a round, without its results.
+func AskedRow(r chat.Round) (JournalRow, error) {
+	body, err := json.Marshal(asked{Text: r.Text, Calls: r.Calls, Usage: r.Usage, Extra: r.Extra})
+	if err != nil {
+		return JournalRow{}, fmt.Errorf("encoding round %d: %w", r.Number, err)
+	}
+	return JournalRow{Round: r.Number, Kind: RowAsked, Body: string(body)}, nil
+}
+
+// ResultRow is the row of a result.
+func ResultRow(at CallRef, result chat.ToolResult) (JournalRow, error) {
+	body, err := json.Marshal(result)
+	if err != nil {
+		return JournalRow{}, fmt.Errorf("encoding the result of call %d in round %d: %w", at.Call, at.Round, err)
+	}
+	return JournalRow{Round: at.Round, Kind: RowResult, N: int64(at.Call), Body: string(body)}, nil
+}
+
+// RoundsOf assembles the rounds of a run from its rows. They come ordered by round, kind and N, as the primary key orders them: asked, input, result.
+func RoundsOf(rows []JournalRow) ([]Round, error) {
+	var rounds []Round
+	for _, row := range rows {
+		if row.Kind == RowAsked {
+			var a asked
+			if err := json.Unmarshal([]byte(row.Body), &a); err != nil {
+				return nil, fmt.Errorf("reading round %d: %w", row.Round, err)
+			}
+			rounds = append(rounds, Round{Round: chat.Round{
+				Number: row.Round, Text: a.Text, Calls: a.Calls, Usage: a.Usage, Extra: a.Extra, Results: make([]*chat.ToolResult, len(a.Calls)),
+			}})
+			continue
+		}
+		if len(rounds) == 0 || rounds[len(rounds)-1].Number != row.Round {
+			return nil, fmt.Errorf("reading round %d: a row %s without what was asked", row.Round, row.Kind)
+		}
+		if err := rounds[len(rounds)-1].add(row); err != nil {
+			return nil, err
+		}
+	}
+	return rounds, nil
+}
+
+func (r *Round) add(row JournalRow) error {
+	if row.Kind == RowInput {
+		r.Input = append(r.Input, row.N)
+		return nil
+	}
+	if row.N < 0 || row.N >= int64(len(r.Results)) {
+		return fmt.Errorf("reading round %d: a result of call %d of %d", row.Round, row.N, len(r.Results))
+	}
+	r.Results[row.N] = &chat.ToolResult{}
+	if err := json.Unmarshal([]byte(row.Body), r.Results[row.N]); err != nil {
+		return fmt.Errorf("reading the result of call %d in round %d: %w", row.N, row.Round, err)
+	}
+	return nil
+}
+
+// Progresser is an optional ability of a store with one writer: it reports whether the writer makes progress.
+type Progresser interface {
+	// WriterAge is how long the current operation or batch has been running; 0 when the writer is idle. It keeps growing while the disk does not respond, so
+	// that a health check can distinguish a slow store from a blocked one. It never blocks.
+	WriterAge() time.Duration
+}
+
+// RunOfSession is the run that a session was made for, by its key; "" when the session was not made for a single run. The run may not exist.
+func RunOfSession(key chat.SessionKey) string {
+	rest, ok := strings.CutPrefix(key.Rest, "cron:")
+	job, series, _ := strings.Cut(rest, ":")
+	trigger, slot, _ := strings.Cut(series, "-")
+	id := trigger + ":" + job + ":" + slot
+	if _, _, _, err := cron.ParseRunID(id); !ok || err != nil || trigger != string(cron.TriggerSchedule) && trigger != string(cron.TriggerManual) {
+		return ""
+	}
+	return id
+}
+
+// Deleting returns the keys of all sessions that the deletion of a session removes, the session first. below lists the sessions that belong to a session.
+func Deleting(key string, below func(key string) ([]string, error)) ([]string, error) {
+	keys := []string{key}
+	for i := 0; i < len(keys); i++ {
+		list, err := below(keys[i])
+		if err != nil {
+			return nil, err
+		}
+		for _, k := range list {
+			if !slices.Contains(keys, k) {
+				keys = append(keys, k)
+			}
+		}
+	}
+	return keys, nil
+}
+
+// FilesOf returns the attachments that a JSON object names.
+func FilesOf(row string) ([]chat.Attachment, error) {
+	var body struct {
+		Attachments []chat.Attachment `json:"attachments"`
+	}
+	if err := json.Unmarshal([]byte(row), &body); err != nil {
+		return nil, fmt.Errorf("reading the files of a message: %w", err)
+	}
+	return body.Attachments, nil
 }

@@ -1,9 +1,52 @@
+// Package store is the port to what is durable: some thirty semantic operations, each atomic, each safe to retry as a whole. The adapters below it (postgres,
+// sqlite) hold the only SQL of the code base; storetest is the one suite that both pass, and sqlite/sqlitetest opens stores for the tests of other packages.
+//
+// # What it promises
+//
+//   - Accepted means committed: when [Store.Accept] has returned, a crash cannot lose the message, and the same message
+//     offered again (same Dedupe) is the same message.
+//   - Every accepted message gets exactly one outcome.
+//   - One owner at a time runs a session's turns. Ownership is (owner, epoch) on the session row; owner is the incarnation of a
+//     process ([Node]), alive as long as its lease.
+//   - Effects are fenced: whatever a turn writes is written in one transaction that first proves that its [Claim] still holds. A
+//     claim that does not hold gets [chat.ErrFenced], and nothing is written.
+//   - Only the store's clock decides about leases, due times and cutoffs. It is the database's clock, or the one a test injected.
+//
+// # How a message moves
+//
+//	Accept            inbox row `held` (debounced) or `waiting`; the session gets this owner if no live node owned it
+//	Start             rows `running`, one run row `running`; the sequence numbers are now taken
+//	Finish            rows `done` with outcomes, run row ended, transcript, outbox, done_seq; ownership released if nothing is left
+//	Finish + Requeue  a drain interrupted the turn: rows `held` for another attempt, run row `interrupted`
+//	EndWaiting        rows that never became a turn: dropped, superseded, stale, stopped
+//	Sweep             rows of sessions without a live owner: taken over, epoch + 1
+//
+// # Errors
+//
+// chat.ErrFenced (the claim does not hold), chat.ErrQueueFull, chat.ErrKeyReused, chat.ErrNotFound, chat.ErrDraining (this node is declared dead:
+// [Store.Heartbeat] only) and chat.ErrStoreUnavailable (the engine cannot be reached, is read-only or out of space; retryable; nothing was done) are what a
+// caller can act on. Everything else is a defect.
+//
+// # Repetition
+//
+// When the context of an operation ends before the commit, nothing is written. When it ends during the commit, or the connection breaks, the commit is unknown
+// ([CommitUnknown]), and the caller repeats the operation with the same parameters. If the first call was committed the repetition writes nothing and returns
+// its result: Accept returns the message as a duplicate; Start and Join return the same result as long as the claim holds; Finish and EndStopping return it
+// also when the claim has ended since. So no caller needs to read rows to learn the result.
+//
+// The caller marks a repeated EndWaiting with [EndParams].Again: the result then includes messages that already have this outcome.
+//
+// The repetition of a Finish is recognised by claim, run, state, cause and transcript, whose entries have the run's id. Another Finish of an ended run gets
+// ErrFenced. A Start that finds its run running returns no [Started.Job]; the functions of a [cron.AttemptEnd] are not called a second time.
 package store
 
 import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"laneway/internal/chat"
@@ -207,3 +250,150 @@ type Retention interface {
 	// FilesNamed returns the subset of paths that any message or unfinished outgoing message names. It reads the whole inbox.
 	FilesNamed(ctx context.Context, paths []string) ([]string, error)
 }
+
+// CommitUnknown reports whether an error leaves open whether the operation was committed. Every operation may be repeated as a whole.
+func CommitUnknown(err error) bool {
+	return errors.Is(err, chat.ErrStoreUnavailable) || errors.Is(err, context.DeadlineExceeded)
+}
+
+// EndedRun is what a store reads about a run that [Inbox].Finish finds ended.
+type EndedRun struct {
+	Run Run
+	// Owner and Epoch are the current ones of the session; zero when the session was deleted.
+	Owner string
+	Epoch int64
+	// Entries are the newest transcript entries of the run, oldest first, as many as the call has in FinishParams.Transcript.
+	Entries []chat.TranscriptEntry
+	// Merged are the messages of the run that ended merged.
+	Merged []Waiting
+}
+
+// Repeats returns the result of the first call when p repeats the call that ended the run: the same claim, run, state, cause and transcript. ok is false when
+// another call ended it. now is the store's clock.
+func (p *FinishParams) Repeats(e EndedRun, now time.Time) (out Finished, ok bool) {
+	r := e.Run
+	same := r.Session == p.Session && r.Owner == p.Node && r.Epoch == p.Epoch && r.Cause == p.Cause && p.ended(r.State) &&
+		slices.EqualFunc(e.Entries, p.Transcript, func(a, b chat.TranscriptEntry) bool { return a.Role == b.Role && a.Text == b.Text })
+	if !same || p.Requeue && e.Epoch != p.Epoch { // a takeover interrupts a run as well
+		return Finished{}, false
+	}
+	out = Finished{EndedAt: r.EndedAt, Released: e.Owner == "" || e.Epoch != p.Epoch, Entries: e.Entries, Merged: e.Merged}
+	if out.EndedAt.IsZero() {
+		out.EndedAt = now
+	}
+	return out, true
+}
+
+// ended reports whether p leads to this state of the run. A run that was finished with StillRunning is stopping until EndStopping.
+func (p *FinishParams) ended(state string) bool {
+	if p.StillRunning {
+		return state == RunStopping || state == RunStopped
+	}
+	return state == p.State
+}
+
+// Displaces selects the messages of a session with this stored mode that a new message ends. waiting are those that wait, oldest first; only their numbers and
+// states are read. A message that interrupts a full queue ends all of them; any other message ends the excess that it causes. chat.ErrQueueFull means that the
+// new message itself is refused. Messages that are held or have a slot already do not count.
+func (p *AcceptParams) Displaces(waiting []Waiting, stored chat.QueueMode) (seqs []int64, outcome chat.Outcome, err error) {
+	var free, queued []int64
+	for i := range waiting {
+		m := &waiting[i]
+		if slices.Contains(p.Starting, m.Seq) {
+			continue
+		}
+		if free = append(free, m.Seq); m.State != StateHeld {
+			queued = append(queued, m.Seq)
+		}
+	}
+	over := len(queued) + 1 - p.Cap
+	switch {
+	case p.Cap <= 0 || p.Joins || p.Unqueued || over <= 0:
+		return nil, "", nil
+	case p.Interrupts(stored):
+		return free, chat.OutcomeSuperseded, nil
+	case p.Drop == chat.DropNew:
+		return nil, "", chat.ErrQueueFull
+	default:
+		return queued[:over], chat.OutcomeDropped, nil
+	}
+}
+
+// DisplacedReason is the reason of a message that was displaced with this outcome.
+func DisplacedReason(o chat.Outcome) string {
+	if o == chat.OutcomeSuperseded {
+		return ReasonSuperseded
+	}
+	return string(chat.FailQueueFull)
+}
+
+// NoticeOf is the notice about messages that were displaced with this outcome; nil when none is sent.
+func (p *AcceptParams) NoticeOf(o chat.Outcome) *Outgoing {
+	if o == chat.OutcomeDropped {
+		return p.DropNotice
+	}
+	return nil
+}
+
+// AnswerOf returns the result of the first call with an idempotency key, which read reads ([IdempotencyRecords]); the zero value when no call was made or o is
+// nil.
+func AnswerOf[T any](
+	ctx context.Context, read func(context.Context, chat.IdempotencyKey) (json.RawMessage, error), o *chat.IdempotencyKey,
+) (out T, err error) {
+	if o == nil {
+		return out, nil
+	}
+	raw, err := read(ctx, *o)
+	if err != nil || raw == nil {
+		return out, err
+	}
+	if err := json.Unmarshal(raw, &out); err != nil {
+		return out, fmt.Errorf("reading the recorded result of %s: %w", o.Method, err)
+	}
+	return out, nil
+}
+
+// Meets selects what a stop ends: running runs and waiting messages of the session, both given oldest first. named is the run that its id names.
+func (p *StopParams) Meets(running []Run, waiting []Waiting, named string) (runs []Run, messages []Waiting, err error) {
+	switch p.Scope {
+	case StopAll:
+		return running, waiting, nil
+	case StopRun:
+		for _, r := range running {
+			if r.ID == named {
+				runs = append(runs, r)
+			}
+		}
+		for _, m := range waiting {
+			if m.MessageID == p.MessageID {
+				messages = append(messages, m)
+			}
+		}
+		return runs, messages, nil
+	case StopOne:
+		for _, r := range running {
+			if r.StopBy == "" {
+				return []Run{r}, nil, nil
+			}
+		}
+		return nil, waiting[:min(len(waiting), 1)], nil
+	default:
+		return nil, nil, chat.Errorf(chat.CodeInvalid, "unknown stop scope %q: want one, run or all", p.Scope)
+	}
+}
+
+// StopCause is a string that carries the reason of a stop and its requester: in the cause of a cancelled turn, and through the store to the process that runs
+// the stopped turn and to its next attempt.
+func StopCause(reason, who string) string { return reason + " " + who }
+
+// StopReason is the reason in a string that StopCause made. A name alone, as older versions have stored it, is a plain stop.
+func StopReason(cause string) string {
+	reason, _, ok := strings.Cut(cause, " ")
+	if !ok {
+		return ReasonStop
+	}
+	return reason
+}
+
+// ReasonStop is the reason of a stop that a person or a caller asked for.
+const ReasonStop = "stop"

@@ -9,11 +9,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -193,4 +196,170 @@ func eventually(t *testing.T, limit time.Duration, ok func() bool) bool {
 		}
 	}
 	return true
+}
+
+// Every frame sent in the standard view matches the published schema, and every published param is accepted.
+func TestStandardViewIsValidAgainstThePublishedSchema(t *testing.T) {
+	onBothStores(t, func(t *testing.T, database string) {
+		dir := clients(t)
+		g := begin(t, database, "")
+		stop := func(line string) {
+			if line == "stop the gateway now" {
+				g.Signal(syscall.SIGTERM)
+			}
+		}
+		drive(t, stop, node(dir), filepath.Join(dir, "schema.mjs"), socketURL(g), adminToken, readToken)
+	})
+}
+
+func TestNpmClientConnectsChatsAndResumes(t *testing.T) {
+	onBothStores(t, func(t *testing.T, database string) {
+		dir := clients(t)
+		drive(t, nil, node(dir), filepath.Join(dir, "client.mjs"), socketURL(begin(t, database, "")), adminToken)
+	})
+}
+
+func TestPythonClientConnectsChatsAndResumes(t *testing.T) {
+	python, err := exec.LookPath("python3")
+	if err != nil {
+		t.Fatalf("there is no python3: %v", err)
+	}
+	onBothStores(t, func(t *testing.T, database string) {
+		drive(t, nil, python, filepath.Join("..", "..", "compat", "client.py"), socketURL(begin(t, database, "")), writeToken)
+	})
+}
+
+func TestPageInABrowserConnectsChatsAndResumes(t *testing.T) {
+	onBothStores(t, func(t *testing.T, database string) {
+		dir := clients(t)
+		drive(t, nil, node(dir), filepath.Join(dir, "browser.mjs"), socketURL(begin(t, database, "")), adminToken)
+	})
+}
+
+// npmPackages are directories with npm packages. Each list of packages is installed once per test run.
+type npmPackages struct {
+	mu   sync.Mutex
+	root string
+	dirs map[string]string
+}
+
+var installed = npmPackages{dirs: map[string]string{}}
+
+// remove deletes the directories at the end of the run.
+func (p *npmPackages) remove() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.root != "" {
+		_ = os.RemoveAll(p.root) // leftovers are in the directory for temporary files
+	}
+}
+
+// install returns the directory of packages. Only the installation scripts of the packages in scripts run.
+func (p *npmPackages) install(ctx context.Context, packages, scripts []string) (dir string, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	key := strings.Join(append(packages, scripts...), " ")
+	if dir := p.dirs[key]; dir != "" {
+		return dir, nil
+	}
+	if p.root == "" {
+		if p.root, err = os.MkdirTemp("", "laneway-compat"); err != nil {
+			return "", err
+		}
+	}
+	dir = filepath.Join(p.root, strconv.Itoa(len(p.dirs)))
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return "", err
+	}
+	commands := [][]string{append([]string{"install", "--no-audit", "--no-fund", "--ignore-scripts"}, packages...)}
+	if len(scripts) > 0 {
+		commands = append(commands, append([]string{"rebuild", "--foreground-scripts"}, scripts...))
+	}
+	for _, args := range commands {
+		cmd := exec.CommandContext(ctx, "npm", args...)
+		cmd.Dir = dir
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return "", fmt.Errorf("npm %s (is the npm registry reachable?): %w\n%s", strings.Join(args, " "), err, out)
+		}
+	}
+	p.dirs[key] = dir
+	return dir, nil
+}
+
+// npmInstall returns the directory of npm packages, after the installation scripts of the packages in scripts have run.
+func npmInstall(t *testing.T, packages []string, scripts ...string) (dir string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), installTime)
+	defer cancel()
+	began := time.Now()
+	dir, err := installed.install(ctx, packages, scripts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%s: installed in %s", strings.Join(packages, ", "), time.Since(began).Round(time.Second))
+	return dir
+}
+
+// The test waits for the real deadlines; the cases run in parallel.
+func TestDeadlinesOfTheBorder(t *testing.T) {
+	g := begin(t, "", "")
+	t.Run("cases", func(t *testing.T) {
+		t.Run("headers", func(t *testing.T) {
+			t.Parallel()
+			conn, err := net.Dial("tcp", host(g))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			_, _ = io.WriteString(conn, "GET /ws HTTP/1.1\r\nHost: localhost\r\n")
+			took(t, 10*time.Second, func() { _, _ = io.Copy(io.Discard, conn) })
+		})
+		t.Run("connect", func(t *testing.T) {
+			t.Parallel()
+			w := unauthenticated(t, g, nil)
+			took(t, 15*time.Second, func() {
+				if code, _ := w.ends(40 * time.Second); code != 1000 {
+					t.Errorf("close %d, want 1000", code)
+				}
+			})
+		})
+		t.Run("a message that never ends", func(t *testing.T) {
+			t.Parallel()
+			w := unauthenticated(t, g, nil)
+			w.login(token())
+			_, _ = w.ws.NetConn().Write([]byte{0x01, 0x81, 0, 0, 0, 0, '{'})
+			took(t, 30*time.Second, func() {
+				if code, _ := w.ends(60 * time.Second); code != 1008 {
+					t.Errorf("close %d, want 1008", code)
+				}
+			})
+		})
+		t.Run("no pong", func(t *testing.T) {
+			t.Parallel()
+			w := unauthenticated(t, g, nil)
+			w.login(token())
+			w.ws.SetPingHandler(func(string) error { return nil })
+			took(t, 45*time.Second, func() {
+				for {
+					if _, err := w.read(80 * time.Second); err != nil {
+						var late net.Error
+						if errors.As(err, &late) && late.Timeout() {
+							t.Errorf("still open: %v", err)
+						}
+						return
+					}
+				}
+			})
+		})
+	})
+}
+
+// took checks a duration: at least as long as wanted, and not much longer.
+func took(t *testing.T, want time.Duration, f func()) {
+	t.Helper()
+	began := time.Now()
+	f()
+	if d := time.Since(began); d < want-time.Second || d > want+8*time.Second {
+		t.Errorf("it took %s, want %s", d, want)
+	}
 }

@@ -4,14 +4,17 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"laneway/internal/chat"
 	"laneway/internal/command"
+	"laneway/internal/gateway"
 	"laneway/internal/testrun"
 )
 
@@ -271,6 +274,335 @@ func TestATokenThatSeesItsOwnSeesNoBuiltInJobs(t *testing.T) {
 			testrun.Eventually(t, method+" shows the operator built-in jobs", func() bool { return jobs(operator, method, params) > 0 })
 			if n := jobs(alice, method, params); n != 0 {
 				t.Errorf("%s shows %d built-in jobs to alice", method, n)
+			}
+		}
+	})
+}
+
+// named makes a token that sees only its own data.
+func (g *Gateway) named(t *testing.T, name string) string {
+	t.Helper()
+	return g.namedFor(t, name, "admin")
+}
+
+// namedFor is named with a scope.
+func (g *Gateway) namedFor(t *testing.T, name, scope string) string {
+	t.Helper()
+	return g.makeToken(t, name, scope, "own")
+}
+
+// makeToken makes a token and returns its secret.
+func (g *Gateway) makeToken(t *testing.T, name, scope, visible string) string {
+	t.Helper()
+	out, errs, code := g.CLI(t.Context(), "", "token", "create", name, "--scope", scope, "--visible", visible, "--config", g.config)
+	if code != 0 {
+		t.Fatalf("making the token %s ended with %d: %s", name, code, errs)
+	}
+	return strings.TrimSpace(out)
+}
+
+// dialWhenKnown connects as soon as the gateway accepts the token.
+func dialWhenKnown(t *testing.T, g *Gateway, token string, onEvent func(Event)) *Client {
+	t.Helper()
+	var c *Client
+	testrun.Eventually(t, "the gateway takes the new token", func() bool {
+		var err error
+		c, err = Dial(g.URL(), token, onEvent)
+		return err == nil
+	})
+	t.Cleanup(c.Close)
+	return c
+}
+
+// trace is in everything that alice writes; bob must never see it.
+const trace = "alices-own-words"
+
+// alice has the ids of alice's data.
+type alice struct {
+	*Client
+
+	session, running, job, run, message string
+}
+
+func (a *alice) must(t *testing.T, method string, params map[string]any, into any) {
+	t.Helper()
+	raw, err := a.Call(method, params, 30*time.Second)
+	if err == nil && into != nil {
+		err = json.Unmarshal(raw, into)
+	}
+	if err != nil {
+		t.Fatalf("alice's %s: %v", method, err)
+	}
+}
+
+func settle(t *testing.T, c *Client) *alice {
+	t.Helper()
+	a := &alice{Client: c, session: "agent:main:" + trace, message: trace + "-key"}
+	var sent struct{ RunID string }
+	a.must(t, "agent", map[string]any{"sessionKey": a.session, "message": trace + " first", "idempotencyKey": a.message}, nil)
+	a.must(t, "chat.send", map[string]any{"sessionKey": a.session, "message": "sleep 10m", "idempotencyKey": trace + "-running"}, &sent)
+	a.running = sent.RunID
+	var job struct{ ID string }
+	a.must(t, "cron.add", map[string]any{
+		"name": trace + " job", "schedule": json.RawMessage(`{"kind":"cron","expr":"0 3 29 2 *"}`), "sessionTarget": "isolated", "description": trace, // does not fire during the test
+		"payload": map[string]any{"kind": "agentTurn", "message": "sleep 10m"},
+	}, &job)
+	a.job = job.ID
+	a.must(t, "cron.run", map[string]any{"id": a.job}, &sent)
+	a.run = sent.RunID
+	testrun.Eventually(t, "alice's second turn runs", func() bool {
+		now := a.belongings(t)
+		return strings.Contains(now, a.running) && strings.Contains(now, "TotalMessages:3")
+	})
+	return a
+}
+
+// values are bob's values for a param of that name: alice's ids where one fits.
+func (a *alice) values() map[string]any {
+	job := map[string]any{"kind": "agentTurn", "message": "hello"}
+	return map[string]any{
+		"sessionKey": a.session, "key": a.session, "id": a.job, "jobId": a.job, "runId": a.run, "message": "hello", "text": "hello", "note": "n",
+		"idempotencyKey": a.message, "mode": nil, "patch": map[string]any{"description": "bobs"}, "enabled": false, "all": true,
+		"fromMs": time.Now().Add(-3 * time.Hour).UnixMilli(), "toMs": time.Now().UnixMilli(), "cancelRunning": true,
+		"name": "bobs", "schedule": json.RawMessage(yearlyJob), "sessionTarget": "session:" + a.session, "payload": job,
+		"owner": map[string]any{"sessionKey": a.session, "accountId": "alice"}, "includeDisabled": true, "includeSystem": true, "includeActive": true,
+		"channel": "telegram", "accountId": "default", "requestId": "r1", "code": "ABCDEFGH", "extended": true, "query": trace, "search": trace,
+		"scope": "all", "force": true, "agentId": "main",
+	}
+}
+
+// attempts are params for one method: all that fit, only the required ones, and those with the running run.
+func (a *alice) attempts(m gateway.MethodInfo) []map[string]any {
+	all, needed := map[string]any{}, map[string]any{}
+	for _, f := range m.Params.Members() {
+		v, ok := a.values()[f.Name]
+		if f.Name == "mode" && len(f.Type.Enum) > 0 {
+			v, ok = f.Type.Enum[0], true
+		}
+		if !ok || v == nil {
+			continue
+		}
+		all[f.Name] = v
+		if f.Required {
+			needed[f.Name] = v
+		}
+	}
+	list := []map[string]any{all, needed, {}}
+	for _, run := range []string{a.running, a.message} {
+		if _, ok := all["runId"]; ok {
+			one := map[string]any{"runId": run}
+			if _, ok := all["sessionKey"]; ok {
+				one["sessionKey"] = a.session
+			}
+			list = append(list, one)
+		}
+	}
+	return list
+}
+
+// Two people have tokens that see only their own data. One calls every method of the table with the other's sessions, jobs, runs and keys.
+// He finds no trace in any answer or event, and changes nothing.
+func TestNoPrincipalReachesWhatBelongsToAnother(t *testing.T) {
+	onBothStores(t, func(t *testing.T, database string) {
+		g := Install(t, database, "agents: {main: {runner: echo, script: true}}\nlimits: {cron_writes: 0, chat: 0}\n")
+		g.Start()
+		a := settle(t, dialWhenKnown(t, g, g.named(t, "alice"), nil))
+		var (
+			mu    sync.Mutex
+			heard []string
+		)
+		bobs := g.named(t, "bob")
+		bob := dialWhenKnown(t, g, bobs, func(e Event) {
+			mu.Lock()
+			defer mu.Unlock()
+			heard = append(heard, e.Name+" "+string(e.Payload))
+		})
+		if _, err := bob.Call("sessions.subscribe", map[string]any{}, 30*time.Second); err != nil {
+			t.Fatal(err)
+		}
+		before := a.belongings(t)
+		tries := 0
+		for _, m := range table(t) {
+			for _, p := range a.attempts(m) {
+				tries++
+				raw, err := bob.Call(m.Name, p, 30*time.Second)
+				text := withoutOwnWords(string(raw), a) // an answer about an object that does not exist contains its name
+				if err != nil {
+					text = withoutOwnWords(err.Error(), a)
+				}
+				if strings.Contains(text, trace) {
+					t.Errorf("%s %v shows bob %s", m.Name, p, text)
+				}
+			}
+		}
+		g.asBobOverHTTP(t, bobs, a)
+		a.must(t, "chat.send", map[string]any{"sessionKey": a.session + "-2", "message": trace + " second", "idempotencyKey": trace + "-2"}, nil)
+		if after := a.belongings(t); after != before {
+			t.Errorf("alice's things were\n%s\nand are\n%s", before, after)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		for _, e := range heard {
+			if strings.Contains(e, trace) || strings.Contains(e, a.job) {
+				t.Errorf("bob heard %s", e)
+			}
+		}
+		t.Logf("%d calls of bob with alice's names", tries)
+	})
+}
+
+// withoutOwnWords removes what bob sent himself: a refusal may repeat the key that it refuses.
+func withoutOwnWords(text string, a *alice) string {
+	for _, own := range []string{a.session, a.running, a.message, a.job, a.run} {
+		text = strings.ReplaceAll(text, own, "")
+	}
+	return text
+}
+
+// belongings describes alice's data in a form that changes with everything that bob could do to it.
+func (a *alice) belongings(t *testing.T) string {
+	t.Helper()
+	var list struct {
+		Sessions []struct {
+			Key, SessionID string
+			ActiveRunIDs   []string
+		}
+	}
+	a.must(t, "sessions.list", map[string]any{"search": trace}, &list)
+	var history struct{ TotalMessages int }
+	a.must(t, "chat.history", map[string]any{"sessionKey": a.session}, &history)
+	var job struct {
+		ConfigRevision, Description string
+		Enabled                     bool
+	}
+	a.must(t, "cron.get", map[string]any{"id": a.job}, &job)
+	var runs struct {
+		Entries []struct{ RunID, Action string }
+	}
+	a.must(t, "cron.runs", map[string]any{"id": a.job, "includeActive": true}, &runs)
+	var sessions []string
+	for _, s := range list.Sessions {
+		if s.Key == a.session {
+			sessions = append(sessions, fmt.Sprint(s))
+		}
+	}
+	return fmt.Sprintf("sessions %v\nhistory %+v\njob %+v\nruns %+v", sessions, history, job, runs)
+}
+
+// asBobOverHTTP uses alice's session and name wherever HTTP accepts them.
+func (g *Gateway) asBobOverHTTP(t *testing.T, token string, a *alice) {
+	t.Helper()
+	body := `{"model":"laneway","user":"alice","messages":[{"role":"user","content":"what did I say?"}]}`
+	for _, headers := range []map[string]string{
+		{"X-Laneway-Session-Key": a.session},
+		{"X-Laneway-Session-Key": a.session, "X-Forwarded-User": "alice", "X-User-Id": "alice"},
+		{"Idempotency-Key": a.message},
+		{},
+	} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, g.URL()+"/v1/chat/completions", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Authorization", "Bearer "+token)
+		req.Header.Set("Content-Type", "application/json")
+		for k, v := range headers {
+			req.Header.Set(k, v)
+		}
+		status, text := roundTrip(t, req)
+		if strings.Contains(withoutOwnWords(text, a), trace) || headers["X-Laneway-Session-Key"] != "" && status != http.StatusNotFound {
+			t.Errorf("a completion with %v: %d %s", headers, status, text)
+		}
+	}
+}
+
+// A small credential tries to make each session into which the gateway will write for another principal, before that. It cannot, and reads nothing
+// of what is written there.
+func TestNamesUsedBeforeTheyExist(t *testing.T) {
+	onBothStores(t, func(t *testing.T, database string) {
+		g := Install(t, database, "agents: {main: {runner: echo}}\nlimits: {cron_writes: 0, chat: 0}\n"+
+			"hooks: {ci: {secret: "+ciSecret+", session: code}, deploy: {secret: "+ciSecret+"}}\n")
+		g.Start()
+		op := &alice{Client: connect(t, g)}
+		victim := g.named(t, "victim")
+		vc := dialWhenKnown(t, g, victim, nil)
+		bob := dialWhenKnown(t, g, g.named(t, "bob"), nil)
+		var job struct{ ID string }
+		announce := map[string]any{"mode": "announce", "channel": "web", "to": "reports"}
+		op.must(t, "cron.add", map[string]any{
+			"name": "nightly", "schedule": json.RawMessage(yearlyJob), "sessionTarget": "session:nightly", "delivery": announce,
+			"payload": map[string]any{"kind": "agentTurn", "message": trace},
+		}, &job)
+		keys := map[string]string{
+			"tools": "agent:main:mcp-victim", "a job": "agent:main:nightly", "the delivery of a job": "agent:main:reports",
+			"a run of a job": "agent:main:cron:" + job.ID + ":manual-1", "a hook's session": "agent:main:code", "a hook": "agent:main:hook:deploy",
+			"a reminder": "agent:main:cron:00000000-0000-0000-0000-000000000001", "a task": "agent:main:task:00000000-0000-0000-0000-000000000001",
+			"/v1": "agent:main:api:victim:phone", "/v1 without a user": "agent:main:api:0b6c1f7e",
+		}
+		for what, key := range keys {
+			if _, err := bob.Call("chat.send", map[string]any{"sessionKey": key, "message": "I was here first", "idempotencyKey": what}, 30*time.Second); err == nil {
+				t.Errorf("bob made the session of %s, %s", what, key)
+			}
+		}
+		var run struct{ RunID string }
+		op.must(t, "cron.run", map[string]any{"id": job.ID}, &run)
+		for _, name := range []string{"ci", "deploy"} {
+			if a := g.Hook(name, ciSecret, trace); a.Status != http.StatusAccepted {
+				t.Errorf("the hook %s: %d %s", name, a.Status, a.Body)
+			}
+		}
+		if _, err := vc.Call("chat.send", map[string]any{"sessionKey": "agent:main:mcp-victim", "message": trace, "idempotencyKey": "v"}, 30*time.Second); err != nil {
+			t.Errorf("the owner of the tools: %v", err)
+		}
+		o := OpenOracle(t, g, database)
+		testrun.Eventually(t, "the gateway has written", func() bool {
+			return o.Count("SELECT count(DISTINCT session_key) FROM transcript WHERE content LIKE '%"+trace+"%'") >= 5
+		})
+		for what, key := range keys {
+			raw, err := bob.Call("chat.history", map[string]any{"sessionKey": key}, 30*time.Second)
+			if err == nil && strings.Contains(string(raw), trace) {
+				t.Errorf("bob reads the session of %s: %s", what, raw)
+			}
+		}
+	})
+}
+
+// The operator deletes sessions that a job and a hook name, and a small credential makes them again: both write nothing there.
+func TestTakenSessionsGetNothing(t *testing.T) {
+	onBothStores(t, func(t *testing.T, database string) {
+		g := Install(t, database, "agents: {main: {runner: echo}}\nlimits: {cron_writes: 0, chat: 0}\nhooks: {ci: {secret: "+ciSecret+", session: code}}\n")
+		g.Start()
+		op := &alice{Client: connect(t, g)}
+		bob := &alice{Client: dialWhenKnown(t, g, g.named(t, "bob"), nil)}
+		ids := map[string]string{}
+		for name, more := range map[string]map[string]any{
+			"nightly": {"sessionTarget": "session:nightly", "delivery": map[string]any{"mode": "none"}},
+			"report":  {"sessionTarget": "isolated", "delivery": map[string]any{"mode": "announce", "channel": "web", "to": "reports"}},
+		} {
+			more["name"], more["schedule"], more["payload"] = name, json.RawMessage(yearlyJob), map[string]any{"kind": "agentTurn", "message": trace}
+			var job struct{ ID string }
+			op.must(t, "cron.add", more, &job)
+			ids[name] = job.ID
+		}
+		for _, key := range []string{"agent:main:nightly", "agent:main:reports", "agent:main:code"} {
+			op.must(t, "sessions.delete", map[string]any{"key": key}, nil)
+			bob.must(t, "chat.send", map[string]any{"sessionKey": key, "message": "mine now", "idempotencyKey": strings.ReplaceAll(key, ":", "-")}, nil)
+		}
+		if a := g.Hook("ci", ciSecret, trace); a.Status != http.StatusNotFound {
+			t.Errorf("the hook: %d %s", a.Status, a.Body)
+		}
+		var started struct{ RunID string }
+		for _, id := range ids {
+			op.must(t, "cron.run", map[string]any{"id": id}, &started)
+		}
+		o := OpenOracle(t, g, database)
+		testrun.Eventually(t, "the run ends, and both jobs alert their owner", func() bool {
+			return o.Count("SELECT count(*) FROM cron_run_logs WHERE state = 'error' AND error_class = 'session_taken'") == 1 &&
+				o.Count("SELECT count(*) FROM cron_run_logs WHERE state = 'ok' AND delivery = 'not-delivered'") == 1 &&
+				o.Count("SELECT count(*) FROM transcript WHERE session_key = 'agent:main:main' AND content LIKE '%job \"%'") == 2
+		})
+		for _, key := range []string{"agent:main:nightly", "agent:main:reports", "agent:main:code"} {
+			if n := o.Count("SELECT count(*) FROM transcript WHERE session_key = '" + key + "' AND content LIKE '%" + trace + "%'"); n != 0 {
+				t.Errorf("%s has %d entries of others", key, n)
 			}
 		}
 	})

@@ -1,9 +1,15 @@
 package teste2e
 
 import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"strconv"
 	"strings"
 	"sync"
@@ -12,6 +18,7 @@ import (
 	"time"
 
 	"laneway/internal/chat"
+	"laneway/internal/testpg"
 	"laneway/internal/testrun"
 )
 
@@ -265,5 +272,282 @@ func checkOrder(t *testing.T, o *Oracle, s *sender) {
 	}
 	if got := strings.Join(lines, "\n"); got != strings.Join(want, "\n") {
 		t.Errorf("transcript of %s:\n%s", s.name, got)
+	}
+}
+
+// The server crashes repeatedly while messages are accepted, started, run and ended. Each client repeats unaccepted messages with the same
+// key. Every message is answered and every started job succeeds at its first attempt, because an unavailable database must not end a turn.
+func TestADatabaseThatCrashesAtAnyPointFailsNoTurn(t *testing.T) {
+	t.Parallel()
+	server := testpg.Private(t, testpg.ServerConfig{})
+	g := Install(t, server.URL(), "cluster: {lease: 10s, heartbeat: 500ms, sweep: 200ms}\nqueue: {cap: 50}\nagents: {main: {runner: echo, script: true}}\n").AtOnce()
+	g.Start()
+	c := connect(t, g)
+	for i := range 5 {
+		addJob(t, c, fmt.Sprintf("tick-%d", i), every(time.Second), saying("sleep 20ms"))
+	}
+	rounds, people := testrun.Size(6, 200), 12
+	for round := range rounds {
+		var talks sync.WaitGroup
+		for person := range people {
+			talks.Go(func() {
+				key := fmt.Sprintf("m-%d-%d", round, person)
+				params := map[string]any{"sessionKey": fmt.Sprintf("agent:main:p%d", person), "message": "sleep 20ms", "idempotencyKey": key}
+				for {
+					if _, err := c.Call("chat.send", params, 20*time.Second); err == nil {
+						return
+					}
+					if t.Context().Err() != nil {
+						return
+					}
+				}
+			})
+		}
+		pause(time.Duration(rand.IntN(80)) * time.Millisecond)
+		if err := server.Restart(t.Context(), true); err != nil {
+			t.Fatal(err)
+		}
+		talks.Wait()
+	}
+	o := OpenOracle(t, g, server.URL())
+	testrun.Eventually(t, "every message has an outcome", func() bool {
+		return o.Count("SELECT count(*) FROM inbox WHERE outcome IS NOT NULL AND message_id LIKE 'm-%'") == rounds*people
+	})
+	if bad := o.Rows("SELECT message_id, outcome, reason FROM inbox WHERE outcome <> 'answered' AND message_id LIKE 'm-%'"); len(bad) > 0 {
+		t.Errorf("%d of %d messages were not answered: %s", len(bad), rounds*people, strings.Join(bad, "; "))
+	}
+	testrun.Eventually(t, "a job has run", func() bool { return o.Count("SELECT count(*) FROM cron_run_logs WHERE state = 'ok'") > 0 })
+	if bad := o.Rows("SELECT id, state, attempt, error FROM cron_run_logs WHERE state IN ('error', 'interrupted', 'retrying') OR attempt > 1"); len(bad) > 0 {
+		t.Errorf("runs of jobs failed: %s", strings.Join(bad, "; "))
+	}
+	o.Check(10 * time.Second)
+}
+
+// A standby that lacks the ends of two turns becomes the primary. The gateway detects that, the two run again, a stop works, and the loss
+// is reported in the log, in the metrics and by doctor.
+func TestAFailoverThatLosesCommitsLeavesNoTurnStuck(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts processes")
+	}
+	t.Parallel()
+	primary, err := testpg.StartServer(t.Context(), testpg.ServerConfig{NoFsync: true, MaxConnections: 50})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = primary.Stop() })
+	replication := cuttable(t, primary.URL())
+	standby, err := primary.StartStandby(t.Context(), replication.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = standby.Stop() })
+	line := cuttable(t, primary.URL())
+	g := Install(t, line.url, "cluster: {lease: 3s, heartbeat: 500ms, sweep: 200ms}\nagents: {main: {runner: echo, script: true}}\ndrain_timeout: 2s\n", "--metrics-listen", "main")
+	g.env = append(g.env, "LANEWAY_DATABASE_URL="+line.url)
+	g.Start()
+	c, events := mustDial(t, g, nil), watch(t, g)
+	say(t, c, "agent:main:one", "first", "sleep 2s")
+	say(t, c, "agent:main:two", "second", "sleep 2s")
+	behind := OpenOracle(t, g, standby.URL())
+	testrun.Eventually(t, "the standby has the starts of both turns", func() bool {
+		return behind.Count("SELECT count(*) FROM runs WHERE state = 'running'") == 2
+	})
+	replication.cut()
+	for _, run := range []string{"first", "second"} {
+		if end := events.await(t, run); end.state != "final" {
+			t.Fatalf("%s ended %s before the failover", run, end)
+		}
+	}
+	line.cut()
+	if err := primary.Halt(true); err != nil {
+		t.Fatal(err)
+	}
+	if err := standby.Promote(context.WithoutCancel(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	if n := behind.Count("SELECT count(*) FROM runs WHERE state = 'running'"); n != 2 {
+		t.Fatalf("the promoted standby has %d turns that run, want the 2 whose ends it never received", n)
+	}
+	line.lead(t, standby.URL())
+	line.mend()
+	testrun.Eventually(t, "the turns whose ends were lost have ended again", func() bool {
+		return behind.Count("SELECT count(*) FROM inbox WHERE state = 'done' AND outcome = 'answered' AND message_id IN ('first', 'second')") == 2 &&
+			behind.Count("SELECT count(*) FROM runs WHERE state IN ('running', 'stopping')") == 0
+	})
+	c = mustDial(t, g, nil)
+	say(t, c, "agent:main:one", "third", "sleep 1h")
+	testrun.Eventually(t, "a turn runs", func() bool {
+		return behind.Count("SELECT count(*) FROM runs WHERE id = 'third' AND state = 'running'") == 1
+	})
+	if out, errs, code := g.CLI(t.Context(), "", "sessions", "stop", "agent:main:one"); code != 0 {
+		t.Errorf("sessions stop: %d\n%s%s", code, out, errs)
+	}
+	testrun.Eventually(t, "the stop has its effect", func() bool {
+		return behind.Count("SELECT count(*) FROM inbox WHERE message_id = 'third' AND outcome = 'stopped'") == 1
+	})
+	said := g.Output()
+	if !strings.Contains(said, "the database has lost commits") || !strings.Contains(said, "timeline 00000001") || !strings.Contains(said, "timeline 00000002") {
+		t.Errorf("the log does not name the loss with both timelines:\n%s", said)
+	}
+	if n := g.metric(t, g.Token(), `laneway_database_rollbacks_total{reason="history"}`); n != 1 {
+		t.Errorf("the loss was counted %v times, want once", n)
+	}
+	out, _, _ := g.CLI(t.Context(), "", "doctor", "--config", g.config)
+	if !strings.Contains(out, "the database lost commits before ") {
+		t.Errorf("the doctor does not report the loss:\n%s", out)
+	}
+}
+
+const hookSecret = "hook-secret-0123456789-abcdefghijk"
+
+// killedAfter makes one call, kills the gateway after the answer, starts it again, repeats the same call and returns both answers.
+func killedAfter(t *testing.T, g *Gateway, method string, params map[string]any) (first, second map[string]any) {
+	t.Helper()
+	answers := make([]map[string]any, 2)
+	for i := range answers {
+		c, err := Dial(g.URL(), g.Token(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		testrun.Eventually(t, method+" is answered", func() bool { // shortly after the start it is not yet registered in its store
+			var raw json.RawMessage
+			if raw, err = c.Call(method, params, 30*time.Second); err != nil {
+				return false
+			}
+			return json.Unmarshal(raw, &answers[i]) == nil
+		})
+		if i == 0 {
+			g.Kill()
+			c.Close()
+			g.Start()
+			continue
+		}
+		c.Close()
+	}
+	return answers[0], answers[1]
+}
+
+// After kill -9, everything that was acknowledged exists, and the same call again has no second effect.
+func TestWhatWasAcknowledgedSurvivesAKill(t *testing.T) {
+	NeedsProcesses(t)
+	onBothStores(t, func(t *testing.T, database string) {
+		g := Install(t, database, "cluster: {lease: 3s, heartbeat: 500ms}\nhooks: {deploy: {secret: "+hookSecret+"}}\n"+
+			"agents: {main: {runner: echo, delay: 300ms}}\n").AtOnce()
+		g.Start()
+		for _, method := range []string{"chat.send", "agent"} {
+			session := "kept-by-" + method
+			first, second := killedAfter(t, g, method, map[string]any{"sessionKey": session, "message": "kept", "idempotencyKey": "key-" + method})
+			if first["runId"] != "key-"+method || second["runId"] != first["runId"] {
+				t.Errorf("%s: %v, then %v", method, first, second)
+			}
+			g.answeredOnce(t, session)
+		}
+		job := map[string]any{
+			"name": "kept", "schedule": json.RawMessage(yearlyJob), "sessionTarget": "isolated",
+			"payload": map[string]any{"kind": "agentTurn", "message": "kept"}, "idempotencyKey": "key-add",
+		}
+		first, second := killedAfter(t, g, "cron.add", job)
+		if first["id"] == nil || second["id"] != first["id"] {
+			t.Errorf("cron.add: %v, then %v", first, second)
+		}
+		reset := map[string]any{"key": "kept-by-reset", "idempotencyKey": "key-reset"}
+		first, second = killedAfter(t, g, "sessions.reset", reset)
+		if entry(first) == "" || entry(second) != entry(first) {
+			t.Errorf("sessions.reset: %v, then %v", first, second)
+		}
+		g.hookTwice(t)
+		g.runOnce(t, job)
+		OpenOracle(t, g, database).Check(3 * time.Second)
+	})
+}
+
+func entry(answer map[string]any) string {
+	e, _ := answer["entry"].(map[string]any)
+	id, _ := e["sessionId"].(string)
+	return id
+}
+
+// answeredOnce waits until the only message of a session has its only answer.
+func (g *Gateway) answeredOnce(t *testing.T, session string) {
+	t.Helper()
+	c, err := Dial(g.URL(), g.Token(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	var h struct {
+		Messages      []struct{ Role string }
+		PendingInputs struct{ Total int }
+	}
+	testrun.Eventually(t, "the answer in "+session, func() bool {
+		return c.Into(&h, "chat.history", map[string]any{"sessionKey": session}) == nil && len(h.Messages) >= 2
+	})
+	if len(h.Messages) != 2 || h.PendingInputs.Total != 0 {
+		t.Errorf("%s has %+v, want one question and one answer", session, h)
+	}
+}
+
+// runOnce kills the gateway after cron.run was answered: the run exists once.
+func (g *Gateway) runOnce(t *testing.T, job map[string]any) {
+	t.Helper()
+	c, err := Dial(g.URL(), g.Token(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var added struct{ ID string }
+	var run struct{ RunID string }
+	if err := c.Into(&added, "cron.add", job); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Into(&run, "cron.run", map[string]any{"id": added.ID}); err != nil {
+		t.Fatal(err)
+	}
+	g.Kill()
+	c.Close()
+	g.Start()
+	if c, err = Dial(g.URL(), g.Token(), nil); err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	var runs struct {
+		Entries []struct{ RunID, Status string }
+	}
+	testrun.Eventually(t, "the run that was asked for", func() bool {
+		return c.Into(&runs, "cron.runs", map[string]any{"id": added.ID}) == nil && len(runs.Entries) > 0
+	})
+	if len(runs.Entries) != 1 || runs.Entries[0].RunID != run.RunID || runs.Entries[0].Status != "ok" {
+		t.Errorf("runs %+v, want one ok: %s", runs.Entries, run.RunID)
+	}
+}
+
+// hookTwice calls a hook, kills the gateway, and calls it again with the same signature.
+func (g *Gateway) hookTwice(t *testing.T) {
+	t.Helper()
+	const body = "version 1.2 is out"
+	at := strconv.FormatInt(time.Now().Unix(), 10)
+	mac := hmac.New(sha256.New, []byte(hookSecret))
+	_, _ = mac.Write([]byte(at + "." + body))
+	call := func() (out struct {
+		RunID     string
+		Duplicate bool
+	},
+	) {
+		t.Helper()
+		testrun.Eventually(t, "the hook is answered", func() bool {
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, g.URL()+"/hooks/deploy", strings.NewReader(body))
+			if err != nil {
+				t.Fatal(err)
+			}
+			req.Header.Set("X-Laneway-Signature", "t="+at+",v1="+hex.EncodeToString(mac.Sum(nil)))
+			status, text := roundTrip(t, req)
+			return status == http.StatusAccepted && json.Unmarshal([]byte(text), &out) == nil
+		})
+		return out
+	}
+	first := call()
+	g.Kill()
+	g.Start()
+	if again := call(); first.Duplicate || !again.Duplicate || again.RunID != first.RunID {
+		t.Errorf("hook: %+v, then %+v", first, again)
 	}
 }

@@ -2,7 +2,13 @@ package teste2e
 
 import (
 	"bufio"
+	"bytes"
+	"context"
+	"database/sql"
+	"encoding/json"
 	"fmt"
+	"net/http"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -201,4 +207,247 @@ func refusedCopy(t *testing.T, g *Gateway, url, source string) {
 			t.Errorf("laneway store copy %v: status %d: %s", sides, code, errs)
 		}
 	}
+}
+
+// A backup is made while the gateway works, and can be served as a data directory. It is held until it is released.
+func TestABackupOfARunningGatewayCanBeServed(t *testing.T) {
+	NeedsProcesses(t)
+	t.Parallel()
+	g, restored := Install(t, "", cronConfig), Install(t, "", cronConfig)
+	g.Start()
+	c := connect(t, g)
+	sendMany(t, g, 50)
+	neighbours(t, c, 3)
+	if _, err := c.Call("chat.send", map[string]any{"sessionKey": "unfinished", "message": "sleep 2s\nawake", "idempotencyKey": "key-late"}, 30*time.Second); err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(restored.Dir, "data")
+	file := filepath.Join(g.Dir, "data", "attachments", "outgoing", "a-file")
+	if out, err := exec.Command("sh", "-c", "mkdir -p $(dirname "+file+") && echo content > "+file).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	out, errs, code := g.CLI(withTimeout(t, time.Minute), "", "backup", "--json", dir)
+	var report struct {
+		Dir           string
+		DatabaseBytes int64
+		Files         int
+	}
+	if err := json.Unmarshal([]byte(out), &report); code != 0 || err != nil || report.Dir != dir || report.DatabaseBytes == 0 || report.Files != 1 {
+		t.Fatalf("laneway backup: status %d: %s%s %v", code, out, errs, err)
+	}
+	if _, errs, code := g.CLI(withTimeout(t, time.Minute), "", "backup", dir); code != 1 || !strings.Contains(errs, "name a new directory") {
+		t.Errorf("a second backup into the same directory: status %d: %s", code, errs)
+	}
+	token := g.Token()
+	g.Kill()
+	restored.Start()
+	if restored.Token() != token {
+		t.Error("the backup has another token")
+	}
+	if out, errs, _ := restored.CLI(withTimeout(t, time.Minute), "", "status"); !strings.Contains(out, "held since") {
+		t.Errorf("laneway status of a backup: %s%s", out, errs)
+	}
+	out, errs, code = restored.CLI(withTimeout(t, time.Minute), "", "release", "--yes")
+	if code != 0 || !strings.Contains(out, "unfinished messages run") || !strings.Contains(out, "the gateway is released") {
+		t.Errorf("laneway release: status %d: %s%s", code, out, errs)
+	}
+	restored.answeredOnce(t, "unfinished")
+	o := OpenOracle(t, restored, "")
+	if n := o.Count("SELECT count(*) FROM inbox WHERE session_key LIKE '%many-%'"); n != 50 {
+		t.Errorf("the backup has %d of 50 messages", n)
+	}
+	retire(t, restored, o, "")
+	o.Check(cronLease)
+}
+
+// alter executes a statement on the database of a test, beside the gateway.
+func alter(t *testing.T, database, statement string) {
+	t.Helper()
+	db, err := sql.Open("pgx", database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if _, err := db.ExecContext(context.Background(), statement); err != nil {
+		t.Fatalf("%s: %v", statement, err)
+	}
+}
+
+// ready is the answer of /readyz.
+func (g *Gateway) ready(t *testing.T, want int, text string) bool {
+	t.Helper()
+	code, body := g.Get("/readyz")
+	return code == want && strings.Contains(body, text)
+}
+
+// statusOf returns the status of a gateway on the command line.
+func (g *Gateway) statusOf(t *testing.T) string {
+	t.Helper()
+	out, errs, code := g.CLI(t.Context(), "", "status")
+	if code != 0 {
+		t.Fatalf("laneway status: %d %s", code, errs)
+	}
+	return out
+}
+
+// Before, a step back of the schema under running gateways made every message fail, while /readyz and status reported no problem.
+func TestMigrateDownIsRefusedWhileGatewaysRun(t *testing.T) {
+	onBothStores(t, func(t *testing.T, database string) {
+		g := Install(t, database, "")
+		g.Start()
+		down := []string{"migrate", "down", "--config", g.config}
+		if out, errs, code := g.CLI(t.Context(), "", down...); code != 1 || !strings.Contains(errs, "stop") {
+			t.Errorf("migrate down under a running gateway: %d %s %s", code, out, errs)
+		}
+		if !g.ready(t, http.StatusOK, `"migrations":"ok"`) {
+			t.Error("the refused step changed something")
+		}
+		if database == "" {
+			return // the lock on the data directory refuses it in any case
+		}
+		if _, errs, code := g.CLI(t.Context(), "", append(down, "--force")...); code != 2 || !strings.Contains(errs, "--yes") {
+			t.Errorf("--force without a terminal: %d %s", code, errs)
+		}
+		if _, errs, code := g.CLI(t.Context(), "", append(down, "--force", "--yes")...); code != 0 {
+			t.Fatalf("--force --yes: %d %s", code, errs)
+		}
+		if !g.ready(t, http.StatusServiceUnavailable, `"migrations":"failed"`) {
+			t.Error("/readyz does not report that a step of the schema is missing")
+		}
+		if out := g.statusOf(t); !strings.Contains(out, "not healthy") || !strings.Contains(out, "laneway migrate up") {
+			t.Errorf("status without a step of the schema:\n%s", out)
+		}
+		if _, errs, code := g.CLI(t.Context(), "", "migrate", "up", "--config", g.config); code != 0 {
+			t.Fatalf("migrate up: %s", errs)
+		}
+		testrun.Eventually(t, "readiness with the whole schema", func() bool { return g.ready(t, http.StatusOK, "") })
+	})
+}
+
+// During a rolling upgrade the new program extends the schema; replicas with the old program continue with it.
+func TestAReplicaStaysReadyWhenANewerProgramExtendsTheSchema(t *testing.T) {
+	t.Parallel()
+	database := testpg.DB(t)
+	g := Install(t, database, "")
+	g.Start()
+	alter(t, database, `INSERT INTO laneway_migrations (version_id, is_applied) VALUES (99999, true)`)
+	if !g.ready(t, http.StatusOK, `"migrations":"ok"`) {
+		code, body := g.Get("/readyz")
+		t.Errorf("/readyz with a newer schema: %d %s", code, body)
+	}
+	if out := g.statusOf(t); strings.Contains(out, "not healthy") {
+		t.Errorf("status with a newer schema:\n%s", out)
+	}
+}
+
+// A database whose disk is full, or that is read-only, answers every read; load balancers and operators must see that it refuses messages.
+func TestReadinessNoticesThatMessagesAreRefused(t *testing.T) {
+	t.Parallel()
+	for name, row := range map[string]struct{ code, says string }{
+		"a full disk": {"53100", "disk of the database is full"}, "a read-only database": {"25006", "read-only"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			refusedMessagesAreNoticed(t, row.code, row.says)
+		})
+	}
+}
+
+func refusedMessagesAreNoticed(t *testing.T, code, says string) {
+	t.Helper()
+	database := testpg.DB(t)
+	g := Install(t, database, "")
+	g.Start()
+	alter(t, database, `CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS $$
+		BEGIN RAISE EXCEPTION 'no' USING ERRCODE = '`+code+`'; END $$;
+		CREATE TRIGGER full_disk BEFORE INSERT ON inbox FOR EACH ROW EXECUTE FUNCTION full_disk()`)
+	if a := g.Complete("agent:main:main", "hello"); a.Status != http.StatusServiceUnavailable {
+		t.Fatalf("a refused message: %d %s", a.Status, a.Body)
+	}
+	if !g.ready(t, http.StatusServiceUnavailable, `"database":"failed"`) {
+		t.Error("/readyz does not report that messages are refused")
+	}
+	if out := g.statusOf(t); !strings.Contains(out, "not healthy") || !strings.Contains(out, says) {
+		t.Errorf("status while messages are refused:\n%s", out)
+	}
+	alter(t, database, `DROP TRIGGER full_disk ON inbox`)
+	if a := g.Complete("agent:main:main", "hello"); a.Status != http.StatusOK {
+		t.Fatalf("a message with space: %d %s", a.Status, a.Body)
+	}
+	if !g.ready(t, http.StatusOK, "") {
+		t.Error("/readyz does not recover with the first message that is stored")
+	}
+}
+
+// A missing column is named, so that its cause can be found.
+func TestAMissingColumnIsNamed(t *testing.T) {
+	t.Parallel()
+	database := testpg.DB(t)
+	g := Install(t, database, "")
+	g.Start()
+	alter(t, database, `ALTER TABLE inbox RENAME COLUMN params_hash TO params_hash_gone`)
+	a := g.Complete("agent:main:main", "hello")
+	if a.Status != http.StatusServiceUnavailable || !strings.Contains(a.Body, "params_hash") || !strings.Contains(a.Body, "laneway migrate") {
+		t.Errorf("a message without a column: %d %s", a.Status, a.Body)
+	}
+}
+
+// A database from before the first release cannot be migrated. Every command that would use it reports that, and what to do, and does not
+// change it.
+func TestADatabaseFromBeforeTheFirstReleaseIsRefused(t *testing.T) {
+	onBothStores(t, func(t *testing.T, database string) {
+		g := Install(t, database, "")
+		within := withTimeout(t, time.Minute)
+		if _, errs, code := g.CLI(within, "", "migrate", "up", "--config", g.config); code != 0 {
+			t.Fatalf("migrate up: %d %s", code, errs)
+		}
+		makeOld(within, t, g, database)
+		before := fileOf(t, g, database)
+		commands := [][]string{{"serve"}, {"migrate", "up"}, {"migrate", "down"}, {"migrate", "status"}, {"migrate", "status", "--json"}, {"token", "list"}, {"hold"}, {"release", "--yes"}}
+		if database == "" {
+			commands = append(commands, []string{"backup", t.TempDir() + "/copy"})
+		}
+		for _, command := range commands {
+			_, errs, code := g.CLI(within, "", append(command, "--config", g.config)...)
+			if code != 78 || !strings.Contains(errs, "before laneway 0.1.0") || !strings.Contains(errs, "cron export") || strings.Count(errs, "\n") != 1 {
+				t.Errorf("%q: %d %s, want 78 and one sentence", command, code, errs)
+			}
+		}
+		if out, _, code := g.CLI(within, "", "doctor", "--config", g.config); code != 1 || !strings.Contains(out, "before laneway 0.1.0") {
+			t.Errorf("doctor: %d %s", code, out)
+		}
+		if now := fileOf(t, g, database); !bytes.Equal(now, before) {
+			t.Error("the refused database was changed")
+		}
+	})
+}
+
+// makeOld gives the database the number of a step from before the first release.
+func makeOld(ctx context.Context, t *testing.T, g *Gateway, database string) {
+	t.Helper()
+	driver, dsn, table := "pgx", database, "laneway_migrations"
+	if database == "" {
+		driver, dsn, table = "sqlite", "file:"+g.SQLite(), "goose_db_version"
+	}
+	db, err := sql.Open(driver, dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if _, err := db.ExecContext(ctx, `UPDATE `+table+` SET version_id = 52 WHERE version_id <> 0`); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// fileOf returns the content of a SQLite database; empty for PostgreSQL.
+func fileOf(t *testing.T, g *Gateway, database string) []byte {
+	t.Helper()
+	if database != "" {
+		return nil
+	}
+	content, err := os.ReadFile(g.SQLite())
+	if err != nil || len(content) == 0 {
+		t.Fatalf("%d bytes, %v", len(content), err)
+	}
+	return content
 }

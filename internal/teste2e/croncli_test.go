@@ -1,15 +1,21 @@
 package teste2e
 
 import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"laneway/internal/testpg"
 	"laneway/internal/testrun"
+	"laneway/internal/wire"
 )
 
 // The test uses all commands of the documentation on a job, with the real binary.
@@ -157,6 +163,328 @@ func TestTheCommandLineDeliversToTheSessionThatItNames(t *testing.T) {
 			if out, code := do("add", "--name", "lost", "--every", "24h", "--message", "lost", "--deliver", c.target); code != 1 || !strings.Contains(out, c.want) {
 				t.Errorf("--deliver %s ended with %d: %s, want %s", c.target, code, out, c.want)
 			}
+		}
+	})
+}
+
+// Random jobs are exported, the file is imported into an empty gateway, and the result is exported again. Both files are equal, in both
+// forms, and so is the state that is not in the files.
+func TestExportAndImportAreEqual(t *testing.T) {
+	t.Parallel()
+	for store, databases := range map[string]func(t *testing.T) [2]string{
+		"sqlite":   func(*testing.T) [2]string { return [2]string{} },
+		"postgres": func(t *testing.T) [2]string { t.Helper(); return [2]string{testpg.DB(t), testpg.DB(t)} },
+	} {
+		t.Run(store, func(t *testing.T) {
+			t.Parallel()
+			exportAndCompare(t, databases(t))
+		})
+	}
+}
+
+func exportAndCompare(t *testing.T, databases [2]string) {
+	t.Helper()
+	const config = cronConfig + "webhook_allowed_hosts: [127.0.0.1]\n"
+	from, to := Install(t, databases[0], config), Install(t, databases[1], config)
+	from.Start()
+	to.Start()
+	c := connect(t, from)
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	dice := rand.New(rand.NewPCG(seed, 8))
+	for i := range 40 {
+		randomJob(t, c, dice, i)
+	}
+	ctx := withTimeout(t, 3*time.Minute)
+	export := func(g *Gateway, args ...string) string {
+		t.Helper()
+		out, errs, code := g.CLI(ctx, "", append([]string{"cron", "export"}, args...)...)
+		if code != 0 {
+			t.Fatalf("export: %s", errs)
+		}
+		return out
+	}
+	first := export(from, "--json")
+	path := filepath.Join(t.TempDir(), "jobs.yaml")
+	if err := os.WriteFile(path, []byte(export(from)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // a second import changes nothing
+		if out, errs, code := to.CLI(ctx, "", "cron", "import", path); code != 0 {
+			t.Fatalf("import: %s %s", out, errs)
+		}
+		if got := export(to, "--json"); sortedLines(got) != sortedLines(first) {
+			t.Fatalf("after the import the jobs are\n%s\nwant\n%s", sortedLines(got), sortedLines(first))
+		}
+	}
+	want, got := wireJobs(t, c), wireJobs(t, connect(t, to))
+	if len(want) != 40 || len(got) != 40 {
+		t.Fatalf("%d and %d jobs", len(want), len(got))
+	}
+	for name, job := range want {
+		if a, b := asJSON(t, job), asJSON(t, got[name]); a != b {
+			t.Errorf("the job %s was\n%s\nis\n%s", name, a, b)
+		}
+	}
+}
+
+// wireJobs reads all jobs as the protocol shows them, without what a gateway adds by itself.
+func wireJobs(t *testing.T, c *Client) map[string]map[string]any {
+	t.Helper()
+	var list struct{ Jobs []map[string]any }
+	if err := c.Into(&list, "cron.list", map[string]any{"includeDisabled": true, "extended": true}); err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]map[string]any{}
+	for _, j := range list.Jobs {
+		for _, own := range []string{"id", "createdAtMs", "updatedAtMs", "configRevision", "state", "nextRunAtMs", "nextScheduledForMs"} {
+			delete(j, own)
+		}
+		out[fmt.Sprint(j["name"])] = j
+	}
+	return out
+}
+
+// randomJob makes a job of random members that does not fire during the test; some are paused, some disabled.
+func randomJob(t *testing.T, c *Client, dice *rand.Rand, i int) {
+	t.Helper()
+	pick := func(list ...any) any { return list[dice.IntN(len(list))] }
+	now := time.Now()
+	m := map[string]any{"schedule": pick(
+		every(time.Duration(1+dice.IntN(100))*24*time.Hour), at(now.Add(time.Duration(24+dice.IntN(1000))*time.Hour)),
+		map[string]any{"kind": "every", "everyMs": 999_999_000 + dice.IntN(1000), "anchorMs": now.UnixMilli() - 5},
+		map[string]any{"kind": "cron", "expr": fmt.Sprintf("%d %d 1 1 *", dice.IntN(60), dice.IntN(24)), "tz": pick("UTC", "Europe/Berlin", "Asia/Kolkata")},
+	)}
+	some := func(name string, values ...any) {
+		if dice.IntN(2) == 0 {
+			m[name] = pick(values...)
+		}
+	}
+	some("displayName", "Ein Name: ü", "x")
+	some("description", "2027-03-01", "- yes: \"no\" # 0x1F\n\tend ", "null")
+	some("key", fmt.Sprintf("key %d", i), strconv.Itoa(i))
+	some("enabled", true, false)
+	some("overlap", "concurrent", "buffer_one", "cancel_previous")
+	some("missed", map[string]any{"policy": "skip"}, map[string]any{"policy": "fire_all", "maxCatchup": 3, "windowSeconds": nil}, map[string]any{"policy": "fire_once", "windowSeconds": 77})
+	some("retry", map[string]any{"maxRetries": 0}, map[string]any{"maxRetries": 5, "baseMs": 100, "maxMs": 9000})
+	some("timeoutSeconds", 0, 1, 4000)
+	some("jitterMs", 0, 1, 90_000)
+	some("pauseAfterFailures", 0, 3)
+	some("atMostOnce", true, false)
+	some("endsAtMs", now.Add(20000*time.Hour).UnixMilli())
+	some("startsAtMs", now.Add(time.Hour).UnixMilli())
+	some("maxRuns", 1, 50)
+	some("deleteAfterRun", true, false)
+	some("sessionTarget", "main", "session:agent:main:notes")
+	some("payload", map[string]any{"kind": "agentTurn", "message": "x", "model": "m", "thinking": "high", "toolsAllow": []string{"a"}})
+	some("failureAlert", false, map[string]any{"after": 3, "cooldownMs": 60_000, "includeSkipped": true}, map[string]any{"mode": "webhook", "to": "http://127.0.0.1:9/x"})
+	some("delivery", map[string]any{"mode": "webhook", "to": "http://127.0.0.1:9/x"}, map[string]any{"mode": "announce", "channel": "telegram", "to": "7", "threadId": "3", "bestEffort": true},
+		map[string]any{"mode": "announce", "completionDestination": map[string]any{"mode": "webhook", "to": "http://127.0.0.1:9/y"}})
+	j := addJob(t, c, fmt.Sprintf("job %d", i), m["schedule"].(map[string]any), m)
+	if dice.IntN(3) > 0 {
+		return
+	}
+	p := map[string]any{"id": j.ID, "note": pick("holidays", "ü: \"x\"\n#")}
+	if dice.IntN(2) == 0 {
+		p["untilMs"] = now.Add(time.Duration(1+dice.IntN(100)) * time.Hour).UnixMilli()
+	}
+	object(t, c, "cron.pause", p)
+}
+
+// The member paused is refused in a patch, and an add neither ends nor replaces a pause.
+func TestAPauseIsBroughtAlongOnlyByAnAdd(t *testing.T) {
+	onBothStores(t, func(t *testing.T, database string) {
+		g := Install(t, database, cronConfig)
+		g.Start()
+		c := connect(t, g)
+		paused := func(note string) map[string]any {
+			return map[string]any{"key": "k", "paused": map[string]any{"note": note, "by": "ann", "atMs": 5, "enabled": true}}
+		}
+		j := addJob(t, c, "hourly", every(time.Hour), paused("first"))
+		addJob(t, c, "hourly", every(time.Hour), paused("second"))
+		raw, err := json.Marshal(object(t, c, "cron.get", map[string]any{"id": j.ID, "extended": true})["paused"])
+		if want := `{"atMs":5,"by":"ann","enabled":true,"note":"first","untilMs":null}`; err != nil || string(raw) != want {
+			t.Errorf("paused is %s (%v), want %s", raw, err, want)
+		}
+		if _, err := c.Call("cron.update", map[string]any{"id": j.ID, "patch": map[string]any{"paused": nil}}, 10*time.Second); err == nil {
+			t.Error("a patch took the member paused")
+		}
+		for _, bad := range []any{map[string]any{"by": "x"}, map[string]any{"note": "x", "untilMs": -1}, map[string]any{"note": " "}, 7} {
+			if _, err := c.Call("cron.add", jobParams("bad", every(time.Hour), map[string]any{"paused": bad}), 10*time.Second); err == nil {
+				t.Errorf("paused %v was taken", bad)
+			}
+		}
+		gone := addJob(t, c, "over", every(time.Hour), map[string]any{"paused": map[string]any{"note": "x", "untilMs": 5, "enabled": true}})
+		if !gone.Enabled {
+			t.Error("a job whose pause had ended at the import does not fire")
+		}
+	})
+}
+
+// The gateway sorts, filters, counts and pages: a client that shows a hundred jobs reads only these.
+func TestAListOfJobsIsSortedFilteredAndCountedByTheGateway(t *testing.T) {
+	onBothStores(t, func(t *testing.T, database string) {
+		g := Install(t, database, cronConfig)
+		g.Start()
+		c := connect(t, g)
+		list := func(params map[string]any) (names []string, page wire.CronListResult) {
+			t.Helper()
+			params["extended"] = true
+			if err := c.Into(&page, "cron.list", params); err != nil {
+				t.Fatal(err)
+			}
+			for _, j := range page.Jobs {
+				names = append(names, j.Name)
+			}
+			return names, page
+		}
+		is := func(what string, params map[string]any, want ...string) {
+			t.Helper()
+			if got, _ := list(params); !slices.Equal(got, want) {
+				t.Errorf("%s: %v, want %v", what, got, want)
+			}
+		}
+		for _, name := range []string{"delta", "alpha", "beta", "gamma"} {
+			addJob(t, c, name, every(time.Hour), map[string]any{"description": "a job called " + name})
+		}
+		failing := addJob(t, c, "failing", every(time.Hour), map[string]any{
+			"payload": map[string]any{"kind": "agentTurn", "message": "fail"}, "retry": map[string]any{"maxRetries": 0},
+			"delivery": map[string]any{"mode": "announce", "channel": "web", "to": "agent:main:reports"},
+		})
+		runByHand(t, c, failing.ID)
+		testrun.Eventually(t, "the run has failed", func() bool {
+			names, _ := list(map[string]any{"condition": "failing"})
+			return slices.Equal(names, []string{"failing"})
+		})
+		paused, _ := list(map[string]any{"query": "beta"})
+		if len(paused) != 1 {
+			t.Fatalf("jobs with beta: %v", paused)
+		}
+		_, page := list(map[string]any{"query": "beta"})
+		object(t, c, "cron.pause", map[string]any{"id": page.Jobs[0].ID, "note": "holidays"})
+		is("jobs that are paused", map[string]any{"condition": "paused"}, "beta")
+		is("jobs by name", map[string]any{"sortBy": "name"}, "alpha", "delta", "failing", "gamma")
+		is("the latest run first", map[string]any{"sortBy": "lastRunAtMs", "sortDir": "desc", "limit": 1}, "failing")
+		is("the most failures first", map[string]any{"sortBy": "failing", "sortDir": "desc", "limit": 1}, "failing")
+		is("jobs that answer there", map[string]any{"target": "agent:main:reports"}, "failing")
+		is("jobs by id", map[string]any{"ids": []string{failing.ID, page.Jobs[0].ID}, "sortBy": "name"}, "beta", "failing")
+
+		first, page := list(map[string]any{"sortBy": "name", "limit": 3, "includeDisabled": true, "counts": true, "outcomes": 14, "brief": true})
+		if want := (wire.JobCounts{All: 5, Failing: 1, Paused: 1}); page.Counts == nil || *page.Counts != want {
+			t.Errorf("counts %+v, want %+v", page.Counts, want)
+		}
+		for _, j := range page.Jobs {
+			if j.Payload.Message != nil || j.Description != "" {
+				t.Errorf("the brief job %s has the message %v and the description %q", j.Name, j.Payload.Message, j.Description)
+			}
+		}
+		second, last := list(map[string]any{"sortBy": "name", "limit": 3, "includeDisabled": true, "cursor": page.NextCursor, "outcomes": 14})
+		if all := append(first, second...); !slices.Equal(all, []string{"alpha", "beta", "delta", "failing", "gamma"}) || last.NextCursor != "" || last.HasMore || last.Total != 5 {
+			t.Errorf("pages by cursor have %v, then %q, %v, total %d", all, last.NextCursor, last.HasMore, last.Total)
+		}
+		if o := last.Jobs[0].Outcomes; len(o) != 1 || o[0].Outcome != "error" || o[0].SlotMs == 0 {
+			t.Errorf("the outcomes of the failing job are %+v", o)
+		}
+		if err := c.Into(nil, "cron.list", map[string]any{"sortBy": "failing", "cursor": page.NextCursor}); err == nil {
+			t.Error("a cursor of another order is taken")
+		}
+	})
+}
+
+// Before, a second laneway cron add under a name made a second job, which also fired, and edit accepted only JSON.
+func TestANameIdentifiesAJobOnTheCommandLine(t *testing.T) {
+	onBothStores(t, func(t *testing.T, database string) {
+		g := Install(t, database, cronConfig)
+		g.Start()
+		ctx := withTimeout(t, 2*time.Minute)
+		run := func(code int, pattern string, args ...string) string {
+			t.Helper()
+			out, errs, got := g.CLI(ctx, "", args...)
+			if got != code || !regexp.MustCompile(pattern).MatchString(out+errs) {
+				t.Fatalf("laneway %q ended with %d and printed %q %q, want %d and %s", args, got, out, errs, code, pattern)
+			}
+			return out
+		}
+		first, _, _ := strings.Cut(run(0, `tea, next`, "cron", "add", "--every", "1h", "--name", "tea", "--message", "tea"), " ")
+		run(1, `a job has the name tea: `+first+` every 1h, enabled, next .*nothing was changed; --replace changes it, --new makes a second one\n$`,
+			"cron", "add", "--every", "2h", "--name", "tea", "--message", "tea")
+		run(1, `--replace changes it`, "cron", "add", "--every", "1h", "--name", "tea", "--message", "tea")
+		run(0, `^`+first+` tea, next`, "cron", "add", "--every", "2h", "--name", "tea", "--message", "green tea", "--replace")
+		run(0, `(?s)"message": "green tea".*"everyMs": 7200000`, "cron", "get", "tea", "--json")
+		second, _, _ := strings.Cut(run(0, `tea, next`, "cron", "add", "--every", "2h", "--name", "tea", "--message", "tea", "--new"), " ")
+		if first == second {
+			t.Fatal("--new made no second job")
+		}
+		run(1, `2 jobs have the name tea: `+first+`.*`+second, "cron", "add", "--every", "2h", "--name", "tea", "--message", "tea", "--replace")
+		run(1, `2 jobs are called tea; give the id: .*`+second, "cron", "pause", "tea")
+		run(0, `removed`, "cron", "rm", second)
+
+		out := run(0, `tea changed\n$`, "cron", "edit", "tea", "--cron", "30 9 * * 1-5", "--tz", "Europe/Berlin", "--message", "black tea")
+		for _, want := range []string{
+			"message: green tea → black tea\n", "schedule: every 2h → 30 9 * * 1-5 Europe/Berlin\n",
+			"next fires (Europe/Berlin):\n  ",
+		} {
+			if !strings.Contains(out, want) {
+				t.Errorf("no %q in\n%s", want, out)
+			}
+		}
+		run(0, `(?s)schedule: .*next fires \(Asia/Tokyo\).*tea changed`, "cron", "edit", "tea", "--tz", "Asia/Tokyo")
+		run(0, `tea is as you want it already`, "cron", "edit", "tea", "--tz", "Asia/Tokyo")
+		run(0, `(?s)"expr": "30 9 \* \* 1-5".*"tz": "Asia/Tokyo"`, "cron", "get", "tea", "--json")
+		run(1, `--cron: `, "cron", "edit", "tea", "--cron", "99 * * * *")
+		run(2, `say what to change`, "cron", "edit", "tea")
+		run(2, `not both`, "cron", "edit", "tea", "{}", "--message", "x")
+		if n := OpenOracle(t, g, database).Count("SELECT count(*) FROM cron_jobs WHERE owner <> 'system'"); n != 1 {
+			t.Errorf("%d jobs are left, want 1", n)
+		}
+	})
+}
+
+// 6 MiB of jobs exceed the size of one page of a list. The command line lists every job, in the table and in the JSON, and with a limit it
+// shows how to continue.
+func TestTheCommandLineListsMoreThanOnePage(t *testing.T) {
+	onBothStores(t, func(t *testing.T, database string) {
+		const jobs = 75
+		g := Install(t, database, cronConfig)
+		g.Start()
+		c := connect(t, g)
+		text := strings.Repeat("x", 62_000)
+		for i := range jobs {
+			addJob(t, c, fmt.Sprintf("large-%02d", i), every(time.Hour), saying(text))
+		}
+		var page struct {
+			Jobs  []json.RawMessage
+			Total int
+		}
+		if err := c.Into(&page, "cron.list", map[string]any{"limit": 200, "extended": true}); err != nil || len(page.Jobs) >= jobs || page.Total != jobs {
+			t.Fatalf("one page has %d of %d jobs: %v; the test needs more than a page", len(page.Jobs), page.Total, err)
+		}
+		cli := func(args ...string) (string, string) {
+			out, errs, code := g.CLI(withTimeout(t, time.Minute), "", args...)
+			if code != 0 {
+				t.Fatalf("laneway %v: status %d, %s", args, code, errs)
+			}
+			return out, errs
+		}
+		if out, _ := cli("cron", "list"); strings.Count(out, "large-") != jobs {
+			t.Errorf("the table has %d of %d jobs", strings.Count(out, "large-"), jobs)
+		}
+		var all struct {
+			Jobs             []struct{ ID string }
+			DeliveryPreviews map[string]any
+			HasMore          bool
+			NextOffset       *int
+		}
+		out, _ := cli("cron", "list", "--json")
+		if err := json.Unmarshal([]byte(out), &all); err != nil {
+			t.Fatal(err)
+		}
+		if len(all.Jobs) != jobs || len(all.DeliveryPreviews) != jobs || all.HasMore || all.NextOffset != nil {
+			t.Errorf("the JSON has %d jobs and %d previews, more %v, next %v; want %d and the end", len(all.Jobs), len(all.DeliveryPreviews), all.HasMore, all.NextOffset, jobs)
+		}
+		out, errs := cli("cron", "list", "--limit", "70", "--offset", "1")
+		if n := strings.Count(out, "large-"); n != 70 || !strings.Contains(errs, "70 of 75 jobs; continue with --offset 71") {
+			t.Errorf("of 70 jobs after the first there are %d, and %q", n, errs)
 		}
 	})
 }

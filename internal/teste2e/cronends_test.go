@@ -1,10 +1,13 @@
 package teste2e
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -120,4 +123,271 @@ func (e *cronEvents) finished() (out []string) {
 		}
 	}
 	return out
+}
+
+// Runs of jobs wait in sessions with long turns, and each operation of a session ends them. Clients of every replica receive one finished
+// event for each run.
+func TestARunThatAMessageOperationEndsIsAnEvent(t *testing.T) {
+	t.Parallel()
+	const config = cronConfig + "queue: {cap: 2, drop: old}\n"
+	t.Run("sqlite", func(t *testing.T) {
+		t.Parallel()
+		messageEndsAreEvents(t, "", Install(t, "", config))
+	})
+	t.Run("postgres", func(t *testing.T) {
+		t.Parallel()
+		database := testpg.DB(t)
+		messageEndsAreEvents(t, database, Install(t, database, config), Install(t, database, config))
+	})
+}
+
+func messageEndsAreEvents(t *testing.T, database string, all ...*Gateway) {
+	t.Helper()
+	heard, clients := watchCron(t, all)
+	c, last := clients[0], clients[len(clients)-1]
+	operations := map[string]func(session, id, run string){
+		"abort": func(session, id, run string) {
+			object(t, c, "chat.abort", map[string]any{"sessionKey": session, "runId": run})
+		},
+		"stopall": func(session, id, _ string) { say(t, last, session, "stop"+id, "/stopall") },
+		"drop": func(session, id, _ string) {
+			for i := range 2 {
+				say(t, last, session, fmt.Sprint("drops", i, id), "hello")
+			}
+		},
+		"interrupt": func(session, id, _ string) {
+			object(t, c, "chat.send", map[string]any{"sessionKey": session, "message": "hello", "idempotencyKey": "cuts" + id, "queueMode": "interrupt"})
+		},
+		"reset":  func(session, _, _ string) { object(t, c, "sessions.reset", map[string]any{"key": session}) },
+		"delete": func(session, _, _ string) { object(t, c, "sessions.delete", map[string]any{"key": session}) },
+	}
+	o := OpenOracle(t, all[0], database)
+	var want []string
+	for name, end := range operations {
+		session := "agent:main:" + name
+		say(t, c, session, "long"+name, "sleep 10m")
+		testrun.Eventually(t, "the turn runs", func() bool {
+			return o.Count("SELECT count(*) FROM runs WHERE state = 'running' AND session_key = '"+session+"'") == 1
+		})
+		job := addJob(t, c, name, every(time.Hour), map[string]any{"sessionTarget": "session:" + session})
+		run := runByHand(t, last, job.ID)
+		want = append(want, run)
+		end(session, name, run)
+	}
+	slices.Sort(want)
+	over := func() []string {
+		return o.Rows("SELECT id FROM cron_run_logs WHERE state = 'cancelled' AND reason = 'stopped' AND started_at IS NULL ORDER BY id")
+	}
+	defer func() {
+		if t.Failed() {
+			t.Logf("the ledger:\n%s", strings.Join(o.Rows("SELECT job_name, id, state, reason, started_at FROM cron_run_logs WHERE owner <> 'system' ORDER BY job_name"), "\n"))
+		}
+	}()
+	testrun.Eventually(t, "the runs end without having begun", func() bool { return slices.Equal(over(), want) })
+	for i := range all {
+		deadline := time.Now().Add(3 * time.Second)
+		for !slices.Equal(heard[i].finished(), want) && time.Now().Before(deadline) {
+			pause(50 * time.Millisecond)
+		}
+		if got := heard[i].finished(); !slices.Equal(got, want) {
+			t.Errorf("clients of replica %d got the ends\n%s\nthe ledger has\n%s", i, strings.Join(got, "\n"), strings.Join(want, "\n"))
+		}
+	}
+}
+
+// cronEvents collects the cron events of one connection, by their subject.
+type cronEvents struct {
+	mu   sync.Mutex
+	seen map[string][]map[string]any
+}
+
+func (e *cronEvents) take(ev Event) {
+	if ev.Name != "cron" {
+		return
+	}
+	var p map[string]any
+	if json.Unmarshal(ev.Payload, &p) != nil {
+		return
+	}
+	key := fmt.Sprint(p["action"])
+	if run, ok := p["runId"].(string); ok {
+		key += " " + run
+	} else if job, ok := p["job"].(map[string]any); ok {
+		key += fmt.Sprint(" ", p["jobId"], " ", job["configRevision"])
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.seen == nil {
+		e.seen = map[string][]map[string]any{}
+	}
+	e.seen[key] = append(e.seen[key], p)
+}
+
+func (e *cronEvents) keys() []string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.Sorted(maps.Keys(e.seen))
+}
+
+func (e *cronEvents) of(key string) []map[string]any {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.Clone(e.seen[key])
+}
+
+func (e *cronEvents) has(prefix string, n int) bool {
+	count := 0
+	for _, key := range e.keys() {
+		if strings.HasPrefix(key, prefix) {
+			count++
+		}
+	}
+	return count >= n
+}
+
+// Jobs are changed on one replica, and runs execute on either: clients of both receive the same events, each once.
+func TestCronEventsReachClientsOfEveryReplica(t *testing.T) {
+	t.Parallel()
+	database := testpg.DB(t)
+	all := []*Gateway{Install(t, database, cronConfig), Install(t, database, cronConfig)}
+	heard := []*cronEvents{{}, {}}
+	var clients []*Client
+	for i, g := range all {
+		g.Start()
+		c, err := Dial(g.URL(), g.Token(), heard[i].take)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(c.Close)
+		clients = append(clients, c)
+	}
+	c := clients[0]
+	warm := addJob(t, c, "warm", map[string]any{"kind": "cron", "expr": "0 0 1 1 *"}, nil)
+	testrun.Eventually(t, "both replicas listen", func() bool {
+		toggle(t, c, warm.ID)
+		return heard[1].has("updated "+warm.ID, 1)
+	})
+	before := []int{len(heard[0].keys()), len(heard[1].keys())}
+	tick := addJob(t, c, "tick", every(time.Second), nil)
+	failing := addJob(t, c, "failing", at(time.Now().Add(3*time.Second)), map[string]any{ // later than the time that a busy machine needs for the call
+		"payload": map[string]any{"kind": "agentTurn", "message": "fail overloaded"}, "retry": map[string]any{"maxRetries": 1, "baseMs": 200, "maxMs": 200},
+	})
+	reminder := addJob(t, c, "reminder", at(time.Now().Add(3*time.Second)), nil)
+	for i, h := range heard {
+		testrun.Eventually(t, fmt.Sprintf("replica %d heard of every run", i), func() bool {
+			return h.has("finished schedule:"+tick.ID, 3) && h.has("scheduled schedule:"+failing.ID, 1) && h.has("finished schedule:"+failing.ID, 1) &&
+				h.has("started schedule:"+failing.ID, 1) && h.has("finished schedule:"+reminder.ID, 1)
+		})
+	}
+	if _, err := c.Call("cron.remove", map[string]any{"id": tick.ID}, 10*time.Second); err != nil {
+		t.Fatal(err)
+	}
+	asked := time.Now()
+	testrun.Eventually(t, "the other replica heard of the removal", func() bool { return heard[1].has("removed "+tick.ID, 1) })
+	if d := time.Since(asked); d > 2*time.Second {
+		t.Logf("the removal was heard after %s", d)
+	}
+	for _, k := range []int{0, 1} { // events before both subscribed may be missing on one of them
+		if len(heard[k].keys()) <= before[k] {
+			t.Fatalf("replica %d heard nothing new", k)
+		}
+	}
+	same := func(a, b string) bool { return a == b }
+	mine := func(h *cronEvents) []string {
+		return slices.DeleteFunc(h.keys(), func(key string) bool { return strings.Contains(key, warm.ID) })
+	}
+	testrun.Eventually(t, "both heard the same", func() bool { return slices.EqualFunc(mine(heard[0]), mine(heard[1]), same) })
+	for _, key := range mine(heard[0]) {
+		a, b := heard[0].of(key), heard[1].of(key)
+		if len(a) != 1 || len(b) != 1 {
+			t.Errorf("%s was told %d and %d times", key, len(a), len(b))
+			continue
+		}
+		delete(a[0], "job") // its plan continues while the other one reads it
+		delete(b[0], "job")
+		delete(a[0], "nextRunAtMs")
+		delete(b[0], "nextRunAtMs")
+		if got, want := asJSON(t, b[0]), asJSON(t, a[0]); got != want {
+			t.Errorf("%s: one heard %s, the other %s", key, want, got)
+		}
+	}
+}
+
+func toggle(t *testing.T, c *Client, job string) {
+	t.Helper()
+	for _, enabled := range []bool{false, true} {
+		if _, err := c.Call("cron.toggle", map[string]any{"jobId": job, "enabled": enabled}, 10*time.Second); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// backfillAnswer is the result of cron.backfill.
+type backfillAnswer struct {
+	Enqueued, Existing int
+	Fires              []struct{ RunID, Action string }
+}
+
+// Before, doctor and the oracle reported the waiting runs of a backfill in one session as a queue above its cap.
+func TestABackfillThatWaitsIsNoQueueBeyondItsCap(t *testing.T) {
+	onBothStores(t, func(t *testing.T, database string) {
+		g := Install(t, database, cronConfig)
+		g.Start()
+		c, o := connect(t, g), OpenOracle(t, g, database)
+		const runs = 40 // more than the cap of any queue here
+		j := addJob(t, c, "hourly", map[string]any{"kind": "cron", "expr": "0 * * * *"}, saying("sleep 1h"))
+		last := time.Now().Truncate(time.Hour)
+		var a backfillAnswer
+		err := c.Into(&a, "cron.backfill", map[string]any{"id": j.ID, "fromMs": last.Add((1 - runs) * time.Hour).UnixMilli(), "toMs": last.UnixMilli()})
+		if err != nil || a.Enqueued != runs {
+			t.Fatalf("%d enqueued, want %d: %v", a.Enqueued, runs, err)
+		}
+		if n := o.Count("SELECT count(*) FROM inbox WHERE state = 'waiting'"); n < runs-1 {
+			t.Fatalf("%d messages wait, want at least %d", n, runs-1)
+		}
+		o.Check(cronLease)
+	})
+}
+
+// Programs distinguish refusals by their codes, and find the subject in the details.
+func TestRefusalsOfCronHaveCodesOfTheirOwn(t *testing.T) {
+	onBothStores(t, func(t *testing.T, database string) {
+		g := Install(t, database, cronConfig)
+		g.Start()
+		c := connect(t, g)
+		yearly := map[string]any{"kind": "cron", "expr": "0 0 1 1 *", "tz": "UTC"}
+		one, two := addJob(t, c, "one", yearly, nil), addJob(t, c, "two", yearly, nil)
+		with := func(members map[string]any) map[string]any {
+			p := jobParams("bad", yearly, nil)
+			maps.Copy(p, members)
+			return p
+		}
+		for _, call := range []struct {
+			code, method string
+			params       map[string]any
+			details      map[string]any // nil = only the name must exist
+		}{
+			{"CRON_JOB_NOT_FOUND", "cron.get", map[string]any{"id": "none"}, map[string]any{"jobId": "none"}},
+			{"CRON_JOB_NOT_FOUND", "cron.cancel", map[string]any{"id": "none"}, map[string]any{"jobId": "none"}},
+			{"CRON_RUN_NOT_FOUND", "cron.cancel", map[string]any{"runId": "none"}, map[string]any{"runId": "none"}},
+			{"CRON_JOB_CHANGED", "cron.update", map[string]any{"id": one.ID, "patch": map[string]any{"name": "uno"}, "expectedConfigRevision": "stale"}, map[string]any{"expectedConfigRevision": "stale", "actualConfigRevision": nil}},
+			{"CRON_KEY_CONFLICT", "cron.update", map[string]any{"id": two.ID, "patch": map[string]any{"name": "one"}}, map[string]any{"jobId": two.ID, "key": nil}},
+			{"CRON_INVALID_SCHEDULE", "cron.add", with(map[string]any{"schedule": map[string]any{"kind": "cron", "expr": "99 * * * *"}}), map[string]any{"field": nil, "reason": nil}},
+			{"CRON_INVALID_SCHEDULE", "cron.update", map[string]any{"id": one.ID, "patch": map[string]any{"schedule": map[string]any{"kind": "cron", "expr": "0 9 * * *", "tz": "Mars/Base"}}}, map[string]any{"field": nil, "reason": nil}},
+			{"CRON_UNSUPPORTED", "cron.add", with(map[string]any{"trigger": map[string]any{"kind": "poll"}}), map[string]any{"field": "trigger"}},
+			{"CRON_PAYLOAD_DISABLED", "cron.add", with(map[string]any{"payload": map[string]any{"kind": "command", "argv": []string{"true"}}}), map[string]any{"kind": "command", "enableWith": "LANEWAY_CRON_PAYLOADS=command"}},
+		} {
+			_, err := c.Call(call.method, call.params, 10*time.Second)
+			refusal, ok := errors.AsType[*WireError](err)
+			if !ok || refusal.Code != "INVALID_REQUEST" || refusal.Details["code"] != call.code || refusal.Retryable {
+				t.Errorf("%s %v: %v (%+v), want %s", call.method, call.params, err, refusal, call.code)
+				continue
+			}
+			for name, want := range call.details {
+				if got := refusal.Details[name]; got == nil || got == "" || (want != nil && got != want) {
+					t.Errorf("%s: the detail %s is %v, want %v", call.code, name, got, want)
+				}
+			}
+		}
+	})
 }

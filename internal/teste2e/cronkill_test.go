@@ -5,12 +5,19 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
+	"laneway/internal/cron/schedule/zonetest"
+	"laneway/internal/testmodel"
+	"laneway/internal/testpg"
 	"laneway/internal/testrun"
 )
 
@@ -224,4 +231,221 @@ func (k *killScene) judge(atLeast map[string]int) {
 	if n := k.o.Count("SELECT count(*) FROM cron_run_logs WHERE job_name LIKE 'reminder%'"); n != len(atLeast) {
 		k.Errorf("%d entries for %d reminders", n, len(atLeast))
 	}
+}
+
+// Jobs fire each second on two and on three replicas, and one of the replicas is killed repeatedly.
+func TestReplicasShareTheSlotsAndLoseNoneWhenOneIsKilled(t *testing.T) {
+	NeedsProcesses(t)
+	t.Parallel()
+	for _, replicas := range []int{2, 3} {
+		t.Run(strconv.Itoa(replicas), func(t *testing.T) {
+			t.Parallel()
+			jobs, kills := testrun.Size(30, 100), testrun.Size(4, 50)
+			database := testpg.DB(t)
+			var all []*Gateway
+			for range replicas {
+				g := Install(t, database, cronConfig).AtOnce()
+				g.Start()
+				all = append(all, g)
+			}
+			c := connect(t, all[0])
+			first := map[string]int64{}
+			for i := range jobs {
+				text := "done"
+				if i%3 == 0 {
+					text = "sleep 300ms"
+				}
+				j := addJob(t, c, fmt.Sprintf("tick %d", i), every(time.Second), saying(text))
+				first[j.ID] = j.State.NextRunAtMs
+			}
+			seed := rand.Uint64()
+			t.Logf("seed %d", seed)
+			dice := rand.New(rand.NewPCG(seed, 1))
+			for i := range kills {
+				pause(time.Duration(2000+dice.IntN(1000)) * time.Millisecond)
+				victim := all[i%replicas]
+				victim.Kill()
+				pause(time.Duration(dice.IntN(1500)) * time.Millisecond)
+				victim.Start()
+			}
+			pause(cronLease + 2*time.Second)
+			o := OpenOracle(t, all[0], database)
+			retire(t, all[0], o, database)
+			found := countSlots(t, o, time.Second, first)
+			found.check(t)
+			o.Check(cronLease)
+			// A run that was interrupted by three kills is abandoned.
+			bad := o.Rows(`SELECT c.job_id, c.scheduled_for, c.state, c.error FROM cron_run_logs c LEFT JOIN runs r ON r.id = c.run_id
+				WHERE c.state NOT IN ('ok', 'skipped', 'missed') AND c.owner <> 'system' AND NOT (c.state = 'interrupted' AND coalesce(r.crashes, 0) >= 3)`)
+			if len(bad) > 0 {
+				t.Errorf("%d runs ended otherwise, such as %s", len(bad), bad[0])
+			}
+			nodes := o.Count("SELECT count(DISTINCT node) FROM cron_run_logs WHERE state = 'ok'")
+			if nodes < replicas {
+				t.Errorf("only %d processes ran anything", nodes)
+			}
+			t.Logf("%d replicas, %d jobs each second, %d kills, %d processes: %s", replicas, jobs, kills, nodes, found)
+		})
+	}
+}
+
+// pause gives real processes time to work.
+func pause(d time.Duration) {
+	t := time.NewTimer(d)
+	<-t.C
+}
+
+// Jobs fire each second on two replicas. One of them is always being restarted as in an upgrade, or stopped for longer than its lease and
+// continued. The other continues, and the stopped one changes nothing that it no longer owns.
+func TestEverySlotFiresOnceWhileReplicasRestartOrSleep(t *testing.T) {
+	NeedsProcesses(t)
+	t.Parallel()
+	restart := func(t *testing.T, g *Gateway) {
+		t.Helper()
+		g.Signal(syscall.SIGTERM)
+		if _, code := g.WaitExit(20 * time.Second); code != 0 {
+			t.Errorf("it ended with code %d\n%s", code, g.Output())
+		}
+		g.Start()
+	}
+	sleep := func(t *testing.T, g *Gateway) {
+		t.Helper()
+		g.Signal(syscall.SIGSTOP)
+		pause(cronLease + 2*time.Second)
+		g.Signal(syscall.SIGCONT)
+	}
+	for name, c := range map[string]struct {
+		do    func(t *testing.T, g *Gateway)
+		times int
+	}{"restart": {restart, 4}, "sleep": {sleep, 2}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			database := testpg.DB(t)
+			all := []*Gateway{Install(t, database, cronConfig).AtOnce(), Install(t, database, cronConfig).AtOnce()}
+			for _, g := range all {
+				g.Start()
+			}
+			c0, first := connect(t, all[0]), map[string]int64{}
+			for i := range 10 {
+				text := "done"
+				if i%2 == 0 {
+					text = "sleep 400ms"
+				}
+				j := addJob(t, c0, fmt.Sprintf("tick %d", i), every(time.Second), saying(text))
+				first[j.ID] = j.State.NextRunAtMs
+			}
+			for i := range c.times {
+				pause(time.Second)
+				c.do(t, all[i%2])
+			}
+			pause(2 * time.Second)
+			o := OpenOracle(t, all[0], database)
+			retire(t, all[0], o, database)
+			found := countSlots(t, o, time.Second, first)
+			found.check(t)
+			o.Check(cronLease)
+			if bad := o.Rows("SELECT id, state, error FROM cron_run_logs WHERE state NOT IN ('ok', 'skipped', 'missed') AND owner <> 'system'"); len(bad) > 0 {
+				t.Errorf("%d runs ended otherwise: %s", len(bad), bad[0])
+			}
+			if twice := o.Rows("SELECT run_id FROM transcript WHERE role = 'assistant' AND run_id LIKE 'schedule:%' GROUP BY run_id HAVING count(*) > 1"); len(twice) > 0 {
+				t.Errorf("answered twice: %s", strings.Join(twice, " "))
+			}
+			t.Log(found)
+		})
+	}
+}
+
+// Two processes have two releases of the zone rules, as during an update. A job at a local time of today by the newer rules, which is an hour later by the older ones, fires once: its
+// next slot is tomorrow, whichever process has fired it and planned the next one.
+func TestTwoProcessesWithTwoZoneReleasesFireOnce(t *testing.T) {
+	NeedsProcesses(t)
+	t.Parallel()
+	database := testpg.DB(t)
+	var all []*Gateway
+	for _, dir := range []string{
+		zonetest.Write(t, "2026a", map[string]string{"America/Vancouver": "<-08>8"}), zonetest.Write(t, "2026f", map[string]string{"America/Vancouver": "<-07>7"}),
+	} {
+		g := Install(t, database, cronConfig).AtOnce()
+		g.env = append(g.env, "ZONEINFO="+dir)
+		g.Start()
+		all = append(all, g)
+	}
+	c, jobs, due := connect(t, all[1]), map[string]bool{}, time.Now().Add(5*time.Second).Truncate(time.Second)
+	for i := range 12 {
+		local := due.Add(time.Duration(i%3)*time.Second - 7*time.Hour).UTC()
+		j := addJob(t, c, fmt.Sprintf("daily %d", i), map[string]any{"kind": "cron", "expr": local.Format("5 4 15 * * *"), "tz": "America/Vancouver"}, saying("done"))
+		jobs[j.ID] = true
+	}
+	pause(time.Until(due) + 5*time.Second)
+	o := OpenOracle(t, all[0], database)
+	nodes := map[string]int{}
+	for _, row := range o.Rows("SELECT job_id, state, node, scheduled_for FROM cron_run_logs WHERE owner <> 'system'") {
+		f := strings.Split(row, "|")
+		if !jobs[f[0]] {
+			t.Errorf("a job ran twice, or is not known: %s", row)
+		}
+		delete(jobs, f[0])
+		nodes[f[2]]++
+	}
+	if len(jobs) > 0 {
+		t.Errorf("%d jobs did not run", len(jobs))
+	}
+	t.Logf("fired by %v", nodes)
+	if n := o.Count(fmt.Sprintf("SELECT count(*) FROM cron_jobs WHERE owner <> 'system' AND next_slot < %d", due.Add(23*time.Hour).UnixMilli())); n > 0 {
+		t.Errorf("%d jobs fire again today", n)
+	}
+	if n := o.Count("SELECT count(*) FROM cron_jobs WHERE owner <> 'system' AND next_wall IS NULL"); n > 0 {
+		t.Errorf("%d slots have no wall time", n)
+	}
+}
+
+// providersConfig is a gateway whose agents use the model server, each with the API of its provider.
+func providersConfig(model *testmodel.Server) string {
+	return fmt.Sprintf(`
+agents:
+  main: {runner: openai, model: test, base_url: "%[1]s/v1"}
+  sister: {runner: anthropic, model: test, base_url: "%[1]s"}
+limits: {chat: 0, requests: 0, cron_writes: 0}
+`, model.URL())
+}
+
+// The model refuses every call with 503, and the job decides how often that is repeated. A message of a person, which nothing else repeats,
+// is still retried by the runner.
+func TestAnAttemptOfAJobCallsTheModelOnce(t *testing.T) {
+	onBothStores(t, func(t *testing.T, database string) {
+		model := testmodel.Start(t)
+		model.Answer(func(testmodel.Call) testmodel.Reply {
+			return testmodel.Reply{Status: http.StatusServiceUnavailable, Message: "try later"}
+		})
+		g := Install(t, database, providersConfig(model))
+		g.Start()
+		c, o := connect(t, g), OpenOracle(t, g, database)
+		calls := func(word string) (n int) {
+			for _, call := range model.Calls() {
+				if strings.Contains(string(call.Body), word) {
+					n++
+				}
+			}
+			return n
+		}
+		for _, agent := range []string{"main", "sister"} {
+			for retries, word := range []string{"once-" + agent, "twice-" + agent} {
+				j := addJob(t, c, word, every(time.Hour), map[string]any{
+					"agentId": agent, "payload": map[string]any{"kind": "agentTurn", "message": word},
+					"retry": map[string]any{"maxRetries": retries, "baseMs": 100, "maxMs": 100},
+				})
+				run := runByHand(t, c, j.ID)
+				testrun.Eventually(t, word+" has failed", func() bool {
+					return o.Count("SELECT count(*) FROM cron_run_logs WHERE id = '"+run+"' AND state = 'error'") == 1
+				})
+				if n := calls(word); n != retries+1 {
+					t.Errorf("%s with %d retries called the model %d times, want %d", word, retries, n, retries+1)
+				}
+			}
+		}
+		if _, err := c.Call("chat.send", map[string]any{"sessionKey": "main", "message": "typed", "idempotencyKey": "typed-1"}, 10*time.Second); err != nil {
+			t.Fatal(err)
+		}
+		testrun.Eventually(t, "the message of a person is tried again", func() bool { return calls("typed") > 1 })
+	})
 }

@@ -1,14 +1,23 @@
 package teste2e
 
 import (
+	"bytes"
+	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
+	"net/url"
+	"os"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"laneway/internal/testpg"
 	"laneway/internal/testrun"
@@ -138,4 +147,251 @@ func TestSIGTERMWithTheDatabaseDownEndsInTime(t *testing.T) {
 			o.Count("SELECT count(*) FROM runs WHERE id = 'long' AND state = 'running'") == 1
 	})
 	o.Check(5 * time.Second)
+}
+
+// Before, the ports closed at the same time as /readyz started to fail, so a load balancer sent requests to a closed port until it detected
+// that.
+func TestAGatewayServesOnWhileItIsNotReadyAnyMore(t *testing.T) {
+	onBothStores(t, func(t *testing.T, database string) {
+		g := Install(t, database, "shutdown_delay: 3s\n")
+		g.Start()
+		g.Signal(syscall.SIGTERM)
+		began := time.Now()
+		testrun.Eventually(t, "/readyz fails", func() bool { return g.ready(t, http.StatusServiceUnavailable, `"draining":true`) })
+		if a := g.Complete("agent:main:main", "hello"); a.Status != http.StatusOK {
+			t.Errorf("a message in the delay: %d %s %v", a.Status, a.Body, a.Err)
+		}
+		if code, body := g.Get("/healthz"); code != http.StatusOK {
+			t.Errorf("/healthz in the delay: %d %s", code, body)
+		}
+		if _, code := g.WaitExit(30 * time.Second); code != 0 || time.Since(began) < 3*time.Second {
+			t.Errorf("it ended with %d after %s", code, time.Since(began))
+		}
+	})
+}
+
+// The second signal ends the delay as it ends the drain.
+func TestTheSecondSignalEndsTheShutdownDelay(t *testing.T) {
+	t.Parallel()
+	g := Install(t, "", "shutdown_delay: 25s\n")
+	g.Start()
+	g.Signal(syscall.SIGTERM)
+	testrun.Eventually(t, "/readyz fails", func() bool { return g.ready(t, http.StatusServiceUnavailable, "") })
+	g.Signal(syscall.SIGTERM)
+	if took, code := g.WaitExit(15 * time.Second); code != 0 {
+		t.Errorf("it ended with %d after %s", code, took)
+	}
+}
+
+// The replica that runs a turn loses its database until the other one has answered. Its client, whose connection stays open, receives that
+// answer and no stop; so does a client whose message waited.
+func TestAClientOfAReplicaThatWasCutOffGetsTheAnswerOfTheOther(t *testing.T) {
+	t.Parallel()
+	database := testpg.DB(t)
+	config := "cluster: {lease: 3s, heartbeat: 500ms, sweep: 200ms}\nagents: {main: {runner: echo, script: true}}\ndrain_timeout: 2s\n"
+	a, b := Install(t, database, config), Install(t, database, config)
+	line := cuttable(t, database)
+	a.env = append(a.env, "LANEWAY_DATABASE_URL="+line.url)
+	a.Start()
+	b.Start()
+	onA := newRunEvents()
+	c := mustDial(t, a, onA.take)
+	say(t, c, "agent:main:cut", "first", "sleep 2s")
+	say(t, c, "agent:main:cut", "second", "sleep 1ms")
+	line.cut()
+	o := OpenOracle(t, b, database)
+	testrun.Eventually(t, "the other replica answers both", func() bool {
+		return len(o.Rows("SELECT message_id FROM inbox WHERE session_key = 'agent:main:cut' AND state = 'done'")) == 2
+	})
+	line.mend()
+	for _, run := range []string{"first", "second"} {
+		if end := onA.await(t, run); end.state != "final" {
+			t.Errorf("the client of the replica that was cut off received %s for the %s message, want the answer", end, run)
+		}
+	}
+}
+
+// cutLine relays connections to a database server until it is cut.
+type cutLine struct {
+	url string
+	// listens is the additional duration of a LISTEN; it is set before the first connection.
+	listens time.Duration
+
+	mu    sync.Mutex
+	to    *pgx.ConnConfig
+	down  bool
+	conns map[net.Conn]struct{}
+}
+
+// cuttable returns a relay that ends with the test.
+func cuttable(t *testing.T, database string) *cutLine {
+	t.Helper()
+	cfg, err := pgx.ParseConfig(database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &cutLine{to: cfg, conns: map[net.Conn]struct{}{}}
+	user := url.User(cfg.User)
+	if cfg.Password != "" {
+		user = url.UserPassword(cfg.User, cfg.Password)
+	}
+	c.url = fmt.Sprintf("postgres://%s@%s/%s?sslmode=disable", user, l.Addr(), cfg.Database)
+	var relays sync.WaitGroup
+	t.Cleanup(func() {
+		_ = l.Close()
+		c.cut()
+		relays.Wait()
+	})
+	relays.Go(func() {
+		for {
+			client, err := l.Accept()
+			if err != nil {
+				return
+			}
+			if c.add(client) {
+				relays.Go(func() { c.relay(client) })
+			}
+		}
+	})
+	return c
+}
+
+func (c *cutLine) add(conn net.Conn) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.down {
+		_ = conn.Close()
+		return false
+	}
+	c.conns[conn] = struct{}{}
+	return true
+}
+
+// cut closes every connection, and refuses new ones until mend.
+func (c *cutLine) cut() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.down = true
+	for conn := range c.conns {
+		_ = conn.Close()
+	}
+	clear(c.conns)
+}
+
+func (c *cutLine) mend() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.down = false
+}
+
+// lead directs new connections to another server.
+func (c *cutLine) lead(t *testing.T, database string) {
+	t.Helper()
+	cfg, err := pgx.ParseConfig(database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.to = cfg
+}
+
+func (c *cutLine) target() (network, address string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return pgconn.NetworkAddress(c.to.Host, c.to.Port)
+}
+
+func (c *cutLine) relay(client net.Conn) {
+	defer client.Close()
+	network, address := c.target()
+	server, err := new(net.Dialer).DialContext(context.Background(), network, address)
+	if err != nil || !c.add(server) {
+		return
+	}
+	var answers sync.WaitGroup
+	answers.Go(func() {
+		_, _ = io.Copy(client, server)
+		_ = client.Close()
+	})
+	defer answers.Wait()
+	defer server.Close()
+	_, _ = io.Copy(slowListens{server, c.listens}, client)
+}
+
+// slowListens delays data that contains a LISTEN.
+type slowListens struct {
+	io.Writer
+
+	by time.Duration
+}
+
+func (s slowListens) Write(p []byte) (int, error) {
+	if bytes.Contains(p, []byte("LISTEN ")) {
+		time.Sleep(s.by)
+	}
+	return s.Writer.Write(p)
+}
+
+func chatText(session, text, key string) map[string]any {
+	return map[string]any{"sessionKey": session, "message": text, "idempotencyKey": key}
+}
+
+// Below the minimum of free space, the gateway refuses new messages and reports that; with enough space it accepts the same message.
+func TestNewMessagesAreRefusedBelowTheFloorOfFreeSpace(t *testing.T) {
+	onBothStores(t, func(t *testing.T, database string) {
+		const most, hookSecret = "limits: {free_space: 1125899906842624}\n", "hook-secret-Zk7Qw3Rt9Yb2Nc5Vm8Xa4"
+		g := Install(t, database, most+"hooks:\n  ci: {secret: "+hookSecret+"}\n")
+		g.Start()
+		c := connect(t, g)
+		var e *WireError
+		_, err := c.Call("chat.send", chatText("main", "hello", "first"), 30*time.Second)
+		if !errors.As(err, &e) || e.Code != "UNAVAILABLE" || e.Details["check"] != "disk" || !e.Retryable || e.RetryAfterMs <= 0 {
+			t.Errorf("chat.send: %v", err)
+		}
+		if a := g.Complete("agent:main:main", "hello"); a.Status != http.StatusServiceUnavailable {
+			t.Errorf("a completion got %d %s %v", a.Status, a.Body, a.Err)
+		}
+		if a := g.Hook("ci", hookSecret, `{"message":"hello"}`); a.Status != http.StatusServiceUnavailable {
+			t.Errorf("a hook got %d %s %v", a.Status, a.Body, a.Err)
+		}
+		if code, body := g.Get("/readyz"); code != http.StatusServiceUnavailable || !strings.Contains(body, `"disk":"low"`) {
+			t.Errorf("/readyz: %d %s", code, body)
+		}
+		if code, body := g.Get("/healthz"); code != http.StatusOK {
+			t.Errorf("/healthz: %d %s", code, body)
+		}
+		var st struct {
+			OK   bool
+			Disk string
+		}
+		if err := c.Into(&st, "status", nil); err != nil || st.OK || st.Disk != "low" {
+			t.Errorf("status: %+v %v", st, err)
+		}
+		if n := OpenOracle(t, g, database).Count("SELECT count(*) FROM inbox"); n != 0 {
+			t.Errorf("%d messages were stored", n)
+		}
+		g.Signal(syscall.SIGTERM)
+		if _, code := g.WaitExit(30 * time.Second); code != 0 {
+			t.Fatalf("it ended with %d", code)
+		}
+		text, err := os.ReadFile(g.config)
+		if err == nil {
+			err = os.WriteFile(g.config, []byte(strings.Replace(string(text), most, "limits: {free_space: 4096}\n", 1)), 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		g.Start()
+		if _, err := connect(t, g).Call("chat.send", chatText("main", "hello", "first"), 30*time.Second); err != nil {
+			t.Errorf("with enough space: %v", err)
+		}
+		if code, body := g.Get("/readyz"); code != http.StatusOK {
+			t.Errorf("/readyz with enough space: %d %s", code, body)
+		}
+	})
 }

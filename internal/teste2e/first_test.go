@@ -2,6 +2,7 @@ package teste2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,9 +11,59 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
+	"laneway/internal/testmcp"
 	"laneway/internal/testmodel"
+	"laneway/internal/testpg"
 	"laneway/internal/testrun"
 )
+
+func TestMain(m *testing.M) {
+	if how := os.Getenv(testmcp.Variable); how != "" {
+		testmcp.Serve(how)
+		return
+	}
+	if os.Getenv(programVariable) != "" {
+		os.Exit(toolsProgram())
+	}
+	if os.Getenv(acpVariable) != "" {
+		os.Exit(runACPAgent())
+	}
+	if os.Getenv(marksVariable) != "" {
+		if err := markRun(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(run(m))
+}
+
+// run ends with checks over all scenarios: no goroutine is left, and no gateway, command or test has printed a token of a bot.
+func run(m *testing.M) int {
+	restore, err := leak.Streams()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	code := m.Run()
+	Remove()
+	restore()
+	if err := errors.Join(leak.Verdict(), goleak.Find()); err != nil && code == 0 {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return code
+}
+
+// onBothStores runs a scenario on SQLite and on a separate PostgreSQL database.
+func onBothStores(t *testing.T, f func(t *testing.T, database string)) {
+	t.Helper()
+	t.Parallel()
+	t.Run("sqlite", func(t *testing.T) { t.Parallel(); f(t, "") })
+	t.Run("postgres", func(t *testing.T) { t.Parallel(); f(t, testpg.DB(t)) })
+}
 
 func withTimeout(t testing.TB, d time.Duration) context.Context {
 	t.Helper()

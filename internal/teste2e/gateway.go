@@ -1,3 +1,13 @@
+// Package teste2e tests a complete gateway as its users use it: over sockets, HTTP, a fake Telegram and a fake model. It contains the
+// harness; the tests are the scenarios that the README describes, on both stores.
+//
+// Gateways and commands run in the process of the test, by the function of package cli that the program calls. A test about a process calls
+// [NeedsProcesses] in its first line: it kills or stops a gateway, or measures it from outside. Then its gateways are the built binary, and
+// -short skips it. What a rule, a store or one package shows alone is tested there, not here.
+//
+// The WebSocket client here is written from the protocol and shares no code with the gateway or the command line, so that both are checked
+// by an independent implementation. Every scenario ends with the invariant queries of package store against the database that dead and live
+// processes have left.
 package teste2e
 
 import (
@@ -7,6 +17,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"os"
 	"os/exec"
@@ -15,6 +26,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -329,4 +341,225 @@ func (g *Gateway) Get(path string) (int, string) {
 		g.tb.Fatal(err)
 	}
 	return resp.StatusCode, string(body)
+}
+
+// withProcesses are the tests that called [NeedsProcesses].
+var withProcesses sync.Map
+
+// NeedsProcesses is the first line of a test about a process, which it kills, stops or measures from outside. Its gateways are processes;
+// those of all other tests run in the process of the test, as commands do in every test ([Gateway.CLI]). With -short it skips the test.
+func NeedsProcesses(tb testing.TB) {
+	tb.Helper()
+	if testing.Short() {
+		tb.Skip("starts processes")
+	}
+	withProcesses.Store(rootOf(tb), true)
+}
+
+func rootOf(tb testing.TB) string {
+	tb.Helper()
+	root, _, _ := strings.Cut(tb.Name(), "/")
+	return root
+}
+
+// ownBinary returns the test binary, which can be the program of an agent or a server of tools. With -short it skips the test.
+func ownBinary(tb testing.TB) string {
+	tb.Helper()
+	if testing.Short() {
+		tb.Skip("starts processes")
+	}
+	path, err := os.Executable()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return path
+}
+
+// hasProcesses reports whether the test called NeedsProcesses. Benchmarks measure the program.
+func hasProcesses(tb testing.TB) bool {
+	tb.Helper()
+	if _, bench := tb.(*testing.B); bench {
+		return true
+	}
+	_, ok := withProcesses.Load(rootOf(tb))
+	return ok
+}
+
+// embedded has the signals of a gateway in the process of the test.
+type embedded struct {
+	stop            context.CancelFunc // the effect of SIGTERM
+	hurry           chan struct{}      // closed by the second SIGTERM
+	signals         atomic.Int32       // number of SIGTERMs
+	reload, restart chan struct{}
+}
+
+// terminate has the effect of SIGTERM; the second one interrupts the turns of the drain.
+func (e *embedded) terminate() {
+	e.stop()
+	if e.signals.Add(1) == 2 {
+		close(e.hurry)
+	}
+}
+
+// signalInside has the effect of a signal to the program.
+func (g *Gateway) signalInside(p *process, s syscall.Signal) {
+	g.tb.Helper()
+	switch s {
+	case syscall.SIGTERM, syscall.SIGINT:
+		p.inside.terminate()
+	case syscall.SIGHUP:
+		p.inside.reload <- struct{}{}
+	case syscall.SIGUSR1:
+		p.inside.restart <- struct{}{}
+	default:
+		g.tb.Fatalf("signal %s reaches processes only: the test says NeedsProcesses", s)
+	}
+}
+
+// commandLine returns the options of a command line in the process of the test, with these variables.
+func commandLine(variables []string, stdin io.Reader, stdout, stderr io.Writer) cli.Options {
+	return cli.Options{
+		Stdin: stdin, Stdout: stdout, Stderr: stderr, SystemConfig: "/nonexistent/laneway.yaml",
+		Environ: func() []string { return variables },
+		LookupEnv: func(name string) (value string, found bool) {
+			for _, v := range variables { // the last one takes effect, as in a process
+				if n, text, _ := strings.Cut(v, "="); n == name {
+					value, found = text, true
+				}
+			}
+			return value, found
+		},
+		Exec: func(program string, _, _ []string) error { return fmt.Errorf("%s would replace the test", program) },
+	}
+}
+
+// startInside starts a gateway in the process of the test and returns its standard output.
+func (g *Gateway) startInside(p *process, stderr io.Writer, args []string) io.Reader {
+	stdout, printed := io.Pipe()
+	ctx, cancel := context.WithCancel(context.WithoutCancel(g.tb.Context()))
+	p.inside = &embedded{stop: cancel, hurry: make(chan struct{}), reload: make(chan struct{}, 1), restart: make(chan struct{}, 1)}
+	o := commandLine(slices.Clone(g.env), strings.NewReader(""), printed, stderr)
+	o.Signals = cli.Signals{Now: p.inside.hurry, Reload: p.inside.reload, Restart: p.inside.restart}
+	code := make(chan int, 1)
+	go func() {
+		defer cancel()
+		code <- cli.Run(ctx, args, o)
+		_ = printed.Close()
+	}()
+	p.wait = func() (int, error) {
+		if n := <-code; n != 0 {
+			return n, fmt.Errorf("exit status %d", n)
+		}
+		return 0, nil
+	}
+	return stdout
+}
+
+// stopInside ends a gateway at the end of a test: its turns are interrupted.
+func (g *Gateway) stopInside(p *process) {
+	p.inside.terminate()
+	p.inside.terminate()
+	select {
+	case <-p.ended:
+	case <-time.After(time.Minute):
+		g.tb.Errorf("the gateway did not end\n%s", p.output)
+	}
+}
+
+// migrateInside creates the schema of a new database file in the process of the test.
+func migrateInside(dir string) error {
+	var errs bytes.Buffer
+	if code := cli.Run(context.Background(), []string{"migrate", "up"}, commandLine([]string{"LANEWAY_DATA=" + dir}, strings.NewReader(""), io.Discard, &errs)); code != 0 {
+		return fmt.Errorf("laneway migrate up ended with %d: %s", code, &errs)
+	}
+	return nil
+}
+
+// Binary builds laneway once per test binary and returns its path.
+func Binary(tb testing.TB) string {
+	tb.Helper()
+	if !hasProcesses(tb) {
+		tb.Fatal("the binary is for tests that say NeedsProcesses")
+	}
+	path, err := build()
+	if err != nil {
+		tb.Fatalf("building laneway: %v", err)
+	}
+	return path
+}
+
+// build builds the binary once, buildPlain a second one as released: without the race detector, which needs many times the program's
+// memory.
+var (
+	build = sync.OnceValues(func() (string, error) {
+		dir, err := os.MkdirTemp("", "laneway-e2e-")
+		built.Store(true)
+		if err == nil {
+			err = os.Chmod(dir, 0o755) // some rows of the start-up matrix start it as another user
+		}
+		if err != nil {
+			return "", err
+		}
+		return buildAs(filepath.Join(dir, "laneway"), raceFlag())
+	})
+	buildPlain = sync.OnceValues(func() (string, error) {
+		path, err := build()
+		if err != nil || len(raceFlag()) == 0 {
+			return path, err
+		}
+		return buildAs(path+"-plain", nil)
+	})
+)
+
+func buildAs(path string, flags []string) (string, error) {
+	return path, buildProgram(path, "laneway/cmd/laneway", flags)
+}
+
+// building prevents that one scenario copies a program while another one writes it.
+var building sync.Mutex
+
+// buildProgram builds a package as `make build` does, without C; the race detector needs it.
+func buildProgram(path, pkg string, flags []string) error {
+	building.Lock()
+	defer building.Unlock()
+	if err := readSources(); err != nil {
+		return err
+	}
+	cmd := exec.Command("go", append(append([]string{"build", "-o", path}, flags...), pkg)...)
+	if len(flags) == 0 {
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%w\n%s", err, out)
+	}
+	return nil
+}
+
+// readSources opens every directory of the module once. The go command caches the result of a test while its code and the files that it has
+// read are the same; a program that a test builds is neither. For a directory that was read, it records the size and the time of each file.
+var readSources = sync.OnceValue(func() error {
+	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}").Output()
+	if err != nil {
+		return fmt.Errorf("finding the module: %w", err)
+	}
+	root := strings.TrimSpace(string(out))
+	return filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		if err == nil && path != root && entry.IsDir() && strings.HasPrefix(entry.Name(), ".") {
+			return filepath.SkipDir
+		}
+		return err
+	})
+})
+
+// built reports that there is a binary to remove.
+var built atomic.Bool
+
+// Remove deletes the built binary; TestMain calls it at the end.
+func Remove() {
+	if !built.Load() {
+		return
+	}
+	if path, err := build(); err == nil {
+		_ = os.RemoveAll(filepath.Dir(path))
+	}
 }

@@ -1,9 +1,18 @@
 package teste2e
 
 import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -254,4 +263,284 @@ func suspicious(log string) string {
 		}
 	}
 	return strings.Join(out, "")
+}
+
+const ciSecret = "hook-secret-0123456789-abcdefghijk"
+
+// A hook that may name its session can use one of its own agent that no other principal owns. Any other session does not exist for it and
+// receives no message.
+func TestAHookThatNamesItsSessionReachesNoOther(t *testing.T) {
+	onBothStores(t, func(t *testing.T, database string) {
+		g := Install(t, database, "agents: {main: {runner: echo}, other: {runner: echo}}\n"+
+			"hooks: {ci: {secret: "+ciSecret+", allow_session_key: true}, cd: {secret: "+ciSecret+", allow_session_key: true}, o: {secret: "+ciSecret+", agent: other, allow_session_key: true}}\n")
+		g.Start()
+		c := connect(t, g)
+		for _, key := range []string{"agent:main:notes", "agent:other:notes"} {
+			if _, err := c.Call("chat.send", map[string]any{"sessionKey": key, "message": "hello", "idempotencyKey": "k" + key[6:7]}, 30*time.Second); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for i, call := range []struct {
+			hook, key string
+			want      int
+		}{
+			{"ci", "agent:main:free", 202},
+			{"ci", "agent:main:free", 202},
+			{"ci", "free", 202},
+			{"ci", "main", 202},
+			{"ci", "agent:main:hook:ci", 202},
+			{"cd", "agent:main:free", 404},
+			{"ci", "agent:main:notes", 404},
+			{"ci", "notes", 404},
+			{"ci", "agent:main:hook:cd", 404},
+			{"ci", "agent:other:main", 404},
+			{"ci", "agent:other:free", 404},
+			{"ci", "agent:other:notes", 404},
+			{"ci", "agent:none:free", 404},
+			{"ci", "agent:main:telegram:direct:7", 404},
+			{"ci", "agent:main:cron:j:manual-1", 404},
+			{"ci", "agent:main:api:anna:x", 404},
+			{"o", "main", 202},
+			{"o", "agent:other:free", 202},
+			{"o", "agent:main:main", 404},
+			{"o", "agent:main:free", 404},
+		} {
+			got := g.Hook(call.hook, ciSecret, fmt.Sprintf(`{"message":"from the hook %d","sessionKey":%q}`, i, call.key))
+			if got.Err != nil || got.Status != call.want {
+				t.Errorf("%s in %s: %d %s %v, want %d", call.hook, call.key, got.Status, got.Body, got.Err, call.want)
+			}
+		}
+		o := OpenOracle(t, g, database)
+		for key, want := range map[string]int{"agent:main:notes": 1, "agent:other:notes": 1, "agent:main:free": 3, "agent:other:free": 1} {
+			if n := o.Count("SELECT count(*) FROM inbox WHERE session_key = '" + key + "'"); n != want {
+				t.Errorf("%s has %d messages, want %d", key, n, want)
+			}
+		}
+	})
+}
+
+// A recorded delivery of GitHub is the same one, even with additional headers that GitHub does not send.
+func TestARecordedDeliveryIsNotNewUnderAnotherKey(t *testing.T) {
+	onBothStores(t, func(t *testing.T, database string) {
+		g := Install(t, database, "hooks: {push: {secret: "+ciSecret+", scheme: github}}\n")
+		g.Start()
+		body := []byte(`{"ref":"refs/heads/main"}`)
+		mac := hmac.New(sha256.New, []byte(ciSecret))
+		_, _ = mac.Write(body)
+		recorded := map[string]string{"X-Hub-Signature-256": "sha256=" + hex.EncodeToString(mac.Sum(nil)), "X-GitHub-Delivery": "72d3162e-cc78-11e3-81ab-4c9367dc0958"}
+		runs := map[string]bool{}
+		for i := range 5 {
+			if i > 0 {
+				recorded["Idempotency-Key"] = fmt.Sprint("another-", i)
+			}
+			got := g.post("/hooks/push", body, recorded)
+			var answer struct {
+				RunID     string
+				Duplicate bool
+			}
+			if err := json.Unmarshal([]byte(got.Body), &answer); err != nil || got.Status != http.StatusAccepted || answer.Duplicate != (i > 0) {
+				t.Errorf("delivery %d: %d %s %v", i, got.Status, got.Body, got.Err)
+			}
+			runs[answer.RunID] = true
+		}
+		if n := OpenOracle(t, g, database).Count("SELECT count(*) FROM inbox"); n != 1 || len(runs) != 1 {
+			t.Errorf("one delivery made %d messages and %d runs", n, len(runs))
+		}
+	})
+}
+
+// pageHeaders are the headers that a browser adds to a request that a page of another site makes without script: an image, a form, a link.
+func pageHeaders(dest, mode string) map[string]string {
+	return map[string]string{
+		"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": mode, "Sec-Fetch-Dest": dest, "Referer": "https://page.example/",
+		"User-Agent": "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/142.0.0.0 Safari/537.36",
+		"Accept":     "image/avif,image/webp,*/*;q=0.8", "Accept-Language": "en-US,en;q=0.9",
+	}
+}
+
+// sent sends one request with these headers; Host is used as the host.
+func sent(t *testing.T, method, url string, header map[string]string) (int, string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader("{}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, value := range header {
+		if name == "Host" {
+			req.Host = value
+			continue
+		}
+		req.Header.Set(name, value)
+	}
+	return roundTrip(t, req)
+}
+
+// A page of any site can make the browser of the operator send any number of requests. It has no secret to present, so none of them is a
+// failed login, and the operator's address is not locked. Wrong secrets still lock it.
+func TestAPageThatPresentsNoSecretLocksNoAddressOut(t *testing.T) {
+	t.Parallel()
+	g := Proxied(t)
+	proxy := "http://" + reverseProxy(t, g)
+	models := func(from, secret string, more map[string]string) int {
+		header := maps.Clone(more)
+		if header == nil {
+			header = map[string]string{}
+		}
+		header["From-Address"] = from
+		if secret != "" {
+			header["Authorization"] = "Bearer " + secret
+		}
+		code, _ := sent(t, http.MethodGet, proxy+"/v1/models", header)
+		return code
+	}
+	same := pageHeaders("image", "no-cors") // as from a browser on the gateway's own page
+	same["Sec-Fetch-Site"] = "same-origin"
+	for name, headers := range map[string]map[string]string{"cross-site": pageHeaders("image", "no-cors"), "same-origin": same, "none": nil} {
+		want := http.StatusUnauthorized
+		if name == "cross-site" {
+			want = http.StatusForbidden
+		}
+		for range 12 {
+			if code := models("203.0.113.20", "", headers); code != want {
+				t.Fatalf("%s without a secret: %d, want %d", name, code, want)
+			}
+		}
+	}
+	for _, scheme := range []string{"Basic b3BlcmF0b3I6cGFzc3dvcmQ=", "Bearer", "Bearer "} {
+		for range 4 {
+			if code, _ := sent(t, http.MethodGet, proxy+"/v1/models", map[string]string{"From-Address": "203.0.113.20", "Authorization": scheme}); code != http.StatusUnauthorized {
+				t.Fatalf("Authorization %q: %d", scheme, code)
+			}
+		}
+	}
+	for range 12 { // a connect without a secret is not a failed login either
+		b, err := upgrade(strings.TrimPrefix(proxy, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := b.request("1", "connect", map[string]any{
+			"minProtocol": 4, "maxProtocol": 4, "client": map[string]string{"id": "page", "version": "1", "platform": "test", "mode": "webchat"},
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if code := b.end(20 * time.Second); code != 1008 {
+			t.Fatalf("connect without a secret: %d", code)
+		}
+		_ = b.Close()
+	}
+	for _, from := range []string{"203.0.113.20", "203.0.113.9"} { // of the requests, and of the sockets
+		if code := models(from, g.Token(), nil); code != http.StatusOK {
+			t.Errorf("the right token from %s, after requests without any: %d", from, code)
+		}
+	}
+	for range 10 {
+		if code := models("203.0.113.21", "not-the-token-0123456789-abcdefghijkl", nil); code != http.StatusUnauthorized {
+			t.Fatalf("a wrong secret: %d", code)
+		}
+	}
+	if code := models("203.0.113.21", g.Token(), nil); code != http.StatusTooManyRequests {
+		t.Errorf("the right token, after ten wrong secrets: %d", code)
+	}
+	if code := models("203.0.113.20", g.Token(), nil); code != http.StatusOK {
+		t.Errorf("the right token from the other address: %d", code)
+	}
+}
+
+// A page whose name resolves to loopback could read the metrics and profiles as if it were local. The listener answers only to names of
+// this machine.
+func TestTheMetricsListenerAnswersUnderLocalNamesAlone(t *testing.T) {
+	t.Parallel()
+	g := Install(t, "", "pprof: true\n", "--metrics-listen", "127.0.0.1:0")
+	g.Start()
+	at := metricsAddress.FindStringSubmatch(g.Output())
+	if at == nil {
+		t.Fatalf("the metrics listener is not named:\n%s", g.Output())
+	}
+	_, port, err := net.SplitHostPort(at[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{"/metrics", "/debug/pprof/", "/debug/pprof/cmdline", "/debug/pprof/heap?debug=1", "/nothing"} {
+		for host, known := range map[string]bool{
+			at[1]: true, "localhost": true, "localhost:" + port: true, "LOCALHOST:" + port: true, "[::1]:" + port: true, "127.0.0.1": true,
+			"rebound.example:" + port: false, "rebound.example": false, "localhost.rebound.example": false, "127.0.0.1.nip.example:" + port: false, "": false,
+		} {
+			if host == "" {
+				continue // net/http fills in the address
+			}
+			code, body := sent(t, http.MethodGet, "http://"+at[1]+path, map[string]string{"Host": host})
+			if refused := code == http.StatusMisdirectedRequest; refused == known {
+				t.Errorf("%s under the name %q: %d %.200s", path, host, code, body)
+			}
+		}
+		if code, body := sent(t, http.MethodGet, "http://"+at[1]+path, pageHeaders("image", "no-cors")); code != http.StatusForbidden {
+			t.Errorf("%s for an image of another site: %d %.200s", path, code, body)
+		}
+	}
+}
+
+// reverseProxy is a typical reverse proxy: it adds the address of its caller to X-Forwarded-For. The callers of a test have the address in the
+// header From-Address, because all of them are on this machine.
+func reverseProxy(t *testing.T, g *Gateway) string {
+	t.Helper()
+	target, err := url.Parse(g.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := httptest.NewServer(&httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
+		r.SetURL(target)
+		r.Out.Host = "gateway.example"
+		from := r.In.Header.Get("From-Address")
+		if from == "" {
+			from = "203.0.113.9"
+		}
+		if before := r.In.Header.Get("X-Forwarded-For"); before != "" {
+			from = before + ", " + from
+		}
+		r.Out.Header.Set("X-Forwarded-For", from)
+	}})
+	t.Cleanup(srv.Close)
+	return strings.TrimPrefix(srv.URL, "http://")
+}
+
+// Behind a proxy every client has a local address but is not local: without a credential every route refuses, and a client that guesses is
+// locked out by its own address.
+func TestAProxyMakesNoClientLocal(t *testing.T) {
+	t.Parallel()
+	g := Proxied(t)
+	proxy := reverseProxy(t, g)
+	var methods []string
+	for _, m := range table(t) {
+		methods = append(methods, m.Name)
+	}
+	if len(methods) < 40 {
+		t.Fatalf("%d methods; that is not the table", len(methods))
+	}
+	CheckWithoutCredential(t, proxy, methods)
+	try := func(from, claimed, token string) int {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+proxy+"/v1/models", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("From-Address", from)
+		req.Header.Set("Authorization", "Bearer "+token)
+		if claimed != "" {
+			req.Header.Set("X-Forwarded-For", claimed)
+		}
+		status, _ := roundTrip(t, req)
+		return status
+	}
+	began := time.Now()
+	for i := range 10 {
+		claimed := []string{"", "127.0.0.1", "198.51.100.7"}[i%3] // a different address each time does not help
+		if status := try("203.0.113.50", claimed, "a-wrong-token"); status != http.StatusUnauthorized {
+			t.Errorf("try %d: %d", i, status)
+		}
+	}
+	if status := try("203.0.113.50", "127.0.0.1", g.Token()); status != http.StatusTooManyRequests && time.Since(began) < 50*time.Second {
+		t.Errorf("after ten wrong tokens even the right one is %d, want 429", status)
+	}
+	if status := try("203.0.113.51", "", g.Token()); status != http.StatusOK {
+		t.Errorf("the right token from another address: %d", status)
+	}
 }

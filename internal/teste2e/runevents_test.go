@@ -2,6 +2,7 @@ package teste2e
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -10,7 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"laneway/internal/chat"
 	"laneway/internal/testmodel"
+	"laneway/internal/testpg"
 	"laneway/internal/testrun"
 )
 
@@ -211,4 +214,203 @@ func TestNumbersOfARunGoOnAfterARestartInPlace(t *testing.T) {
 			t.Errorf("no delta replaces the text of the first attempt: %v", w.of("run"))
 		}
 	})
+}
+
+// chatEnds collects the chat events that end runs, and the changes of sessions, of one connection.
+type chatEnds struct {
+	mu      sync.Mutex
+	ends    map[string][]string // by run: state and text
+	changes map[string]int      // by session and reason
+}
+
+func newChatEnds() *chatEnds {
+	return &chatEnds{ends: map[string][]string{}, changes: map[string]int{}}
+}
+
+func (e *chatEnds) take(ev Event) {
+	var p struct {
+		RunID, State, SessionKey, Reason, ErrorMessage string
+		Message                                        struct{ Content []struct{ Text string } }
+	}
+	if json.Unmarshal(ev.Payload, &p) != nil {
+		return
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	switch {
+	case ev.Name == "sessions.changed":
+		e.changes[p.SessionKey+" "+p.Reason]++
+	case ev.Name == "chat" && p.State != "delta":
+		text := []string{p.ErrorMessage}
+		for _, c := range p.Message.Content {
+			text = append(text, c.Text)
+		}
+		e.ends[p.RunID] = append(e.ends[p.RunID], p.State+" "+strings.Join(text, ""))
+	}
+}
+
+func (e *chatEnds) of(run string) []string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.ends[run]
+}
+
+func (e *chatEnds) changed(what string) int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.changes[what]
+}
+
+// Messages are sent through one replica and run on another one. The sender, and subscribers of either replica, receive each end once, with
+// the complete text.
+func TestEndsOfRunsReachClientsOfEveryReplica(t *testing.T) {
+	t.Parallel()
+	database := testpg.DB(t)
+	heard := []*chatEnds{newChatEnds(), newChatEnds()}
+	var clients []*Client
+	for _, h := range heard {
+		g := Install(t, database, "cluster: {lease: 3s, heartbeat: 500ms, sweep: 200ms}\nagents: {main: {runner: echo, script: true}}\nlimits: {chat: 0, requests: 0}\n")
+		g.Start()
+		c := mustDial(t, g, h.take)
+		if _, err := c.Call("sessions.subscribe", map[string]any{}, 10*time.Second); err != nil {
+			t.Fatal(err)
+		}
+		clients = append(clients, c)
+	}
+	n := 0
+	testrun.Eventually(t, "both hear of each other", func() bool {
+		n++
+		a, b := fmt.Sprint("warm-a", n), fmt.Sprint("warm-b", n)
+		say(t, clients[0], "agent:main:ours", a, "hello")
+		say(t, clients[1], "agent:main:theirs", b, "hello")
+		pause(300 * time.Millisecond)
+		return len(heard[1].of(a)) == 1 && len(heard[0].of(b)) == 1
+	})
+	long := strings.Repeat("a long answer with \u00fcmlauts and \"quotes\" ", 300)
+	want := map[string]string{"short": "final short text", "long": "final " + long, "broken": "error ", "stopped": "aborted ", "help": "final "}
+	for i, session := range []string{"agent:main:ours", "agent:main:theirs"} { // whichever replica owns them, messages are sent through the first one
+		at := fmt.Sprint("-", i)
+		started := heard[i].changed(session + " run.started")
+		say(t, clients[0], session, "short"+at, "short text")
+		say(t, clients[0], session, "long"+at, long)
+		say(t, clients[0], session, "broken"+at, "fail refusal")
+		say(t, clients[0], session, "help"+at, "/help")
+		say(t, clients[0], session, "stopped"+at, "sleep 30s")
+		testrun.Eventually(t, "the last one runs", func() bool {
+			return len(heard[i].of("broken"+at)) == 1 && heard[i].changed(session+" run.started") >= started+4
+		})
+		say(t, clients[0], session, "stop"+at, "/stopall")
+		for k, h := range heard {
+			for run, end := range want {
+				testrun.Eventually(t, fmt.Sprintf("a client of replica %d hears the end of %s", k, run+at), func() bool { return len(h.of(run+at)) > 0 })
+				if got := h.of(run + at); len(got) != 1 || !strings.HasPrefix(got[0], end) || (run == "long" && got[0] != end) {
+					t.Errorf("a client of replica %d heard %d ends of %s, such as %.80q; want %.80q", k, len(got), run+at, got[0], end)
+				}
+			}
+			testrun.Eventually(t, fmt.Sprintf("a client of replica %d hears of the session", k), func() bool { return h.changed(session+" run.finished") >= 4 })
+		}
+	}
+}
+
+// An idempotency key belongs to the principal that uses it. The same key of another principal is another call with its own run. Each
+// principal sees its run under that key and receives no event of the other's.
+func TestAKeyThatAnotherUsesIsFree(t *testing.T) {
+	onBothStores(t, func(t *testing.T, database string) {
+		const write = "write-token-0123456789-abcdefghijklmnopq"
+		g := Install(t, database, "agents: {main: {runner: echo, script: true}}\nlimits: {cron_writes: 0, chat: 0}\n")
+		g.env = append(g.env, "LANEWAY_WRITE_TOKEN="+write)
+		g.Start()
+		all := []string{chat.ScopeRead, chat.ScopeWrite, chat.ScopeAdmin}
+		tokens := map[string]string{"gateway": g.Token(), "write": write, "anna": g.named(t, "anna"), "otto": g.namedFor(t, "otto", "write")}
+		callers := map[string]*resetter{}
+		for name, token := range tokens {
+			callers[name] = newResetter(t, g, token, all...)
+		}
+		session := func(name string) string { return "agent:main:of-" + name }
+		for _, method := range []string{"chat.send", "agent"} {
+			key := "one-key-" + method[:4]
+			for name, c := range callers {
+				for again := range 2 {
+					p := map[string]any{"sessionKey": session(name), "message": "hello of " + name, "idempotencyKey": key}
+					raw, err := c.Call(method, p, 30*time.Second)
+					var first struct{ RunID, Status string }
+					if err != nil || json.Unmarshal(raw, &first) != nil || first.RunID != key {
+						t.Errorf("%s by %s, time %d: %s %v", method, name, again+1, raw, err)
+					}
+				}
+			}
+		}
+		for name, c := range callers {
+			testrun.Eventually(t, name+" hears its own end", func() bool {
+				c.mu.Lock()
+				defer c.mu.Unlock()
+				return c.ends["one-key-chat"] != "" && c.ends["one-key-agen"] != ""
+			})
+			var h struct {
+				Messages []struct {
+					RunID    string
+					Openclaw struct{ IdempotencyKey string } `json:"__openclaw"` //nolint:tagliatelle // the name of the other gateway
+				}
+				SessionInfo struct{ LastRunID string }
+			}
+			if err := c.Into(&h, "chat.history", map[string]any{"sessionKey": session(name)}); err != nil {
+				t.Fatal(err)
+			}
+			if len(h.Messages) != 4 || h.Messages[0].RunID != "one-key-chat" || h.Messages[0].Openclaw.IdempotencyKey != "one-key-chat:user" || h.SessionInfo.LastRunID != "one-key-agen" {
+				t.Errorf("%s reads %+v", name, h)
+			}
+		}
+		for name, c := range callers {
+			for _, key := range []string{"one-key-chat", "one-key-agen"} {
+				for _, method := range []string{"chat.send", "agent"} {
+					_, err := c.Call(method, map[string]any{"sessionKey": session(name), "message": "something else", "idempotencyKey": key}, 30*time.Second)
+					if wire, ok := errors.AsType[*WireError](err); !ok || wire.Details["code"] != "IDEMPOTENCY_KEY_REUSED" || wire.Details["idempotencyKey"] != key {
+						t.Errorf("%s by %s with the key of another call of its own: %v", method, name, err)
+					}
+				}
+			}
+		}
+		if n := OpenOracle(t, g, database).Count("SELECT count(*) FROM inbox"); n != 2*len(callers) {
+			t.Errorf("%d messages of %d calls", n, 2*len(callers))
+		}
+		abortUnderOneKey(t, callers, session)
+	})
+}
+
+// abortUnderOneKey runs a long turn of each caller under one key, and each stops its own; an operator stops that of another by the id that
+// it sees.
+func abortUnderOneKey(t *testing.T, callers map[string]*resetter, session func(string) string) {
+	t.Helper()
+	const key = "long"
+	var starts sync.WaitGroup
+	for name, c := range callers {
+		starts.Go(func() {
+			if _, err := c.Call("chat.send", map[string]any{"sessionKey": session(name), "message": "sleep 60s", "idempotencyKey": key}, 30*time.Second); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		})
+	}
+	starts.Wait()
+	active := func(name string) string {
+		var row struct {
+			Session struct{ ActiveRunIDs []string }
+		}
+		if err := callers["gateway"].Into(&row, "sessions.describe", map[string]any{"key": session(name)}); err != nil {
+			t.Fatal(err)
+		}
+		return fmt.Sprint(row.Session.ActiveRunIDs)
+	}
+	for name := range callers {
+		testrun.Eventually(t, "the turn of "+name+" runs", func() bool { return active(name) == "[long]" })
+	}
+	for _, c := range []struct{ by, of string }{{"anna", "anna"}, {"gateway", "otto"}, {"write", "write"}, {"gateway", "gateway"}} {
+		var out struct {
+			Aborted bool
+			RunIDs  []string
+		}
+		err := callers[c.by].Into(&out, "chat.abort", map[string]any{"sessionKey": session(c.of), "runId": key})
+		if err != nil || !out.Aborted || fmt.Sprint(out.RunIDs) != "[long]" {
+			t.Errorf("%s stops the run of %s: %+v %v", c.by, c.of, out, err)
+		}
+	}
 }

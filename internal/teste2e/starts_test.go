@@ -1,11 +1,280 @@
 package teste2e
 
 import (
+	"bufio"
+	"context"
+	"database/sql"
 	"errors"
+	"io"
+	"maps"
+	"net"
+	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"syscall"
+	"testing"
+	"time"
+
+	"github.com/gorilla/websocket"
+
+	"laneway/internal/cli"
+	"laneway/internal/testpg"
+	"laneway/internal/testrun"
 )
+
+// roundTrip sends a request on a new connection.
+func roundTrip(t *testing.T, req *http.Request) (int, string) {
+	t.Helper()
+	resp, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(body)
+}
+
+const strongToken = "k3Jd82hLq0Zx7Vb5Nm1Pw4Rt6Yu9Is"
+
+// noDatabase stands for a start that passed all checks and waits for a database that is away.
+const noDatabase = -1
+
+// startRow is one row of the start-up matrix.
+type startRow struct {
+	name string
+	env  []string
+	args []string
+	yaml string
+	file os.FileMode // of the file that LANEWAY_TOKEN_FILE names; 0 = no file
+	// foreign: that file belongs to another user. config is the mode of the YAML, 0 = 0600; data is the mode of an existing data directory,
+	// 0 = it does not exist.
+	foreign      bool
+	config, data os.FileMode
+	// code and says describe the refusal. With code 0 it starts, with noDatabase it waits for its database; says is then a warning
+	// or empty.
+	code int
+	says string
+	// prepare creates what the row needs in its directory, dataThere says that this includes the data directory; as starts the process as
+	// another user.
+	prepare   func(dir string) error
+	dataThere bool
+	as        *syscall.Credential
+	// public rows run in a separate network namespace, which no other process can reach.
+	public bool
+}
+
+func startRows() []startRow {
+	const proxy, trusted = "LANEWAY_BEHIND_TLS_PROXY=true", "LANEWAY_TRUSTED_PROXIES=10.0.0.1"
+	const everywhere = "LANEWAY_LISTEN=0.0.0.0:0"
+	const webhookBot = "channels: {telegram: {token: '1234:abcdefghijklmnopqrstuvwxyzABCDEFGHI', mode: webhook, webhook_url: 'https://a.example/t'"
+	strong := "LANEWAY_TOKEN=" + strongToken + "-more"
+	return []startRow{
+		{name: "loopback, none given"},
+		{name: "loopback, strong variable", env: []string{strong}},
+		{name: "loopback, file 0600", env: []string{"LANEWAY_TOKEN_FILE=DIR/t"}, file: 0o600},
+		{name: "loopback, weak variable", env: []string{"LANEWAY_TOKEN=secret"}, says: "LANEWAY_TOKEN is weak: good enough on loopback only"},
+		{name: "blank token", env: []string{"LANEWAY_TOKEN="}, code: 78, says: "LANEWAY_TOKEN is set but empty; unset it or give a token"},
+		{name: "file open to others", env: []string{"LANEWAY_TOKEN_FILE=DIR/t"}, file: 0o644, code: 78, says: "has mode 0644; run: chmod 600"},
+		{name: "file of another user", env: []string{"LANEWAY_TOKEN_FILE=DIR/t"}, file: 0o600, foreign: true, code: 78, says: "(65534); name a file of user "},
+		{name: "blank password", env: []string{"LANEWAY_PASSWORD="}, code: 78, says: "LANEWAY_PASSWORD is set but empty; unset it or give a"},
+		{name: "blank write token", env: []string{"LANEWAY_WRITE_TOKEN="}, code: 78, says: "LANEWAY_WRITE_TOKEN is set but empty; unset it or give a"},
+		{name: "blank read token", env: []string{"LANEWAY_READ_TOKEN="}, code: 78, says: "LANEWAY_READ_TOKEN is set but empty; unset it or give a"},
+		{name: "no such file", env: []string{"LANEWAY_TOKEN_FILE=DIR/none"}, code: 78, says: "does not exist; make it: openssl rand -hex 32"},
+		{name: "public, weak", env: []string{everywhere, "LANEWAY_TOKEN=secret", proxy, trusted}, code: 78, says: "the token is too weak for 0.0.0.0:0; use 32 or more random characters"},
+		{name: "public, weak read token", env: []string{everywhere, strong, "LANEWAY_READ_TOKEN=a", proxy, trusted}, code: 78, says: "the read token is too weak for"},
+		{name: "public, weak write token", env: []string{everywhere, strong, "LANEWAY_WRITE_TOKEN=a", proxy, trusted}, code: 78, says: "the write token is too weak for 0.0.0.0:0; use 32 or more random characters"},
+		{name: "public, weak password", env: []string{everywhere, strong, "LANEWAY_PASSWORD=a", proxy, trusted}, code: 78, says: "the password is too weak for 0.0.0.0:0; use 32 or more random characters"},
+		{name: "public, strong, no TLS", env: []string{everywhere, strong}, code: 78, says: "tokens would cross the network in clear; put a TLS proxy in front and set LANEWAY_BEHIND_TLS_PROXY=true"},
+		{name: "public, generated, no TLS", env: []string{"LANEWAY_LISTEN=:0"}, code: 78, says: "tokens would cross the network in clear"},
+		{name: "one public address of two", env: []string{"LANEWAY_LISTEN=127.0.0.1:0,[::]:0", strong}, code: 78, says: "tokens would cross the network in clear"},
+		{name: "trusts everybody", env: []string{"LANEWAY_TRUSTED_PROXIES=0.0.0.0/0"}, code: 78, says: "LANEWAY_TRUSTED_PROXIES 0.0.0.0/0 trusts everybody"},
+		{name: "trusts everybody with IPv6", env: []string{"LANEWAY_TRUSTED_PROXIES=::/0"}, code: 78, says: "LANEWAY_TRUSTED_PROXIES ::/0 trusts everybody"},
+		{name: "no authentication", args: []string{"--no-auth"}, code: 2, says: "authentication cannot be switched off"},
+		{name: "any origin", env: []string{"LANEWAY_ALLOWED_ORIGINS=*"}, code: 78, says: `LANEWAY_ALLOWED_ORIGINS: "*" is not an exact origin`},
+		{name: "origin with a path", env: []string{"LANEWAY_ALLOWED_ORIGINS=https://a.example/x"}, code: 78, says: `LANEWAY_ALLOWED_ORIGINS: "https://a.example/x" is not an exact origin`},
+		{name: "origin without a scheme", env: []string{"LANEWAY_ALLOWED_ORIGINS=a.example"}, code: 78, says: `LANEWAY_ALLOWED_ORIGINS: "a.example" is not an exact origin`},
+		{name: "Telegram webhook without a secret", yaml: webhookBot + "}}\n", code: 78, says: "channels.telegram.webhook_secret needs 32 characters"},
+		{name: "Telegram webhook with a blank secret", yaml: webhookBot + ", webhook_secret: ''}}\n", code: 78, says: "webhook_secret"},
+		{name: "Telegram webhook with a short secret", yaml: webhookBot + ", webhook_secret: short}}\n", code: 78, says: "channels.telegram.webhook_secret needs 32 characters"},
+		{name: "name for an id", yaml: "channels: {telegram: {allow: ['@anna']}}\n", code: 78, says: `"@anna" is not an identity; use the numeric id`},
+		{name: "open bot", yaml: "channels: {telegram: {token: '1234:abcdefghijklmnopqrstuvwxyzABCDEFGHI', api_url: 'http://127.0.0.1:1', access: open}}\n", says: "everybody may talk to this bot"},
+		{name: "data directory open to all", data: 0o777, code: 78, says: "data has mode 0777; run: chmod 700 "},
+		{name: "secrets in a file open to all", yaml: "token: " + strongToken + "-more\n", config: 0o644, code: 78, says: "laneway.yaml has mode 0644; run: chmod 600 "},
+		{name: "public metrics", env: []string{"LANEWAY_METRICS_LISTEN=0.0.0.0:0"}, code: 78, says: "metrics are served on loopback only; use the value main"},
+		{name: "hook with a short secret", yaml: "hooks: {ci: {secret: short}}\n", code: 78, says: "hooks.ci.secret needs 32 characters"},
+		{name: "public Postgres", env: []string{"LANEWAY_DATABASE_URL=postgres://u@db.example.com/x?sslmode=require"}, code: 78, says: "database: sslmode=verify-full is needed for db.example.com"},
+		{name: "a service of Postgres", env: []string{"LANEWAY_DATABASE_URL=postgres:///?service=prod"}, code: 78, says: "service=prod would take host and sslmode from a service file"},
+		{name: "a service of Postgres in the environment", env: []string{"LANEWAY_DATABASE_URL=postgres:///x", "PGSERVICE=prod"}, code: 78, says: "name the host in the URL"},
+		{name: "private Postgres", env: []string{"LANEWAY_DATABASE_URL=postgres://u@10.255.255.1:1/x"}, code: noDatabase, says: "database: the server 10.255.255.1 is not verified; use sslmode=verify-full"},
+		{name: "password in an argument", args: []string{"--database", "postgres://u:p@127.0.0.1:1/x"}, code: noDatabase, says: "arguments are visible to all users; use LANEWAY_DATABASE_URL or PGPASSFILE"},
+		{name: "public, strong, proxy", env: []string{everywhere, strong, proxy, trusted}, public: true},
+		{name: "public, generated, proxy", env: []string{everywhere, proxy, trusted}, public: true, says: "this token is known to this data directory only; replicas need LANEWAY_TOKEN_FILE"},
+		{name: "public, no trusted proxies", env: []string{everywhere, strong, proxy}, public: true, says: "forwarded addresses are ignored: LANEWAY_TRUSTED_PROXIES is empty"},
+	}
+}
+
+// A start that must be refused reports why with exit code 78 (2 for a flag that does not exist) and has created nothing. Any other start
+// listens, and warns where the table requires it.
+func TestStartsAreJudgedBeforeAnythingIsMade(t *testing.T) {
+	t.Parallel()
+	for _, row := range slices.Concat(startRows(), foreignRows(), odderRows()) {
+		if !row.apart() {
+			t.Run(row.name, func(t *testing.T) { t.Parallel(); row.judge(t, startHere) })
+		}
+	}
+}
+
+func TestStartsOfAnotherUserAndOnPublicAddressesAreJudged(t *testing.T) {
+	NeedsProcesses(t)
+	t.Parallel()
+	for _, row := range slices.Concat(startRows(), foreignRows(), odderRows()) {
+		if row.apart() {
+			t.Run(row.name, func(t *testing.T) { t.Parallel(); row.judge(t, row.startProcess) })
+		}
+	}
+}
+
+// apart reports whether the row needs a separate process: it has another user or another network.
+func (row startRow) apart() bool { return row.as != nil || row.public }
+
+// judged is a start: its output, the function that ends it, and the function that waits for its exit code.
+type judged struct {
+	stdout io.Reader
+	stop   func()
+	wait   func() int
+}
+
+// judge starts a gateway according to the row and compares the result.
+func (row startRow) judge(t *testing.T, start func(ctx context.Context, t *testing.T, env, args []string, stderr io.Writer) judged) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), startTime)
+	defer cancel()
+	dir := t.TempDir()
+	env, args := row.install(t, dir)
+	var errs syncBuffer
+	began := start(ctx, t, env, args, &errs)
+	if row.code == noDatabase {
+		testrun.Eventually(t, "the start waits for its database", func() bool { return strings.Contains(errs.String(), "waiting for the database") })
+		began.stop()
+	}
+	listening := false
+	for lines := bufio.NewScanner(began.stdout); lines.Scan(); {
+		if strings.HasPrefix(lines.Text(), "listening on ") {
+			listening = true
+			began.stop()
+		}
+	}
+	want := row.code
+	if want == noDatabase { // it was stopped while it waited
+		want = 0
+	}
+	if code := began.wait(); code != want || listening != (row.code == 0) || !strings.Contains(errs.String(), row.says) {
+		t.Errorf("exit code %d, listening %v, want %d with %q:\n%s", code, listening, row.code, row.says, errs.String())
+	}
+	passed := row.code == 0 || row.code == noDatabase
+	made, err := filepath.Glob(filepath.Join(dir, "data", "*"))
+	if _, missing := os.Stat(filepath.Join(dir, "data")); err != nil || passed != (len(made) > 0) || !passed && row.data == 0 && !row.dataThere && missing == nil {
+		t.Errorf("with exit code %d the data directory has %q (%v)", row.code, made, err)
+	}
+}
+
+// startHere starts a gateway in the process of the test.
+func startHere(ctx context.Context, _ *testing.T, env, args []string, stderr io.Writer) judged {
+	ctx, stop := context.WithCancel(ctx)
+	stdout, printed := io.Pipe()
+	code := make(chan int, 1)
+	go func() {
+		defer stop()
+		code <- cli.Run(ctx, args, commandLine(env, strings.NewReader(""), printed, stderr))
+		_ = printed.Close()
+	}()
+	return judged{stdout: stdout, stop: stop, wait: func() int { return <-code }}
+}
+
+// startProcess starts the binary as another user or in another network.
+func (row startRow) startProcess(ctx context.Context, t *testing.T, env, args []string, stderr io.Writer) judged {
+	t.Helper()
+	cmd := exec.CommandContext(ctx, Binary(t), args...)
+	cmd.Env, cmd.Stderr, cmd.SysProcAttr = env, stderr, &syscall.SysProcAttr{Credential: row.as}
+	if row.public {
+		cmd.SysProcAttr.Cloneflags = syscall.CLONE_NEWNET
+		if os.Geteuid() != 0 {
+			cmd.SysProcAttr.Cloneflags |= syscall.CLONE_NEWUSER
+			cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: os.Geteuid(), HostID: os.Geteuid(), Size: 1}}
+		}
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		if row.public && errors.Is(err, syscall.EPERM) {
+			t.Fatalf("this row needs a network namespace, and this machine lets no process make one (run the tests as root or allow user namespaces): %v", err)
+		}
+		t.Fatal(err)
+	}
+	return judged{stdout: stdout, stop: func() { _ = cmd.Process.Signal(syscall.SIGTERM) }, wait: func() int {
+		_ = cmd.Wait() // the code shows how it ended
+		return cmd.ProcessState.ExitCode()
+	}}
+}
+
+// install creates what the row needs in a directory, and returns the environment and the arguments of its start.
+func (row startRow) install(t *testing.T, dir string) (env, args []string) {
+	t.Helper()
+	if row.file != 0 {
+		if err := os.WriteFile(filepath.Join(dir, "t"), []byte(strongToken+"-more\n"), row.file); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if row.foreign {
+		if os.Geteuid() != 0 {
+			t.Skip("only root can give a file to another user")
+		}
+		if err := os.Chown(filepath.Join(dir, "t"), 65534, 65534); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if row.prepare != nil {
+		if err := row.prepare(dir); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if row.data != 0 {
+		if err := errors.Join(os.Mkdir(filepath.Join(dir, "data"), 0o700), os.Chmod(filepath.Join(dir, "data"), row.data)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	args = []string{"serve"}
+	if row.yaml != "" {
+		config := filepath.Join(dir, "laneway.yaml")
+		if err := os.WriteFile(config, []byte(row.yaml), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if row.config != 0 {
+			if err := os.Chmod(config, row.config); err != nil {
+				t.Fatal(err)
+			}
+		}
+		args = append(args, "--config", config)
+	}
+	env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "LANEWAY_DATA=" + filepath.Join(dir, "data"), "LANEWAY_LISTEN=127.0.0.1:0", "LANEWAY_METRICS_LISTEN=off", raceSettings}
+	for _, v := range row.env {
+		env = append(env, strings.ReplaceAll(v, "DIR", dir))
+	}
+	if row.as != nil { // another user works in it
+		if err := errors.Join(os.Chmod(filepath.Dir(dir), 0o755), os.Chmod(dir, 0o777)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return env, append(args, row.args...)
+}
 
 // odderRows are rows of the start-up matrix with unusual faults: special files, networks that together cover all addresses, and hosts that
 // are written as numbers.
@@ -79,5 +348,148 @@ func foreignRows() []startRow {
 		{name: "data directory of another user, started by root's group", as: &syscall.Credential{Uid: 65534, Gid: 4242}, prepare: give("data", 0o770, 0, 4242), dataThere: true},
 		{name: "data directory of root and of another group", as: &syscall.Credential{Uid: 65534, Gid: 4242}, prepare: give("data", 0o755, 0, 0), code: 78, says: "data belongs to user root (0), and this is user ", dataThere: true},
 		{name: "token file of root that our group may read", as: &syscall.Credential{Uid: 65534, Gid: 4242}, env: []string{"LANEWAY_TOKEN_FILE=DIR/t"}, prepare: give("t", 0o640, 0, 4242)},
+	}
+}
+
+// freePort returns an address on which no process listens.
+func freePort(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// A machine boots, and the database comes up after the gateway.
+func TestGatewayStartsBeforeItsDatabase(t *testing.T) {
+	t.Parallel()
+	database := testpg.DB(t)
+	line := cuttable(t, database)
+	line.cut()
+	addr := freePort(t)
+	g := Install(t, database, "agents: {main: {runner: echo}}\n", "--listen", addr)
+	g.env = append(g.env, "LANEWAY_DATABASE_URL="+line.url)
+	started := make(chan error, 1)
+	go func() { started <- g.TryStart() }()
+	status := func(path string) int {
+		resp, err := http.Get("http://" + addr + path)
+		if err != nil {
+			return 0
+		}
+		_ = resp.Body.Close()
+		return resp.StatusCode
+	}
+	testrun.Eventually(t, "the gateway waits", func() bool {
+		return status("/healthz") == http.StatusOK && strings.Contains(g.Output(), "waiting for the database")
+	})
+	if got := status("/readyz"); got != http.StatusServiceUnavailable {
+		t.Errorf("/readyz without a database: %d, want 503", got)
+	}
+	line.mend()
+	if err := <-started; err != nil {
+		t.Fatal(err)
+	}
+	testrun.Eventually(t, "the gateway is ready", func() bool { return status("/readyz") == http.StatusOK })
+	if n := strings.Count(g.Output(), "waiting for the database"); n != 1 {
+		t.Errorf("%d lines about one cause, want 1", n)
+	}
+}
+
+// wantStart is the refusal of a connect during the start.
+type wantStart struct {
+	message string
+	details map[string]any
+	after   int // milliseconds
+	close   int
+}
+
+// Another session holds the schema, like a replica that migrates. Until it releases it, every connect is refused as retryable, every other
+// request with 503, and the probes report alive and not ready.
+func TestAClientBeforeTheStoreIsOpenLearnsThatTheGatewayStarts(t *testing.T) {
+	t.Parallel()
+	database := testpg.DB(t)
+	db, err := sql.Open("pgx", database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	held, err := db.BeginTx(t.Context(), nil)
+	if err == nil {
+		_, err = held.ExecContext(t.Context(), "LOCK TABLE laneway_migrations IN ACCESS EXCLUSIVE MODE")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := freePort(t)
+	g := Install(t, database, "token: owner-token-0123456789-abcdefghijk\n", "--listen", addr)
+	started := make(chan error, 1)
+	go func() { started <- g.TryStart() }()
+	get := func(path string) (int, http.Header) {
+		resp, err := http.Get("http://" + addr + path)
+		if err != nil {
+			return 0, nil
+		}
+		_ = resp.Body.Close()
+		return resp.StatusCode, resp.Header
+	}
+	testrun.Eventually(t, "the process answers", func() bool { status, _ := get("/healthz"); return status == http.StatusOK })
+	pause(2500 * time.Millisecond) // periodic work of the gateway runs meanwhile
+	for path, want := range map[string]int{"/healthz": 200, "/readyz": 503, "/v1/models": 503, "/nothing": 503, "/dashboard": 503, "/telegram/webhook/default": 503} {
+		if status, header := get(path); status != want || (want == 503 && header.Get("Retry-After") != "1") {
+			t.Errorf("%s while it starts: %d, Retry-After %q; want %d", path, status, header.Get("Retry-After"), want)
+		}
+	}
+	want := wantStart{"gateway starting", map[string]any{"reason": "startup-sidecars"}, 500, websocket.CloseTryAgainLater}
+	for _, token := range []string{"owner-token-0123456789-abcdefghijk", "a token that only the store knows"} {
+		ws, resp, err := websocket.DefaultDialer.Dial("ws://"+addr+"/ws", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		err = ws.WriteJSON(map[string]any{"type": "req", "id": "c", "method": "connect", "params": map[string]any{
+			"minProtocol": 4, "maxProtocol": 4, "auth": map[string]string{"token": token},
+			"client": map[string]string{"id": "e2e", "version": "1", "platform": "test", "mode": "test"},
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var f struct {
+			ID    string
+			Error *struct {
+				WireError
+				RetryAfterMs int `json:"retryAfterMs"`
+			}
+		}
+		for f.ID == "" && err == nil {
+			err = ws.ReadJSON(&f)
+		}
+		if e := f.Error; err != nil || e == nil || e.Message != want.message || e.RetryAfterMs != want.after || e.Retryable != (want.after > 0) ||
+			(want.details != nil && (e.Code != "UNAVAILABLE" || !maps.Equal(e.Details, want.details))) {
+			t.Errorf("connect while it starts: %+v, %v", f.Error, err)
+		}
+		var closed *websocket.CloseError
+		if err := readToEnd(ws); !errors.As(err, &closed) || closed.Code != want.close {
+			t.Errorf("the socket was closed with %v, want %d", err, want.close)
+		}
+		_ = ws.Close()
+	}
+	if err := held.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-started; err != nil {
+		t.Fatal(err)
+	}
+	c, err := Dial(g.URL(), "owner-token-0123456789-abcdefghijk", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
+	if !strings.HasSuffix(g.URL(), addr) {
+		t.Errorf("it listens on %s, not on %s", g.URL(), addr)
+	}
+	if status, _ := get("/readyz"); status != http.StatusOK {
+		t.Errorf("ready: %d", status)
 	}
 }

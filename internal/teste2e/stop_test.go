@@ -2,6 +2,7 @@ package teste2e
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -11,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"laneway/internal/testpg"
 	"laneway/internal/testrun"
 )
 
@@ -292,5 +294,193 @@ func TestStopStormOnOneSession(t *testing.T) {
 			}
 		}
 		o.Check(15 * time.Second)
+	})
+}
+
+// A run of one replica is stopped through another one, in every possible way: the call is cancelled within a second and its end has the
+// reason of the stop.
+func TestAStopReachesAnotherReplicaWithinASecond(t *testing.T) {
+	t.Parallel()
+	database := testpg.DB(t)
+	config := "cluster: {lease: 15s}\nagents: {main: {runner: echo, script: true}}\nlimits: {chat: 0, requests: 0}\n"
+	a, b := Install(t, database, config), Install(t, database, config)
+	a.Start()
+	b.Start()
+	onA, onB := watch(t, a), watch(t, b)
+	ca, cb := mustDial(t, a, nil), mustDial(t, b, nil)
+	ways := []struct {
+		name, reason string
+		stop         func(session, id string) error
+	}{
+		{"chat.abort", "stop", func(session, _ string) error {
+			_, err := cb.Call("chat.abort", map[string]any{"sessionKey": session}, 10*time.Second)
+			return err
+		}},
+		{"chat.abort of a run", "stop", func(session, id string) error {
+			_, err := cb.Call("chat.abort", map[string]any{"sessionKey": session, "runId": id}, 10*time.Second)
+			return err
+		}},
+		{"chat.abort of all", "stopall", func(session, _ string) error {
+			_, err := cb.Call("chat.abort", map[string]any{"sessionKey": session, "all": true}, 10*time.Second)
+			return err
+		}},
+		{"/stop", "stop", func(session, id string) error { say(t, cb, session, id+"-stop", "/stop"); return nil }},
+		{"/stopall", "stopall", func(session, id string) error { say(t, cb, session, id+"-stop", "/stopall"); return nil }},
+	}
+	var took []time.Duration
+	for round := range 4 {
+		for i, way := range ways {
+			session, id := fmt.Sprintf("agent:main:s%d", i), fmt.Sprintf("s%d-%d", i, round)
+			if round%2 == 1 {
+				session = fmt.Sprintf("agent:main:web:group:%d", i)
+			}
+			say(t, ca, session, id, "sleep 1h")
+			testrun.Eventually(t, id+" runs", func() bool {
+				for _, e := range onA.of(id) {
+					if e.state == "start" {
+						return true
+					}
+				}
+				return false
+			})
+			asked := time.Now()
+			if err := way.stop(session, id); err != nil {
+				t.Fatalf("%s: %v", way.name, err)
+			}
+			end := onA.await(t, id)
+			took = append(took, end.at.Sub(asked))
+			if end.state != "aborted" || end.reason != way.reason {
+				t.Errorf("%s: the run ended %s, want stopReason %s", way.name, end, way.reason)
+			}
+			if limit := time.Second; end.at.Sub(asked) > limit {
+				t.Errorf("%s: the turn on the other replica was stopped after %s, want %s", way.name, end.at.Sub(asked).Round(time.Millisecond), limit)
+			}
+			if end := onB.await(t, id); end.state != "aborted" || end.reason != way.reason {
+				t.Errorf("%s: a client of the stopping replica received %s, want stopReason %s", way.name, end, way.reason)
+			}
+		}
+	}
+	t.Logf("stops from another replica: p50 %s, worst %s", quantile(took, 0.5).Round(time.Millisecond), quantile(took, 1).Round(time.Millisecond))
+	OpenOracle(t, a, database).Check(15 * time.Second)
+}
+
+// resetter is a connection that tries to reset sessions, by method and by command.
+type resetter struct {
+	*Client
+
+	mu   sync.Mutex
+	ends map[string]string // of runs, by id
+}
+
+func newResetter(t *testing.T, g *Gateway, token string, scopes ...string) *resetter {
+	t.Helper()
+	r := &resetter{ends: map[string]string{}}
+	hear := func(e Event) {
+		var p struct {
+			RunID, State string
+			Message      json.RawMessage
+		}
+		if json.Unmarshal(e.Payload, &p) == nil && e.Name == "chat" && p.State == "final" {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.ends[p.RunID] = string(p.Message)
+		}
+	}
+	testrun.Eventually(t, "the gateway takes the token", func() bool {
+		c, err := DialAs(g.URL(), token, scopes, hear)
+		r.Client = c
+		return err == nil
+	})
+	t.Cleanup(r.Close)
+	return r
+}
+
+// say sends a message and waits for the end of its run.
+func (r *resetter) say(t *testing.T, session, text, run string) (string, error) {
+	t.Helper()
+	if _, err := r.Call("chat.send", map[string]any{"sessionKey": session, "message": text, "idempotencyKey": run}, 30*time.Second); err != nil {
+		return "", err
+	}
+	answer := ""
+	testrun.Eventually(t, "the end of "+run, func() bool {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		answer = r.ends[run]
+		return answer != ""
+	})
+	return answer, nil
+}
+
+// /reset, /new and sessions.reset have one rule: admin, or write for a session that the caller owns. A session that a caller may not see
+// does not exist.
+func TestResetHasOneRuleForMethodAndCommand(t *testing.T) {
+	onBothStores(t, func(t *testing.T, database string) {
+		const write = "write-token-0123456789-abcdefghijklmnopq"
+		g := Install(t, database, "limits: {cron_writes: 0, chat: 0}\n")
+		g.env = append(g.env, "LANEWAY_WRITE_TOKEN="+write)
+		g.Start()
+		all := []string{"operator.read", "operator.write", "operator.admin"}
+		admin := newResetter(t, g, g.Token(), all...)
+		callers := map[string]*resetter{
+			"gateway": admin, "gateway, write asked": newResetter(t, g, g.Token(), all[:2]...), "gateway, read asked": newResetter(t, g, g.Token(), all[0]),
+			"write": newResetter(t, g, write, all...), "anna": newResetter(t, g, g.namedFor(t, "anna", "write"), all...),
+		}
+		n := 0
+		run := func() string { n++; return "run-" + strconv.Itoa(n) }
+		makers := map[string]string{"agent:main:main": "gateway", "agent:main:drafts": "write", "agent:main:diary": "anna"}
+		for key, maker := range makers {
+			if _, err := callers[maker].say(t, key, "hello", run()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		may := map[string][]string{
+			"gateway": {"agent:main:main", "agent:main:drafts", "agent:main:diary"}, "gateway, write asked": {"agent:main:main"}, "gateway, read asked": nil,
+			"write": {"agent:main:drafts"}, "anna": {"agent:main:diary"},
+		}
+		session := func(key string) string {
+			var row struct{ Session struct{ SessionID string } }
+			if err := admin.Into(&row, "sessions.describe", map[string]any{"key": key}); err != nil {
+				t.Fatal(err)
+			}
+			return row.Session.SessionID
+		}
+		for name, caller := range callers {
+			for key := range makers {
+				for _, way := range []string{"/reset", "/new", "/NEW@bot now", "sessions.reset"} {
+					before, allowed := session(key), slices.Contains(may[name], key)
+					var answer string
+					var err error
+					if way == "sessions.reset" {
+						_, err = caller.Call(way, map[string]any{"key": key}, 30*time.Second)
+					} else {
+						answer, err = caller.say(t, key, way, run())
+					}
+					if changed := session(key) != before; changed != allowed {
+						t.Errorf("%s of %s by %s: reset %t, want %t (%s %v)", way, key, name, changed, allowed, answer, err)
+					}
+					refused := strings.Contains(answer, "operator.admin")
+					if wire, ok := errors.AsType[*WireError](err); ok {
+						hidden := name == "anna" && wire.Details["code"] == "SESSION_NOT_FOUND"
+						lacks := wire.Code == "FORBIDDEN" && wire.Details["code"] == "MISSING_SCOPE" && wire.Details["missingScope"] != ""
+						refused = hidden || name != "anna" && lacks
+					}
+					if refused == allowed {
+						t.Errorf("%s of %s by %s: %q %v", way, key, name, answer, err)
+					}
+				}
+			}
+		}
+		// Each reset has a row with its origin, for methods and commands.
+		rows := OpenOracle(t, g, database).Rows("SELECT who, peer, request_id FROM audit_log WHERE verb = 'sessions.reset'")
+		want := 4 * (3 + 1 + 1 + 1)
+		for _, row := range rows {
+			part := strings.Split(row, "|")
+			if part[1] != "127.0.0.1" || !strings.HasPrefix(part[2], "c-") {
+				t.Errorf("a reset left the row %q", row)
+			}
+		}
+		if len(rows) != want {
+			t.Errorf("%d rows for %d resets", len(rows), want)
+		}
 	})
 }

@@ -6,7 +6,10 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -257,4 +260,213 @@ func (c *Chatroom) attachments() []string {
 // storyteller answers with the question, in bold.
 func storyteller(call testmodel.Call) testmodel.Reply {
 	return testmodel.Reply{Pieces: []string{"You said: **" + call.Last() + "**"}}
+}
+
+// askingGroup is a group with a bot and the example agent of the SDK, which asks before it writes a file. patience is how long it waits for
+// the answer.
+func askingGroup(t *testing.T, patience string) *Chatroom {
+	t.Helper()
+	program := buildExample(t, "github.com/coder/acp-go-sdk/example/agent")
+	c := openChatroomOf(t, "", "{runner: acp, command: ["+program+"], question_timeout: "+patience+"}",
+		"    groups: [-100500]\n    members: any\n    activation: always\n", testtelegram.Config{})
+	c.Start()
+	c.Telegram.Say(forum, anna, "change the configuration")
+	return c
+}
+
+// The press of another member is refused and the question stays open; that of the asked person counts.
+func TestAnAgentIsAllowedByAButtonInTelegram(t *testing.T) {
+	c := askingGroup(t, "5m")
+	c.pressAsAnother(bob)
+	messages := c.Telegram.Messages(forum)
+	asked := messages[slices.IndexFunc(messages, func(m testtelegram.Message) bool { return len(m.Buttons) > 0 })]
+	c.Telegram.Press(forum, anna, asked.ID, shown{asked}.button(t, "Allow: this change").Data)
+	c.Await("the answer after the press", func() bool { return c.Count(forum, "The changes have been applied.") == 1 })
+	c.Close()
+}
+
+// The person is informed of the refusal.
+func TestAnAgentWithoutAnAnswerIsRefusedInTelegram(t *testing.T) {
+	c := askingGroup(t, "2s")
+	c.Await("the report", func() bool {
+		return c.Count(forum, "No answer came within 2s, so the agent main may not: change the file “/home/user/project/config.json”") == 1
+	})
+	c.Await("the answer of the agent", func() bool { return c.Count(forum, "I understand you prefer not to make that change") == 1 })
+	if n := c.Count(forum, "The changes have been applied."); n != 0 {
+		t.Error("the agent was allowed without an answer")
+	}
+	c.Close()
+}
+
+// Two bots run in one process. Their updates have the same numbers, and the same person writes to both: each has its own people,
+// conversations and faults.
+func TestTwoBotsShareAGatewayAndNothingElse(t *testing.T) {
+	onBothStores(t, func(t *testing.T, database string) {
+		work := testtelegram.New(testtelegram.Config{Token: "555555555:WORK-Token-canary-9876543210zyxwvutsrqp", Username: "work_bot", Drafts: true})
+		work.AddPrivate(anna, "Anna")
+		work.AddPrivate(bob, "Bob")
+		api := httptest.NewServer(work)
+		t.Cleanup(api.CloseClientConnections)
+		t.Cleanup(api.Close)
+		c := openChatroom(t, database, fmt.Sprintf("    token_env: TELEGRAM_TOKEN\n    accounts:\n"+
+			"      work: {token_env: WORK_BOT, api_url: %s, poll_timeout: 5s, access: allowlist, allow: [8]}\n", api.URL), testtelegram.Config{Drafts: true})
+		c.env = append(c.env, "WORK_BOT="+work.Token())
+		c.Model.Answer(storyteller)
+		c.Start()
+		ctx := withTimeout(t, 2*time.Minute)
+		c.Await("the first bot polls", c.Telegram.Polling)
+		await := func(what string, ok func() bool) {
+			t.Helper()
+			if err := work.Await(ctx, ok); err != nil {
+				t.Fatalf("%s: %v; anna reads %q, bob %q", what, err, work.Texts(anna), work.Texts(bob))
+			}
+		}
+		last := func(chat int64) string {
+			texts := work.Texts(chat)
+			return strings.Join(texts[max(0, len(texts)-1):], "")
+		}
+
+		c.LetIn(anna) // only by the bot of the family, not by the other one
+		work.Say(anna, anna, "let me in")
+		await("anna is refused at work", func() bool { return strings.Contains(last(anna), "people on its list only") })
+
+		work.Say(bob, bob, "the plan for Monday")
+		await("bob is answered at work", func() bool { return strings.Contains(last(bob), "the plan for Monday") })
+		c.Telegram.Say(anna, anna, "the plan for the birthday")
+		c.Says(anna, "the plan for the birthday")
+		for _, call := range c.Model.Calls() {
+			if body := string(call.Body); strings.Contains(body, "Monday") && strings.Contains(body, "birthday") {
+				t.Errorf("the conversations of two bots are mixed: %s", body)
+			}
+		}
+
+		// The faults of one do not affect the other.
+		c.Telegram.BreakAlways(testtelegram.Fault{HTML: 502})
+		began := time.Now()
+		work.Say(bob, bob, "are you still there?")
+		await("the other bot answers", func() bool { return strings.Contains(last(bob), "are you still there?") })
+		t.Logf("with one bot's Telegram away the other answered after %s", time.Since(began).Round(time.Millisecond))
+		testrun.Eventually(t, "status tells them apart", func() bool {
+			out, _, _ := c.CLI(ctx, "", "status")
+			return regexp.MustCompile(`telegram +default +degraded`).MatchString(out) && regexp.MustCompile(`telegram +work +connected`).MatchString(out)
+		})
+		c.Telegram.Mend()
+		c.Telegram.Say(anna, anna, "and you?")
+		c.Says(anna, "and you?")
+		for _, v := range work.Violations() {
+			t.Errorf("the other fake server complains: %s", v)
+		}
+		c.Close()
+	})
+}
+
+// The line names the running call, its time and the number of calls. It is one message, which is edited in place, and the answer replaces
+// it.
+func TestTheToolLoopOfAModelIsOneLineInTelegram(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long")
+	}
+	onBothStores(t, func(t *testing.T, database string) {
+		model := testmodel.Start(t)
+		model.Answer(func(call testmodel.Call) testmodel.Reply {
+			switch len(call.Results()) {
+			case 0:
+				return testmodel.Reply{Pieces: []string{"I look."}, Calls: []testmodel.ToolCall{{ID: "a", Name: "history_search", Args: `{"query":"lines"}`}}}
+			case 1:
+				return testmodel.Reply{Calls: []testmodel.ToolCall{taskCall("b", "slow", "count the lines", true)}}
+			default:
+				return testmodel.Reply{Pieces: []string{"42 lines."}}
+			}
+		})
+		agents := fmt.Sprintf("{runner: openai, model: test, base_url: %q, retries: 0}, slow: {runner: echo, delay: 13s}", model.URL()+"/v1")
+		c := openChatroomOf(t, database, agents, "    allow: [7]\n", testtelegram.Config{})
+		c.Start()
+		c.Telegram.Say(anna, anna, "how many lines?")
+		// mine returns the messages of the bot.
+		mine := func() (list []testtelegram.Message) {
+			for _, m := range c.Telegram.Messages(anna) {
+				if m.Text != "how many lines?" {
+					list = append(list, m)
+				}
+			}
+			return list
+		}
+		c.Await("the step, with its time and the number of calls", func() bool { return c.Count(anna, "I look.\n\ndelegate… 10 s, 2 tools") == 1 })
+		line := mine()
+		if len(line) != 1 || len(line[0].Edits) == 0 || !strings.HasPrefix(line[0].Edits[0], "I look.") {
+			t.Errorf("the bot shows %+v, want one message that was edited", line)
+		}
+		c.Await("the answer", func() bool { return c.Count(anna, "I look.\n\n42 lines.") == 1 })
+		c.rest()
+		if last := mine(); len(last) != 1 || last[0].Text != "I look.\n\n42 lines." {
+			t.Errorf("the bot shows %+v, want the answer alone", last)
+		}
+		c.Close()
+	})
+}
+
+// The text of the reply differs from the notice that the budget is used up, which the channel would not repeat within a minute.
+func TestMessagesOverTheBudgetGetOneReplyInTelegram(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long")
+	}
+	onBothStores(t, func(t *testing.T, database string) {
+		c := openChatroom(t, database, "    allow: [7, 8]\nbudgets: {principal: {tokens: 100}}\n", testtelegram.Config{Drafts: true})
+		c.Model.Answer(func(call testmodel.Call) testmodel.Reply {
+			return testmodel.Reply{Pieces: []string{"You said: " + call.Last()}, InputTokens: 110, OutputTokens: 10}
+		})
+		c.Start()
+		o := OpenOracle(t, c.Gateway, database)
+		for i := range 4 {
+			c.Telegram.Say(anna, anna, fmt.Sprintf("message %d", i))
+			testrun.Eventually(t, "the message has ended", func() bool { return o.Count("SELECT count(*) FROM inbox WHERE state = 'done'") == i+1 })
+		}
+		c.rest()
+		if n, all := c.Count(anna, "This was not answered. Your budget for today is used up"), len(c.Telegram.Texts(anna)); n != 1 || all != 3 {
+			t.Errorf("of %d messages %d are the reply; anna reads %q", all, n, c.Telegram.Texts(anna))
+		}
+		if n := o.Count("SELECT count(*) FROM inbox WHERE outcome = 'failed' AND reason = 'budget' AND notice_id IS NOT NULL"); n != 3 {
+			t.Errorf("%d messages have the reason, want 3", n)
+		}
+		c.Close()
+	})
+}
+
+// A full queue refuses several messages of a person. They receive one notice per burst, with the number, and another one when more are
+// refused later.
+func TestRefusalsOfAFullQueueAreReportedWithTheirNumber(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long")
+	}
+	onBothStores(t, func(t *testing.T, database string) {
+		c := openChatroom(t, database, "    allow: [7, 8]\n    queue: {mode: queue, cap: 1, drop: new, debounce_ms: 0}\n", testtelegram.Config{Drafts: true})
+		var calls atomic.Int64
+		gate := make(chan struct{})
+		c.Model.Answer(func(call testmodel.Call) testmodel.Reply {
+			if calls.Add(1) == 1 {
+				<-gate
+			}
+			return testmodel.Reply{Pieces: []string{"You said: " + call.Last()}}
+		})
+		c.Start()
+		o := OpenOracle(t, c.Gateway, database)
+		c.Telegram.Say(anna, anna, "one")
+		testrun.Eventually(t, "the first turn runs", func() bool { return calls.Load() == 1 })
+		c.Telegram.Say(anna, anna, "two")
+		testrun.Eventually(t, "two waits", func() bool { return o.Count("SELECT count(*) FROM inbox WHERE state = 'waiting'") == 1 })
+		for i := range 4 {
+			c.Telegram.Say(anna, anna, strconv.Itoa(i))
+		}
+		const rest = " 1 message waits here already; send "
+		c.Says(anna, "4 messages were not taken:"+rest+"them again after the next answer, or stop the running turn.")
+		c.Telegram.Say(anna, anna, "later")
+		c.Says(anna, "This was not taken:"+rest+"it again after the next answer, or stop the running turn.")
+		close(gate)
+		c.Await("the one that waited is answered", func() bool { return c.Count(anna, "You said: two") == 1 })
+		c.rest()
+		if n := o.Count("SELECT count(*) FROM inbox WHERE outcome = 'answered'"); n != 2 {
+			t.Errorf("%d are answered, want 2", n)
+		}
+		c.Close()
+	})
 }

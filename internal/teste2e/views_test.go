@@ -1,8 +1,14 @@
 package teste2e
 
 import (
+	"bytes"
+	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"maps"
+	"net/http"
+	"os"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -10,7 +16,11 @@ import (
 	"testing"
 	"time"
 
+	"laneway/internal/testmodel"
 	"laneway/internal/testrun"
+	"laneway/internal/testtelegram"
+	"laneway/internal/wire"
+	"laneway/internal/wire/wiretest"
 )
 
 // jobExtras are the members of a job that exist only in the extended view, for a job with a cron expression.
@@ -221,4 +231,317 @@ func runAndWatch(t *testing.T, b *bare, job string) map[string]json.RawMessage {
 		}
 	}
 	return events
+}
+
+// The program's answers to every method, with its own store and job service, and the events that follow, are compared with the published
+// description of the protocol.
+func TestAnswersAndEventsOfTheProgramAreAsDescribed(t *testing.T) {
+	onBothStores(t, func(t *testing.T, database string) {
+		described, err := wiretest.Load("../../docs/protocol.json")
+		if err != nil {
+			t.Fatal(err)
+		}
+		g := Install(t, database, "agents: {main: {runner: echo}}\nlimits: {chat: 0, requests: 0, cron_writes: 0}\n")
+		g.Start()
+		events := make(chan Event, 1000)
+		c, err := Dial(g.URL(), g.Token(), func(ev Event) { events <- ev })
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if err := described.Answer("connect", c.hello); err != nil {
+			t.Error(err)
+		}
+		if _, err := c.Call("sessions.subscribe", map[string]any{"limit": 10}, 30*time.Second); err != nil {
+			t.Fatal(err)
+		}
+		job := addJob(t, c, "described", map[string]any{"kind": "every", "everyMs": 3_600_000}, map[string]any{"retry": map[string]any{"maxRetries": 1}})
+		var run struct{ RunID string }
+		if err := c.Into(&run, "cron.run", map[string]any{"id": job.ID}); err != nil {
+			t.Fatal(err)
+		}
+		seen := map[string]bool{}
+		finished := func(ev Event) bool {
+			return ev.Name == "cron" && strings.Contains(string(ev.Payload), `"action":"finished"`)
+		}
+		for done := false; !done; {
+			select {
+			case ev := <-events:
+				seen[ev.Name], done = true, finished(ev)
+				if ev.Name == wire.EventChallenge {
+					continue
+				}
+				if err := described.Event(ev.Name, ev.Payload); err != nil {
+					t.Error(err)
+				}
+			case <-time.After(30 * time.Second):
+				t.Fatalf("the run did not end; events: %v", seen)
+			}
+		}
+		answered := 0
+		for n, m := range publishedMethods(t) {
+			payload, err := c.Call(m.Name, honest(m.Name, job.ID, n), 30*time.Second)
+			if err != nil { // jobs, questions and pairings that do not exist
+				continue
+			}
+			answered++
+			if err := described.Answer(m.Name, payload); err != nil {
+				t.Error(err)
+			}
+		}
+		if all := len(publishedMethods(t)); answered < all-10 {
+			t.Errorf("%d of %d methods answered", answered, all)
+		}
+		for _, name := range []string{"chat", "agent", "sessions.changed", "cron"} {
+			if !seen[name] {
+				t.Errorf("no event %s", name)
+			}
+		}
+	})
+}
+
+// rounds describes the input of a model, one word for each message.
+func rounds(call testmodel.Call) string {
+	var out []string
+	for _, m := range call.Messages {
+		out = append(out, m.Role[:1]+":"+m.Content)
+	}
+	return strings.Join(out, " ")
+}
+
+// respondTo calls POST /v1/responses and returns the id and the text of the answer.
+func (g *Gateway) respondTo(t *testing.T, members map[string]any) (id, text string) {
+	t.Helper()
+	members["model"] = "laneway"
+	body, err := json.Marshal(members)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := g.post("/v1/responses", body, map[string]string{"Authorization": "Bearer " + g.Token()})
+	var r struct {
+		ID     string
+		Output []struct{ Content []struct{ Text string } }
+	}
+	if err := json.Unmarshal([]byte(a.Body), &r); err != nil || a.Status != http.StatusOK || len(r.Output) != 1 {
+		t.Fatalf("%d %s (%v)", a.Status, a.Body, a.Err)
+	}
+	return r.ID, r.Output[0].Content[0].Text
+}
+
+// echoModel answers "re:" and the last message.
+func echoModel(t *testing.T) *testmodel.Server {
+	t.Helper()
+	model := testmodel.Start(t)
+	model.Answer(func(call testmodel.Call) testmodel.Reply {
+		return testmodel.Reply{Pieces: []string{"re:" + call.Last()}}
+	})
+	return model
+}
+
+// An early response of a long conversation is continued repeatedly: the disk grows by the content of the requests, not by copies of the
+// conversation, and each branch has all of it. Before, 152 such requests of 18 KB used 329 MB.
+func TestABranchOfAResponseCostsWhatItSends(t *testing.T) {
+	const turns, branches, size = 20, 40, 18 << 10
+	onBothStores(t, func(t *testing.T, database string) {
+		model := testmodel.Start(t)
+		model.Answer(func(testmodel.Call) testmodel.Reply { return testmodel.Reply{Pieces: []string{"yes"}} })
+		g := Install(t, database, strings.Replace(providersConfig(model), "model: test,", "model: test, context_window: 1000000,", 1))
+		g.Start()
+		o := OpenOracle(t, g, database)
+		used := func() int {
+			t.Helper()
+			if database == "" {
+				return o.Count("SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()")
+			}
+			return o.Count(`SELECT CAST(sum(pg_total_relation_size(c.oid)) AS bigint) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+				WHERE n.nspname = current_schema() AND c.relkind = 'r'`)
+		}
+		id, early := "", ""
+		for i := range turns {
+			members := map[string]any{"input": fmt.Sprintf("turn %d ", i) + strings.Repeat("word ", size/5)}
+			if id != "" {
+				members["previous_response_id"] = id
+			}
+			early = id
+			id, _ = g.respondTo(t, members)
+		}
+		before := used()
+		for i := range branches {
+			g.respondTo(t, map[string]any{"input": fmt.Sprintf("branch %d ", i) + strings.Repeat("word ", size/5), "previous_response_id": early})
+			calls := model.Calls()
+			told := rounds(calls[len(calls)-1])
+			if n := strings.Count(told, "turn "); n != turns-1 || strings.Count(told, "branch ") != 1 {
+				t.Fatalf("branch %d was told %d turns, want %d", i, n, turns-1)
+			}
+		}
+		if grown, sent := used()-before, branches*size; grown > 10*sent {
+			t.Errorf("the disk grew by %d bytes for %d that were sent, want at most ten times that", grown, sent)
+		} else {
+			t.Logf("the disk grew by %d bytes for %d that were sent", grown, sent)
+		}
+	})
+}
+
+// Before, a request without a session passed its conversation to the model twice.
+func TestACompletionAddsToItsConversationOnce(t *testing.T) {
+	model := echoModel(t)
+	g := Install(t, "", providersConfig(model))
+	g.Start()
+	for _, agent := range []string{"main", "sister"} {
+		body := fmt.Sprintf(`{"model":%q,"messages":[{"role":"user","content":"x"},{"role":"assistant","content":"y"},{"role":"user","content":"a"}]}`, agent)
+		if a := g.post("/v1/chat/completions", []byte(body), map[string]string{"Authorization": "Bearer " + g.Token()}); a.Status != http.StatusOK {
+			t.Fatalf("%d %s", a.Status, a.Body)
+		}
+		calls := model.Calls()
+		if got := rounds(calls[len(calls)-1]); got != "u:x a:y u:a" {
+			t.Errorf("%s was told %s", agent, got)
+		}
+	}
+}
+
+// onePixel is a picture.
+const onePixel = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+
+// A picture and a table are sent with `laneway send --file` to every kind of agent: models see the picture, a program opens both by their
+// paths, and the next turn reads their names.
+func TestFilesReachAgents(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts processes")
+	}
+	onBothStores(t, func(t *testing.T, database string) {
+		model := testmodel.Start(t)
+		model.Answer(func(call testmodel.Call) testmodel.Reply {
+			return testmodel.Reply{Pieces: []string{"re:" + call.Last()}}
+		})
+		program := filepath.Join(t.TempDir(), "agent.sh")
+		script := "#!/bin/sh\ntr ',' '\\n' | sed -n 's/.*\"path\":\"\\([^\"]*\\)\".*/\\1/p' | while read -r f; do wc -c < \"$f\"; done\n"
+		if err := os.WriteFile(program, []byte(script), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		config := strings.Replace(providersConfig(model), "agents:\n", fmt.Sprintf("agents:\n  shell: {runner: command, command: [%q], input: json}\n", program), 1)
+		g := Install(t, database, config+"default_agent: main\n")
+		g.Start()
+		picture, table := filepath.Join(g.Dir, "pixel.png"), filepath.Join(g.Dir, "table.csv")
+		raw, err := base64.StdEncoding.DecodeString(onePixel)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, content := range map[string][]byte{picture: raw, table: []byte("a,b\n")} {
+			if err := os.WriteFile(name, content, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		send := func(agent, text string, more ...string) string {
+			t.Helper()
+			out, errs, code := g.CLI(t.Context(), "", append([]string{"send", text, "--agent", agent, "--session", "agent:" + agent + ":files"}, more...)...)
+			if code != 0 {
+				t.Fatalf("%s: %d %s %s", agent, code, out, errs)
+			}
+			return out
+		}
+		last := func() string {
+			calls := model.Calls()
+			return string(calls[len(calls)-1].Body)
+		}
+		for _, agent := range []string{"main", "sister"} {
+			send(agent, "what is it?", "--file", picture, "--file", table)
+			if body := last(); !strings.Contains(body, onePixel) || !strings.Contains(body, "image/png") || !strings.Contains(body, "table.csv, text/") {
+				t.Errorf("%s was asked %s", agent, body)
+			}
+			send(agent, "and now?")
+			if body := last(); strings.Contains(body, onePixel) || !strings.Contains(body, "[attachment: pixel.png, image/png") {
+				t.Errorf("%s was asked in the next turn %s", agent, body)
+			}
+		}
+		if out := send("shell", "count", "--file", picture, "--file", table); strings.Join(strings.Fields(out), " ") != fmt.Sprintf("%d 4", len(raw)) {
+			t.Errorf("the program counted %q", out)
+		}
+		out, errs, code := g.CLI(t.Context(), "", "send", "x", "--file", filepath.Join(g.Dir, "gone.png"))
+		if code != 2 || !strings.Contains(errs, "cannot be read") {
+			t.Errorf("a file that is not there: %d %s %s", code, out, errs)
+		}
+	})
+}
+
+// Before, a refusal because of a picture ended the turn.
+func TestModelThatSeesNoPicturesIsAskedWithout(t *testing.T) {
+	model := testmodel.Start(t)
+	model.Answer(func(call testmodel.Call) testmodel.Reply {
+		if bytes.Contains(call.Body, []byte(onePixel)) {
+			return testmodel.Reply{Status: http.StatusBadRequest, Message: "this model does not support image input"}
+		}
+		return testmodel.Reply{Pieces: []string{"re:" + call.Last()}}
+	})
+	g := Install(t, "", providersConfig(model))
+	g.Start()
+	for _, agent := range []string{"main", "sister"} {
+		body, err := json.Marshal(map[string]any{"model": agent, "input": []any{map[string]any{"role": "user", "content": []any{
+			map[string]string{"type": "input_text", "text": "look"}, map[string]string{"type": "input_image", "image_url": "data:image/png;base64," + onePixel},
+		}}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		a := g.post("/v1/responses", body, map[string]string{"Authorization": "Bearer " + g.Token()})
+		if a.Status != http.StatusOK || !strings.Contains(a.Body, "re:look") || !strings.Contains(a.Body, "cannot be shown pictures") {
+			t.Errorf("%s: %d %s", agent, a.Status, a.Body)
+		}
+	}
+}
+
+// The requests have the form in which OpenAI's Python client sends the examples of docs/openai.md, and other forms that it may send.
+func TestRequestsOfThePythonClient(t *testing.T) {
+	g := Install(t, "", "agents: {main: {runner: echo}}\n")
+	g.Start()
+	header := map[string]string{
+		"Authorization": "Bearer " + g.Token(), "Accept": "application/json", "Accept-Encoding": "gzip, deflate", "User-Agent": "OpenAI/Python 2.8.0",
+		"X-Stainless-Lang": "python", "X-Stainless-Retry-Count": "0", "X-Stainless-Read-Timeout": "600", "X-Stainless-Async": "false",
+	}
+	for name, tc := range map[string]struct{ path, body, want string }{
+		"completion": {
+			"/v1/chat/completions", `{"messages":[{"role":"user","content":"What is on today?"}],"model":"laneway"}`, `"content":"What is on today?"`,
+		},
+		"completion, streamed": {
+			"/v1/chat/completions", `{"messages":[{"role":"user","content":"hello"}],"model":"laneway","stream":true}`, "data: [DONE]",
+		},
+		"response": {"/v1/responses", `{"input":"hello","instructions":null,"model":"laneway"}`, `"text":"hello"`},
+		"response, streamed": {
+			"/v1/responses", `{"input":[{"role":"user","content":"hello"}],"model":"laneway","stream":true,"store":false,"metadata":{"a":"b"}}`, "event: response.completed",
+		},
+	} {
+		if a := g.post(tc.path, []byte(tc.body), header); a.Status != http.StatusOK || !strings.Contains(a.Body, tc.want) {
+			t.Errorf("%s: %d %s %v", name, a.Status, a.Body, a.Err)
+		}
+	}
+}
+
+// The model reaches its limit before the first word.
+func TestAnEmptyAnswerIsShownAsEmptyToPeopleAndIsEmptyForPrograms(t *testing.T) {
+	const sentence = "(empty answer: the model stopped at its length limit)"
+	onBothStores(t, func(t *testing.T, database string) {
+		c := openChatroom(t, database, "", testtelegram.Config{})
+		c.Model.Answer(func(testmodel.Call) testmodel.Reply { return testmodel.Reply{Finish: "length"} })
+		c.Start()
+		c.LetIn(anna)
+		c.Telegram.Say(anna, anna, "write a novel")
+		c.Says(anna, sentence)
+
+		out, errs, code := c.CLI(t.Context(), "", "send", "write a novel")
+		if out != "" || errs != "laneway: "+sentence+"\n" || code != 0 {
+			t.Errorf("laneway send: %q, %q, %d", out, errs, code)
+		}
+
+		a := c.post("/v1/chat/completions", []byte(`{"model":"laneway","messages":[{"role":"user","content":"write a novel"}]}`), map[string]string{"Authorization": "Bearer " + c.Token()})
+		var answer struct {
+			Choices []struct {
+				Message      struct{ Content *string }
+				FinishReason string `json:"finish_reason"` //nolint:tagliatelle // OpenAI's name
+			}
+		}
+		if err := json.Unmarshal([]byte(a.Body), &answer); err != nil || a.Status != http.StatusOK || len(answer.Choices) != 1 {
+			t.Fatalf("%d %s (%v)", a.Status, a.Body, a.Err)
+		}
+		if got := answer.Choices[0]; got.Message.Content == nil || *got.Message.Content != "" || got.FinishReason != "length" {
+			t.Errorf("/v1/chat/completions: %s", a.Body)
+		}
+	})
 }

@@ -1,12 +1,31 @@
+// Package testmodel is a model server for tests: it speaks the chat completions API of OpenAI and the Messages API of Anthropic, for foreign programs
+// also the Responses API of OpenAI and that of Gemini, records its requests, and fails in every way in which real ones do.
+//
+// A [Server] calls one function, set with [Server.Answer], for the reply to each [Call]; a [Reply] is an answer in pieces, a fault, or both.
+// Without a function it repeats the last message of the user. Everything is counted: calls, calls that are being answered, and the most that
+// were answered at once per user (the field `user`, or metadata.user_id), so that a test can check that no session ever had two turns at a time.
+//
+// [Start] listens on loopback. [StartInMemory] does not listen: its connections are pipes, made by [Server.Transport],
+// and may be used in a testing/synctest bubble, where a minute without data costs no time.
+//
+// A server ends with its test; handlers that hang are released then.
+//
+//	model := testmodel.Start(t)
+//	model.Answer(func(call testmodel.Call) testmodel.Reply {
+//		return testmodel.Reply{Pieces: []string{"Hel", "lo"}, Cut: true}
+//	})
+//	runner, err := openai.New(openai.Config{BaseURL: model.URL() + "/v1", Model: "m"}, nil, nil)
 package testmodel
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"io"
 	"net"
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -305,4 +324,192 @@ func (s *Server) end(user string) {
 func (s *Server) notifyWaiters() {
 	close(s.changed)
 	s.changed = make(chan struct{})
+}
+
+// pipes is a listener whose connections are pipes.
+type pipes struct {
+	waiting chan net.Conn
+	closed  chan struct{}
+	once    sync.Once
+}
+
+func newPipes() *pipes {
+	return &pipes{waiting: make(chan net.Conn), closed: make(chan struct{})}
+}
+
+func (p *pipes) dial(ctx context.Context) (net.Conn, error) {
+	near, far := net.Pipe()
+	select {
+	case p.waiting <- far:
+		return near, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// Accept implements net.Listener.
+func (p *pipes) Accept() (net.Conn, error) {
+	select {
+	case conn := <-p.waiting:
+		return conn, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+// Close implements net.Listener.
+func (p *pipes) Close() error {
+	p.once.Do(func() { close(p.closed) })
+	return nil
+}
+
+// Addr implements net.Listener.
+func (p *pipes) Addr() net.Addr { return &net.UnixAddr{Name: "model", Net: "pipe"} }
+
+// parse fills in the members of the body.
+func parse(c Call) (Call, error) {
+	var body struct {
+		Model    string        `json:"model"`
+		User     string        `json:"user"`
+		System   blockText     `json:"system"`
+		Stream   bool          `json:"stream"`
+		Messages []wireMessage `json:"messages"`
+		Metadata struct {
+			UserID string `json:"user_id"` //nolint:tagliatelle // a foreign wire
+		} `json:"metadata"`
+		Tools []struct {
+			Name      string     `json:"name"`
+			Tools     []wireFunc `json:"tools"`
+			Function  wireFunc   `json:"function"`
+			Functions []wireFunc `json:"functionDeclarations"`
+		} `json:"tools"`
+		ToolChoice any `json:"tool_choice"` //nolint:tagliatelle // a foreign wire
+	}
+	if err := json.Unmarshal(c.Body, &body); err != nil {
+		return c, err
+	}
+	c.Model, c.User, c.System, c.Stream = body.Model, body.User+body.Metadata.UserID, string(body.System), body.Stream
+	for _, tool := range body.Tools {
+		if len(tool.Tools) > 0 { // a namespace of the Responses API
+			for _, function := range tool.Tools {
+				c.Tools = append(c.Tools, tool.Name+namespaceEnd+function.Name)
+			}
+			continue
+		}
+		if name := cmp.Or(tool.Name, tool.Function.Name); name != "" {
+			c.Tools = append(c.Tools, name)
+		}
+	}
+	switch choice := body.ToolChoice.(type) {
+	case string:
+		c.ToolChoice = choice
+	case map[string]any:
+		c.ToolChoice, _ = choice["type"].(string) //nolint:errcheck // "" if absent
+	}
+	for _, tool := range body.Tools { // of Gemini
+		for _, function := range tool.Functions {
+			c.Tools = append(c.Tools, function.Name)
+		}
+	}
+	for _, wire := range body.Messages {
+		message, err := wire.message()
+		if err != nil {
+			return c, err
+		}
+		if message.Role == "system" {
+			c.System = message.Content
+			continue
+		}
+		if note := clockNote.FindStringSubmatch(message.Content); note != nil && message.Role == "user" {
+			c.Clock, message.Content = note[1], strings.Replace(message.Content, note[0], "", 1)
+		}
+		c.Messages = append(c.Messages, message)
+	}
+	return c, nil
+}
+
+// clockNote is the note about the person's clock, see agent.Request.Clock.
+var clockNote = regexp.MustCompile(`(?m)^\[note\] For the person it is (.*)\.\n`)
+
+// namespaceEnd is between a namespace of the Responses API and the name of a tool in it.
+const namespaceEnd = "."
+
+type wireFunc struct {
+	Name      string `json:"name"`
+	Arguments string `json:"arguments"`
+}
+
+// wireMessage is a message of either protocol.
+type wireMessage struct {
+	Role       string          `json:"role"`
+	Content    json.RawMessage `json:"content"`
+	ToolCallID string          `json:"tool_call_id"` //nolint:tagliatelle // a foreign wire
+	ToolCalls  []struct {
+		ID       string   `json:"id"`
+		Function wireFunc `json:"function"`
+	} `json:"tool_calls"` //nolint:tagliatelle // a foreign wire
+}
+
+type wireBlock struct {
+	Type    string          `json:"type"`
+	Text    string          `json:"text"`
+	ID      string          `json:"id"`
+	Name    string          `json:"name"`
+	Input   json.RawMessage `json:"input"`
+	UseID   string          `json:"tool_use_id"` //nolint:tagliatelle // a foreign wire
+	Content blockText       `json:"content"`
+	IsError bool            `json:"is_error"` //nolint:tagliatelle // a foreign wire
+}
+
+// blockText is a string, or the joined text of text blocks.
+type blockText string
+
+// UnmarshalJSON implements [json.Unmarshaler].
+func (t *blockText) UnmarshalJSON(raw []byte) error {
+	if len(raw) > 0 && raw[0] == '"' {
+		return json.Unmarshal(raw, (*string)(t))
+	}
+	var blocks []struct {
+		Text string `json:"text"`
+	}
+	if err := json.Unmarshal(raw, &blocks); err != nil {
+		return err
+	}
+	for _, b := range blocks {
+		*t += blockText(b.Text)
+	}
+	return nil
+}
+
+func (w wireMessage) message() (Message, error) {
+	m := Message{Role: w.Role}
+	for _, call := range w.ToolCalls {
+		m.Calls = append(m.Calls, ToolCall{ID: call.ID, Name: call.Function.Name, Args: call.Function.Arguments})
+	}
+	if len(w.Content) > 0 && w.Content[0] == '"' {
+		if err := json.Unmarshal(w.Content, &m.Content); err != nil {
+			return m, err
+		}
+		if w.Role == "tool" {
+			m.Results = append(m.Results, ToolResult{ID: w.ToolCallID, Text: m.Content})
+		}
+		return m, nil
+	}
+	var blocks []wireBlock
+	if err := json.Unmarshal(w.Content, &blocks); err != nil {
+		return m, err
+	}
+	for _, b := range blocks {
+		switch b.Type {
+		case "text":
+			m.Content += b.Text
+		case "tool_use":
+			m.Calls = append(m.Calls, ToolCall{ID: b.ID, Name: b.Name, Args: string(b.Input)})
+		case "tool_result":
+			m.Results = append(m.Results, ToolResult{ID: b.UseID, Text: string(b.Content), IsError: b.IsError})
+		}
+	}
+	return m, nil
 }

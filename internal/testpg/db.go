@@ -1,3 +1,34 @@
+// Package testpg provides a real Postgres for tests, and each test with a separate database.
+//
+// # Where the server comes from
+//
+// [Provide] tries these in order and reports which one it used:
+//
+//  1. TEST_DATABASE_URL: a server that is already running; its user must be allowed to create databases.
+//  2. Server binaries ($PG_BIN, /usr/lib/postgresql/*/bin, PATH): a private cluster in a temporary directory, reachable through a
+//     unix socket only. Postgres refuses to run as root, so root's cluster runs as `postgres` or `nobody`.
+//  3. docker compose: a container, bound to a free port of the loopback address.
+//
+// When none works the error names the three ways. No test is skipped silently. The command cmd/testpg wraps this around any other
+// command:
+//
+//	go run ./cmd/testpg -- go test ./...
+//
+// # What a test writes
+//
+//	url := testpg.DB(t)            // an empty, migrated database; dropped when the test ends
+//
+// The database is a file copy of a template which is migrated once per schema and server. The template's name contains a hash of
+// the migrations, so working copies with different schemas may share one server. An advisory lock keeps parallel test binaries from
+// building it twice.
+//
+// A test that must stop or kill the server starts a separate one with [Private], without an effect on other tests.
+//
+// # How it ends
+//
+// [Server.Stop] ends the server and removes its directory. On Linux the kernel also ends the server when the process that
+// started it is killed before it can clean up. The package starts one goroutine per private server, which waits for the
+// process and ends with it.
 package testpg
 
 import (
@@ -10,7 +41,10 @@ import (
 	"io/fs"
 	"net/url"
 	"os"
+	"os/user"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -251,4 +285,78 @@ func uniqueName(prefix string) string { return prefix + strings.ToLower(rand.Tex
 func hasCode(err error, code string) bool {
 	var pgErr *pgconn.PgError
 	return errors.As(err, &pgErr) && pgErr.Code == code
+}
+
+// rolePassword is for servers that require a password; the private cluster does not.
+const rolePassword = "of-a-test-role"
+
+// Role makes a role that may log in and nothing else. It is dropped when the test ends, after the databases that were made later: so call
+// it before [DB] or [Empty].
+func Role(tb testing.TB) string {
+	tb.Helper()
+	admin := server(tb)
+	name := uniqueName("laneway_r_")
+	do := func(ctx context.Context, sql string) error {
+		return withAdmin(ctx, admin, func(conn *pgx.Conn) error {
+			_, err := conn.Exec(ctx, sql)
+			return err
+		})
+	}
+	if err := do(tb.Context(), fmt.Sprintf("CREATE ROLE %s LOGIN PASSWORD '%s'", name, rolePassword)); err != nil {
+		tb.Fatalf("making a role for the test: %v", err)
+	}
+	tb.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(tb.Context()), dropTimeout)
+		defer cancel()
+		if err := do(ctx, "DROP ROLE "+name); err != nil {
+			tb.Errorf("dropping the role of the test: %v", err)
+		}
+	})
+	return name
+}
+
+// As returns the address of a database for another role.
+func As(target, role string) string {
+	u, err := url.Parse(target)
+	if err != nil {
+		return target
+	}
+	u.User = url.UserPassword(role, rolePassword)
+	return u.String()
+}
+
+// account is the account that the server runs as. A nil credential means that of this process.
+type account struct {
+	cred *syscall.Credential
+}
+
+// unprivileged finds an account for root, because Postgres refuses to run as root.
+func unprivileged() (account, error) {
+	if os.Geteuid() != 0 {
+		return account{}, nil
+	}
+	for _, name := range []string{"postgres", "nobody"} {
+		u, err := user.Lookup(name)
+		if err != nil {
+			continue
+		}
+		uid, errUID := strconv.ParseUint(u.Uid, 10, 32)
+		gid, errGID := strconv.ParseUint(u.Gid, 10, 32)
+		if errUID != nil || errGID != nil || uid == 0 {
+			continue
+		}
+		return account{cred: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}}, nil
+	}
+	return account{}, errors.New("root cannot run Postgres and there is no account `postgres` or `nobody`: run the tests as another user")
+}
+
+// give makes the account the owner of dir.
+func (a account) give(dir string) error {
+	if a.cred == nil {
+		return nil
+	}
+	if err := os.Chown(dir, int(a.cred.Uid), int(a.cred.Gid)); err != nil {
+		return fmt.Errorf("handing %s to the server's account: %w", dir, err)
+	}
+	return nil
 }

@@ -1,16 +1,52 @@
+// Package testtelegram is a strict Bot API server for tests: it behaves like Telegram where Telegram is strict, fails where a test
+// requests a fault, and records every call.
+//
+// # What it is for
+//
+// A channel that talks to it uses the real protocol: form bodies, one answer envelope, long polling with offsets, updates that are
+// deleted only when a higher offset confirms them, one poller at a time, files, webhooks. It refuses what Telegram would refuse, with
+// the same status and description: text over 4096 UTF-16 units after parsing, entities that do not parse, edits that change nothing,
+// unknown threads, blocked chats, groups that became supergroups.
+//
+// # Being stricter than Telegram
+//
+// Telegram accepts some calls that no correct client makes: unknown methods and parameters, tags nested against the rules, a call
+// within a retry_after window. The server records them as [Server.Violations]; a test fails on any.
+//
+// # Faults
+//
+// [Server.Break] queues faults for a method: refusals, 429 with a window, HTML from a proxy, garbage, cut and endless bodies, hanging,
+// reset connections, and a failure after the call was executed. A fault is used once.
+//
+// # Time
+//
+// [Server.Transport] calls the server in the caller's goroutine without sockets, so that everything works in a synctest bubble. The
+// same server is an [http.Handler] for tests with real sockets.
+//
+//	srv := testtelegram.New(testtelegram.Config{})
+//	srv.AddPrivate(7, "Anna")
+//	srv.Say(7, 7, "hello")
+//	// make the channel with srv.Transport() and srv.Token(), run it, then
+//	srv.Messages(7) // the answers of the bot
+//
+// It starts no goroutine and has no Close.
 package testtelegram
 
 import (
+	"bytes"
 	"context"
 	"crypto/subtle"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -273,3 +309,78 @@ func write(w http.ResponseWriter, a answer) {
 		panic(http.ErrAbortHandler)
 	}
 }
+
+// Transport calls the server in the goroutine of the caller. A connection that the server resets is an error, a body that it cuts ends
+// unexpectedly, and a caller whose context is done receives its error.
+func (s *Server) Transport() http.RoundTripper { return direct{s} }
+
+type direct struct{ h http.Handler }
+
+// RoundTrip implements [http.RoundTripper].
+func (d direct) RoundTrip(r *http.Request) (*http.Response, error) {
+	if err := r.Context().Err(); err != nil {
+		return nil, context.Cause(r.Context())
+	}
+	if r.Body == nil {
+		r.Body = http.NoBody
+	}
+	defer func() { _ = r.Body.Close() }()
+	rec := &recorder{header: http.Header{}}
+	aborted := serve(d.h, rec, r)
+	if r.Context().Err() != nil {
+		return nil, context.Cause(r.Context())
+	}
+	if aborted && rec.status == 0 {
+		return nil, syscall.ECONNRESET
+	}
+	if rec.status == 0 {
+		rec.status = http.StatusOK
+	}
+	var body io.Reader = &rec.body
+	if aborted {
+		body = io.MultiReader(&rec.body, cut{})
+	}
+	return &http.Response{
+		Status: http.StatusText(rec.status), StatusCode: rec.status, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: rec.header, Body: io.NopCloser(body), ContentLength: -1, Request: r,
+	}, nil
+}
+
+// serve reports whether the handler closed the connection in the middle.
+func serve(h http.Handler, w http.ResponseWriter, r *http.Request) (aborted bool) {
+	defer func() {
+		if p := recover(); p != nil {
+			err, isErr := p.(error)
+			if !isErr || !errors.Is(err, http.ErrAbortHandler) {
+				panic(p)
+			}
+			aborted = true
+		}
+	}()
+	h.ServeHTTP(w, r)
+	return false
+}
+
+type recorder struct {
+	header http.Header
+	status int
+	body   bytes.Buffer
+}
+
+func (r *recorder) Header() http.Header { return r.header }
+
+func (r *recorder) WriteHeader(status int) {
+	if r.status == 0 {
+		r.status = status
+	}
+}
+
+func (r *recorder) Write(p []byte) (int, error) {
+	r.WriteHeader(http.StatusOK)
+	return r.body.Write(p)
+}
+
+// cut is the end of a body that was cut off.
+type cut struct{}
+
+func (cut) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }

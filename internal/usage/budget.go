@@ -1,9 +1,14 @@
 package usage
 
 import (
+	"context"
 	"fmt"
+	"math"
 	"strconv"
+	"strings"
 	"time"
+
+	"laneway/internal/chat"
 )
 
 // Limit is how much may be used, in tokens or money; 0 means no bound. If both are set, the one that is reached first counts.
@@ -159,3 +164,105 @@ type OverError struct{ State State }
 
 // Error returns the sentence for the person.
 func (e *OverError) Error() string { return e.State.Sentence() }
+
+// Money is an amount in billionths of the currency of the gateway.
+type Money int64
+
+// Unit is one unit of the currency.
+const Unit Money = 1_000_000_000
+
+// MoneyOf rounds an amount in units of the currency to a billionth.
+func MoneyOf(amount float64) Money { return Money(math.Round(amount * float64(Unit))) }
+
+// Float returns the amount in units of the currency.
+func (m Money) Float() float64 { return float64(m) / float64(Unit) }
+
+// String formats the amount with two to six decimal places.
+func (m Money) String() string {
+	text := strconv.FormatFloat(m.Float(), 'f', 6, 64)
+	short := strings.TrimRight(text, "0")
+	if dot := strings.IndexByte(text, '.'); len(short) < dot+3 {
+		return text[:dot+3]
+	}
+	return short
+}
+
+// Price of a million tokens of each kind, in the currency of the gateway.
+type Price struct {
+	// Input is the price of uncached input tokens, Cached that of cached ones.
+	Input, Output, Cached Money
+}
+
+// million is how many tokens a price is for.
+const million = 1_000_000
+
+// Of returns the cost of a request, to a billionth. It saturates.
+func (p Price) Of(u chat.Usage) Money {
+	cached := min(u.CachedTokens, u.InputTokens)
+	total := float64(u.InputTokens-cached)*float64(p.Input) + float64(cached)*float64(p.Cached) + float64(u.OutputTokens)*float64(p.Output)
+	if total /= million; total < math.MaxInt64 {
+		return Money(math.Round(total))
+	}
+	return math.MaxInt64
+}
+
+// Report is the usage of a day so far.
+type Report struct {
+	Day      string
+	Zone     *time.Location
+	Resets   time.Time // when the next day begins
+	Currency string
+	Today    Counted
+	// Budgets of the day that the reader may see, and the limits of turns and jobs, without usage.
+	Budgets []State
+}
+
+// Report returns the report of today for a principal: its own usage and budget if own is set, otherwise those of all principals.
+func (m *Meter) Report(ctx context.Context, principal string, own bool) (Report, error) {
+	out := Report{Day: m.Today(), Zone: m.cfg.Zone, Resets: m.tomorrow(), Currency: m.cfg.Budgets.Currency}
+	states, err := m.States(ctx, principal, "")
+	if err != nil {
+		return out, err
+	}
+	for _, s := range states {
+		if !own || s.Kind == KindPrincipal {
+			out.Budgets = append(out.Budgets, s)
+		}
+	}
+	for _, kind := range []Kind{KindTurn, KindJob} {
+		if limit := m.cfg.Budgets.Of(kind); !limit.IsZero() {
+			out.Budgets = append(out.Budgets, State{Scope: Scope{Kind: kind}, Limit: limit, Currency: out.Currency})
+		}
+	}
+	q := Query{From: out.Day, To: out.Day}
+	if own {
+		q.Principal = principal
+	}
+	rows, err := m.Rows(ctx, q)
+	for _, r := range rows {
+		out.Today.Add(r.Counted)
+	}
+	return out, err
+}
+
+// Lines returns the report for people: the usage, and each budget.
+func (r Report) Lines() []string {
+	line := "today: " + grouped(r.Today.Spent().Tokens) + " tokens"
+	if r.Today.Cost > 0 {
+		line += ", " + r.Today.Cost.String() + " " + r.Currency
+	}
+	if r.Today.Unreported >= time.Second {
+		line += ", and " + r.Today.Unreported.Round(time.Second).String() + " of turns whose agents report none"
+	}
+	lines := []string{line}
+	for _, s := range r.Budgets {
+		switch s.Kind {
+		case KindPrincipal:
+			lines = append(lines, "your budget: "+s.figures())
+		case KindDay:
+			lines = append(lines, "budget of the day: "+s.figures())
+		case KindTurn, KindJob:
+		}
+	}
+	return lines
+}

@@ -201,3 +201,224 @@ type JobState struct {
 	RunningAtMs           int64  `json:"runningAtMs,omitempty"`                                                                  // since when it runs, in Unix milliseconds
 	ScheduleActivatedAtMs int64  `json:"scheduleActivatedAtMs,omitempty"`                                                        // since when its schedule is in force, in Unix milliseconds
 }
+
+// CronListParams are the parameters of cron.list.
+type CronListParams struct {
+	_ struct{} `also:"compact,includeDeliveryPreviews"`
+
+	IncludeDisabled bool     `json:"includeDisabled,omitempty"`                                                      // also jobs that do not fire
+	Enabled         string   `json:"enabled,omitempty" rule:"enum=all|enabled|disabled"`                             // only jobs that fire, or only jobs that do not; takes precedence over includeDisabled
+	Limit           int64    `json:"limit,omitempty" rule:"min=1,max=200"`                                           // the most jobs; absent = 200
+	Offset          int64    `json:"offset,omitempty" rule:"min=0"`                                                  // how many to skip
+	Query           string   `json:"query,omitempty" rule:"max=256"`                                                 // only jobs with this string in name, key or description
+	Kind            string   `json:"scheduleKind,omitempty" rule:"enum=all|at|every|cron|on-exit|stream"`            // only schedules of this kind
+	Last            string   `json:"lastRunStatus,omitempty" rule:"enum=all|ok|error|skipped|unknown"`               // only jobs whose last run ended like this; unknown = it never ran
+	Trigger         string   `json:"trigger,omitempty" rule:"enum=all|conditional|unconditional"`                    // conditional matches no job
+	SortBy          string   `json:"sortBy,omitempty" rule:"enum=nextRunAtMs|updatedAtMs|name|lastRunAtMs|failing"`  // the order; failing = by failed runs in a row; absent = nextRunAtMs, or id when there is more than one page
+	SortDir         string   `json:"sortDir,omitempty" rule:"enum=asc|desc"`                                         // its direction; absent = asc
+	AgentID         string   `json:"agentId,omitempty" rule:"min=1,max=64"`                                          // only jobs of this agent
+	Target          string   `json:"target,omitempty" rule:"min=1,max=512"`                                          // only jobs whose answers go to this channel or chat
+	Condition       string   `json:"condition,omitempty" rule:"enum=all|failing|paused|running|late|invalid|unsent"` // only jobs in this condition, whether they fire or not; late = a fire has been due for 10 s and has not started; unsent = its answers are kept, because their address takes none
+	IDs             []string `json:"ids,omitempty" rule:"max=200"`                                                   // only these jobs, whether they fire or not
+	Cursor          string   `json:"cursor,omitempty" rule:"max=4096"`                                               // nextCursor of the page before, with the same order; in place of offset
+	Counts          bool     `json:"counts,omitempty"`                                                               // asks for counts
+	Outcomes        int64    `json:"outcomes,omitempty" rule:"min=0,max=14"`                                         // the number of outcomes to return for each job
+	Brief           bool     `json:"brief,omitempty"`                                                                // leaves out the payload of a job, its description and its rules for failures
+	System          bool     `json:"includeSystem,omitempty"`                                                        // also the jobs of the gateway itself
+	Extended        bool     `json:"extended,omitempty"`                                                             // asks for the extended view
+}
+
+// WantsExtended reports whether the call asks for the extended view.
+func (p *CronListParams) WantsExtended() bool { return p.Extended }
+
+// CronListResult is the result of cron.list.
+type CronListResult struct {
+	Counts           *JobCounts                 `json:"counts,omitempty"`     // how many jobs the caller may see, without the filter; absent unless requested
+	DeliveryPreviews map[string]DeliveryPreview `json:"deliveryPreviews"`     // where answers go, by id of the job
+	HasMore          bool                       `json:"hasMore"`              // more pages follow
+	Jobs             []Job                      `json:"jobs"`                 // the jobs
+	Limit            int64                      `json:"limit"`                // as in the parameters
+	NextCursor       string                     `json:"nextCursor,omitempty"` // Extended: the cursor of the next page; absent on the last page
+	NextOffset       *int                       `json:"nextOffset"`           // the offset of the next page; null on the last page
+	Offset           int64                      `json:"offset"`               // as in the parameters
+	SnapshotRevision string                     `json:"snapshotRevision"`     // changes with every change of any job
+	Total            int                        `json:"total"`                // how many there are
+}
+
+// JobCounts are numbers of jobs. A job can be counted in several of them.
+type JobCounts struct {
+	All     int `json:"all"`     // all jobs
+	Failing int `json:"failing"` // jobs whose last run failed
+	Invalid int `json:"invalid"` // jobs that are invalid
+	Late    int `json:"late"`    // jobs with a fire that has been due for 10 s and has not started
+	Paused  int `json:"paused"`  // jobs that are paused
+	Running int `json:"running"` // jobs that run
+}
+
+// JobOutcome is the outcome of a slot, in short.
+type JobOutcome struct {
+	DurationMs int64  `json:"durationMs,omitempty"`                                              // how long it ran
+	Outcome    string `json:"outcome" rule:"enum=ok|skipped|missed|error|cancelled|interrupted"` // how it ended
+	Reason     string `json:"reason,omitempty"`                                                  // why it did not run
+	SlotMs     int64  `json:"slotMs"`                                                            // the slot, in Unix milliseconds
+}
+
+// CronRunsParams are the parameters of cron.runs.
+type CronRunsParams struct {
+	ID         string   `json:"id,omitempty" rule:"or=jobId,min=1,max=128"`                                     // only runs of this job
+	Scope      string   `json:"scope,omitempty" rule:"enum=job|all"`                                            // all = runs of every job; id is ignored
+	RunID      string   `json:"runId,omitempty" rule:"min=1,max=512"`                                           // only this run
+	Limit      int64    `json:"limit,omitempty" rule:"min=1,max=200"`                                           // the most entries; absent = 50
+	Offset     int64    `json:"offset,omitempty" rule:"min=0"`                                                  // how many to skip
+	Status     string   `json:"status,omitempty" rule:"enum=all|ok|error|skipped|missed|cancelled|interrupted"` // only runs that ended like this
+	Statuses   []string `json:"statuses,omitempty" rule:"max=8"`                                                // the same with several values
+	Delivery   string   `json:"deliveryStatus,omitempty" rule:"max=32"`                                         // only runs whose answer has this delivery status
+	Deliveries []string `json:"deliveryStatuses,omitempty" rule:"max=8"`                                        // the same with several values
+	Query      string   `json:"query,omitempty" rule:"max=256"`                                                 // only entries that contain this string
+	AgentID    string   `json:"agentId,omitempty" rule:"min=1,max=64"`                                          // only runs of this agent
+	SortDir    string   `json:"sortDir,omitempty" rule:"enum=asc|desc"`                                         // absent = desc, the newest first
+	Since      int64    `json:"sinceMs,omitempty"`                                                              // only slots from this time on, in Unix milliseconds
+	Until      int64    `json:"untilMs,omitempty"`                                                              // only slots before this time, in Unix milliseconds
+	Active     bool     `json:"includeActive,omitempty"`                                                        // also runs that wait or run
+	Changes    bool     `json:"changes,omitempty"`                                                              // with id: also the newest changes of the job, from sinceMs on
+	Extended   bool     `json:"extended,omitempty"`                                                             // asks for the extended view
+}
+
+// WantsExtended reports whether the call asks for the extended view.
+func (p *CronRunsParams) WantsExtended() bool { return p.Extended }
+
+// CronRunsResult is the result of cron.runs.
+type CronRunsResult struct {
+	Changes    []JobChange   `json:"changes,omitempty"` // the changes of the job, the newest first
+	Entries    []LedgerEntry `json:"entries"`           // the entries
+	HasMore    bool          `json:"hasMore"`           // more pages follow
+	Limit      int64         `json:"limit"`             // as in the parameters
+	NextOffset *int          `json:"nextOffset"`        // the offset of the next page; null on the last page
+	Offset     int64         `json:"offset"`            // as in the parameters
+	Total      int           `json:"total"`             // how many there are
+}
+
+// LedgerEntry describes the outcome of a slot.
+type LedgerEntry struct {
+	Action                    string          `json:"action" rule:"enum=started|finished"`                                                                 // finished, or started while it waits or runs
+	Attempts                  []LedgerAttempt `json:"attempts,omitzero"`                                                                                   // Extended: its attempts, once it has run
+	CompletionStatus          string          `json:"completionStatus,omitempty" rule:"enum=succeeded|failed|unknown"`                                     // of a run that has ended, with its delivery
+	Delivered                 *bool           `json:"delivered,omitempty"`                                                                                 // the answer arrived
+	DeliveryError             string          `json:"deliveryError,omitempty"`                                                                             // why the answer did not arrive
+	DeliveryStatus            string          `json:"deliveryStatus,omitempty" rule:"enum=not-requested|delivered|not-delivered|unknown"`                  // the delivery status of the answer
+	DeliverySuppressionReason string          `json:"deliverySuppressionReason,omitempty"`                                                                 // why it was not sent: empty or no-reply
+	DurationMs                *int64          `json:"durationMs,omitempty"`                                                                                // how long it ran
+	Error                     string          `json:"error,omitempty"`                                                                                     // why it failed
+	ErrorReason               string          `json:"errorReason,omitempty"`                                                                               // the same in one word
+	JobID                     string          `json:"jobId"`                                                                                               // its job
+	JobName                   string          `json:"jobName"`                                                                                             // the name of the job at that time
+	Lane                      *string         `json:"lane,omitempty"`                                                                                      // Extended: its lane
+	Model                     string          `json:"model,omitempty"`                                                                                     // the model that answered
+	NextRunAtMs               int64           `json:"nextRunAtMs,omitempty"`                                                                               // the next attempt or the next fire of the job, in Unix milliseconds
+	Outcome                   string          `json:"outcome,omitempty" rule:"enum=ok|skipped|missed|error|cancelled|interrupted|queued|running|retrying"` // Extended: how it ended, or its current state
+	Provider                  string          `json:"provider,omitempty"`                                                                                  // the provider of the model
+	Reason                    string          `json:"reason,omitempty"`                                                                                    // Extended: why it did not run
+	RunAtMs                   int64           `json:"runAtMs,omitempty"`                                                                                   // when it began, in Unix milliseconds
+	RunID                     string          `json:"runId"`                                                                                               // the run
+	ScheduledForMs            int64           `json:"scheduledForMs,omitempty"`                                                                            // Extended: the slot, in Unix milliseconds
+	SessionKey                string          `json:"sessionKey,omitempty"`                                                                                // the session in which it ran
+	SlotCount                 *int64          `json:"slotCount,omitempty"`                                                                                 // Extended: how many slots the entry covers
+	SlotUntilMs               int64           `json:"slotUntilMs,omitempty"`                                                                               // Extended: the last of them, in Unix milliseconds
+	Status                    string          `json:"status,omitempty" rule:"enum=ok|error|skipped"`                                                       // how it ended
+	Summary                   string          `json:"summary,omitempty"`                                                                                   // the beginning of its answer
+	Trigger                   string          `json:"trigger,omitempty" rule:"enum=schedule|manual|catchup|backfill"`                                      // Extended: what started the run
+	TS                        int64           `json:"ts"`                                                                                                  // when it ended, began or was claimed, in Unix milliseconds
+	Usage                     *LedgerUsage    `json:"usage,omitempty"`                                                                                     // the usage that the model reported
+}
+
+// LedgerUsage is the usage that a model reported.
+type LedgerUsage struct {
+	// tokens of the request
+	InputTokens int64 `json:"input_tokens"` //nolint:tagliatelle // the words of the family of clients
+	// tokens of the answer
+	OutputTokens int64 `json:"output_tokens"` //nolint:tagliatelle // the words of the family of clients
+	// their sum
+	TotalTokens int64 `json:"total_tokens"` //nolint:tagliatelle // the words of the family of clients
+}
+
+// LedgerAttempt is an attempt of a run.
+type LedgerAttempt struct {
+	Attempt      int    `json:"attempt"`                                                             // its number, from 1
+	DurationMs   *int64 `json:"durationMs,omitempty"`                                                // how long it took
+	Error        string `json:"error,omitempty"`                                                     // why it failed
+	ErrorReason  string `json:"errorReason,omitempty"`                                               // the same in one word
+	FinishedAtMs int64  `json:"finishedAtMs,omitempty"`                                              // when it ended, in Unix milliseconds
+	NodeID       string `json:"nodeId"`                                                              // the process
+	StartedAtMs  int64  `json:"startedAtMs"`                                                         // when it began, in Unix milliseconds
+	Status       string `json:"status,omitempty" rule:"enum=ok|error|timeout|cancelled|interrupted"` // how it ended
+}
+
+// ActionMany is the action of an event that replaces several events.
+const ActionMany = "many"
+
+// CronEvent is the payload of the event cron.
+type CronEvent struct {
+	Action           string `json:"action" rule:"enum=added|updated|removed|scheduled|started|finished|many"`                            // what happened; scheduled = another attempt will follow; many = count events were left out, with the capability cron-brief
+	Attempt          int    `json:"attempt,omitempty"`                                                                                   // Extended: the number of the attempt
+	CompletionStatus string `json:"completionStatus,omitempty" rule:"enum=succeeded|failed|unknown"`                                     // finished: as in the entry of cron.runs
+	Count            int    `json:"count,omitempty"`                                                                                     // many: how many events were left out
+	Delivered        *bool  `json:"delivered,omitempty"`                                                                                 // finished: as in the entry
+	DeliveryStatus   string `json:"deliveryStatus,omitempty" rule:"enum=not-requested|delivered|not-delivered|unknown"`                  // finished: as in the entry
+	DurationMs       *int64 `json:"durationMs,omitempty"`                                                                                // as in the entry
+	Error            string `json:"error,omitempty"`                                                                                     // as in the entry
+	ErrorReason      string `json:"errorReason,omitempty"`                                                                               // as in the entry
+	Job              *Job   `json:"job,omitempty"`                                                                                       // the job; absent when it was removed
+	JobID            string `json:"jobId"`                                                                                               // its id; empty with many
+	NextRunAtMs      int64  `json:"nextRunAtMs,omitempty"`                                                                               // the next attempt or the next fire of the job, in Unix milliseconds
+	Outcome          string `json:"outcome,omitempty" rule:"enum=ok|skipped|missed|error|cancelled|interrupted|queued|running|retrying"` // Extended: as in the entry
+	Reason           string `json:"reason,omitempty"`                                                                                    // Extended: as in the entry
+	RunAtMs          int64  `json:"runAtMs,omitempty"`                                                                                   // as in the entry
+	RunID            string `json:"runId,omitempty"`                                                                                     // the run, if the event is about a run
+	ScheduledForMs   int64  `json:"scheduledForMs,omitempty"`                                                                            // Extended: the slot, in Unix milliseconds
+	Status           string `json:"status,omitempty" rule:"enum=ok|error|skipped"`                                                       // finished: as in the entry
+	Summary          string `json:"summary,omitempty"`                                                                                   // as in the entry
+	Trigger          string `json:"trigger,omitempty" rule:"enum=schedule|manual|catchup|backfill"`                                      // Extended: as in the entry
+}
+
+// WebhookBody is the body of a webhook about a finished run: its event in the standard view. When the answer is not sent, it has the reason
+// instead of the text.
+type WebhookBody struct {
+	CronEvent
+
+	Suppressed string `json:"suppressed,omitempty" rule:"enum=no_reply|empty"` // why the answer is not sent
+}
+
+// SchedulerStatusResult is the result of scheduler.status.
+type SchedulerStatusResult struct {
+	Jobs       []SchedulerJob `json:"jobs"`       // at most 1,000 jobs, by name
+	LastTickMs int64          `json:"lastTickMs"` // when the last iteration of the cron loop began, in Unix milliseconds; 0 = never
+	NodeID     string         `json:"nodeId"`     // the process that answers
+	Running    bool           `json:"running"`    // the loop is running
+	TS         int64          `json:"ts"`         // the time of the gateway in Unix milliseconds
+}
+
+// SchedulerJob is a job in the format of scheduler.status.
+type SchedulerJob struct {
+	// its schedule: an expression, @every and a duration, or @at and a time
+	CronExpr string `json:"cron_expr"` //nolint:tagliatelle // the words of the family of clients
+	// runs that failed or were interrupted
+	ErrorCount int64 `json:"error_count"` //nolint:tagliatelle // the words of the family of clients
+	// it does not fire
+	IsPaused bool `json:"is_paused"` //nolint:tagliatelle // the words of the family of clients
+	// it runs
+	IsRunning bool `json:"is_running"` //nolint:tagliatelle // the words of the family of clients
+	// its name
+	JobName string `json:"job_name"` //nolint:tagliatelle // the words of the family of clients
+	// how long its last run took; null = it never ran
+	LastDurationMs *int64 `json:"last_duration_ms"` //nolint:tagliatelle // the words of the family of clients
+	// ok, or error or skipped with the reason; null = it never ran
+	LastResult *string `json:"last_result"` //nolint:tagliatelle // the words of the family of clients
+	// when its last run began, ISO 8601; null = it never ran
+	LastRun *string `json:"last_run"` //nolint:tagliatelle // the words of the family of clients
+	// its next fire, ISO 8601; null when no fire is planned
+	NextRun *string `json:"next_run"` //nolint:tagliatelle // the words of the family of clients
+	// finished runs
+	RunCount int64 `json:"run_count"` //nolint:tagliatelle // the words of the family of clients
+	// the zone of its expression; absent when it has no zone
+	Timezone string `json:"timezone,omitempty"`
+}

@@ -151,3 +151,334 @@ type SearchHit struct {
 	RunID      string `json:"runId,omitempty"` // its run
 	Excerpt    string `json:"excerpt"`         // the part of its text around the first match
 }
+
+// Run is a turn, or a message that waits to become one.
+type Run struct {
+	ID          string      `json:"id"`                                                                                                     // the id of its first message; for runs.get
+	RunID       string      `json:"runId"`                                                                                                  // its id in events and in chat.abort
+	Kind        string      `json:"kind" rule:"enum=chat|cron|api|hook|task"`                                                               // where it comes from; task: a turn requested it
+	SessionKey  string      `json:"sessionKey"`                                                                                             // its session
+	AgentID     string      `json:"agentId"`                                                                                                // the agent that answers
+	Principal   string      `json:"principal"`                                                                                              // its owner
+	Channel     string      `json:"channel,omitempty"`                                                                                      // where its message came from
+	Lane        string      `json:"lane"`                                                                                                   // the lane in which it has its slot
+	JobID       string      `json:"jobId,omitempty"`                                                                                        // the job that it is a run of
+	ParentRunID string      `json:"parentRunId,omitempty"`                                                                                  // the run that requested it
+	RootRunID   string      `json:"rootRunId,omitempty"`                                                                                    // the run at the root of its tree
+	Text        string      `json:"text"`                                                                                                   // the beginning of the message
+	State       string      `json:"state" rule:"enum=waiting|running|yielded|stopping|done"`                                                // yielded: it waits for its tasks and has no slot
+	WaitingFor  *RunWaiting `json:"waitingFor,omitempty"`                                                                                   // what it waits for
+	Outcome     string      `json:"outcome,omitempty" rule:"enum=answered|merged|superseded|stopped|stale|dropped|failed|interrupted|dead"` // how it ended
+	Reason      string      `json:"reason,omitempty"`                                                                                       // why it ended like this
+	Error       string      `json:"error,omitempty"`                                                                                        // the reason as a sentence
+	Detail      string      `json:"detail,omitempty"`                                                                                       // for administrators: the message of the service of the agent
+	StopBy      string      `json:"stopBy,omitempty"`                                                                                       // what stopped it
+	NodeID      string      `json:"nodeId,omitempty"`                                                                                       // the process that runs it
+	Attempt     int         `json:"attempt"`                                                                                                // the number of starts
+	AcceptedAt  int64       `json:"acceptedAt"`                                                                                             // in Unix milliseconds
+	StartedAt   int64       `json:"startedAt,omitempty"`                                                                                    // in Unix milliseconds
+	EndedAt     int64       `json:"endedAt,omitempty"`                                                                                      // in Unix milliseconds
+	Model       string      `json:"model,omitempty"`                                                                                        // the model that answered
+	Provider    string      `json:"provider,omitempty"`                                                                                     // the provider of the model
+	Usage       *RunUsage   `json:"usage,omitempty"`                                                                                        // the usage that the model reported
+}
+
+// RunWaiting is what a turn waits for.
+type RunWaiting struct {
+	Text      string `json:"text"`                                                                                 // the cause and the place in words
+	Cause     string `json:"cause" rule:"enum=debounce|session|lane|principal|drain|retry|question|tasks|gateway"` // principal: other turns of the same principal; gateway: a process that accepts it
+	Position  int    `json:"position,omitempty"`                                                                   // lane: its place among the ready sessions; session: its place in the session; both from 1
+	UntilMs   int64  `json:"untilMs,omitempty"`                                                                    // when it continues, in Unix milliseconds
+	BlockedBy string `json:"blockedBy,omitempty"`                                                                  // the run before it in its session
+}
+
+// RunUsage is the usage that a model reported.
+type RunUsage struct {
+	InputTokens  int `json:"inputTokens"`  // of the requests
+	OutputTokens int `json:"outputTokens"` // of the answers
+}
+
+// RunsListParams are the parameters of runs.list.
+type RunsListParams struct {
+	State      string `json:"state,omitempty" rule:"enum=open|running|waiting|ended"` // absent = open: running and waiting
+	SessionKey string `json:"sessionKey,omitempty" rule:"min=1,max=512"`              // only those of this session
+	Lane       string `json:"lane,omitempty" rule:"min=1,max=64"`                     // only those of this lane
+	Limit      *int64 `json:"limit,omitempty" rule:"min=1,max=200"`                   // the most runs; absent = 100
+	Cursor     string `json:"cursor,omitempty" rule:"max=600"`                        // nextCursor of the page before
+}
+
+// RunsListResult is the result of runs.list.
+type RunsListResult struct {
+	TS         int64  `json:"ts"`                   // the time of the gateway in Unix milliseconds
+	Runs       []Run  `json:"runs"`                 // open runs: the oldest first; ended runs: the newest end first
+	NextCursor string `json:"nextCursor,omitempty"` // the cursor of the next page; absent on the last page
+}
+
+// RunsGetParams are the parameters of runs.get.
+type RunsGetParams struct {
+	ID         string `json:"id" rule:"required,min=1,max=400"`          // the run, by id or runId, or a message that it took along
+	SessionKey string `json:"sessionKey,omitempty" rule:"min=1,max=512"` // the id may also be that of a message in the chat network, among the newest 200 of this session
+}
+
+// RunsGetResult is the result of runs.get.
+type RunsGetResult struct {
+	Run        *Run          `json:"run"`              // null = no such run is visible
+	Tasks      []Run         `json:"tasks"`            // the turns that it requested, the oldest first
+	Deliveries []RunDelivery `json:"deliveries"`       // the messages that it sent, in order
+	Job        *LedgerEntry  `json:"job,omitempty"`    // the run of the job, with its attempts
+	Answer     *RunAnswer    `json:"answer,omitempty"` // where its answer is; absent without a run
+}
+
+// RunAnswer says where the answer of a run is.
+type RunAnswer struct {
+	Why  string `json:"why" rule:"enum=waiting|running|sending|delivered|answered|undelivered|stopped|failed"` // answered: it is in the conversation and was sent nowhere else
+	Text string `json:"text"`                                                                                  // the same in sentences, with what is stored about it
+}
+
+// RunDelivery is a message that a run sends.
+type RunDelivery struct {
+	Channel  string `json:"channel"`                                                                       // the channel account that sends it
+	To       string `json:"to"`                                                                            // the chat
+	Kind     string `json:"kind" rule:"enum=reply|notice|command|webhook"`                                 // its kind
+	State    string `json:"state" rule:"enum=pending|sending|delivered|failed|expired|deleted|maybe_sent"` // maybe_sent: it may have arrived and is not sent again
+	Attempts int    `json:"attempts"`                                                                      // attempts to send it
+	Error    string `json:"error,omitempty"`                                                               // why the last attempt failed
+	AtMs     int64  `json:"atMs,omitempty"`                                                                // when it arrived or was abandoned, in Unix milliseconds
+}
+
+// Task is a task: a turn that a running turn requested.
+type Task struct {
+	ID          string `json:"id"`                                                                                                     // also the id of its run
+	SessionKey  string `json:"sessionKey"`                                                                                             // its own session
+	AgentID     string `json:"agentId"`                                                                                                // the agent that works on it
+	Lane        string `json:"lane"`                                                                                                   // subagent or team
+	ParentRunID string `json:"parentRunId"`                                                                                            // the run that requested it
+	RootRunID   string `json:"rootRunId"`                                                                                              // the run at the root of its tree
+	Text        string `json:"text"`                                                                                                   // the beginning of its request
+	State       string `json:"state" rule:"enum=waiting|running|yielded|stopping|done"`                                                // yielded: it waits for its own tasks
+	Outcome     string `json:"outcome,omitempty" rule:"enum=answered|merged|superseded|stopped|stale|dropped|failed|interrupted|dead"` // how it ended
+	Reason      string `json:"reason,omitempty"`                                                                                       // why it ended like this
+	Error       string `json:"error,omitempty"`                                                                                        // the reason as a sentence
+	Background  bool   `json:"background"`                                                                                             // no turn waits for it; its result is announced later
+	CreatedAt   int64  `json:"createdAt"`                                                                                              // in Unix milliseconds
+	StartedAt   int64  `json:"startedAt,omitempty"`                                                                                    // in Unix milliseconds
+	EndedAt     int64  `json:"endedAt,omitempty"`                                                                                      // in Unix milliseconds
+}
+
+// TasksListParams are the parameters of tasks.list.
+type TasksListParams struct {
+	SessionKey string `json:"sessionKey,omitempty" rule:"min=1,max=512"` // only tasks of trees that began in this session
+	Open       bool   `json:"open,omitempty"`                            // only tasks that have not ended
+	Limit      *int64 `json:"limit,omitempty" rule:"min=1,max=200"`      // the most tasks; absent = 100
+}
+
+// TasksListResult is the result of tasks.list.
+type TasksListResult struct {
+	TS    int64  `json:"ts"`    // the time of the gateway in Unix milliseconds
+	Tasks []Task `json:"tasks"` // the newest first
+}
+
+// TaskParams are the parameters of tasks.get and tasks.stop.
+type TaskParams struct {
+	ID string `json:"id" rule:"required,min=1,max=128"` // the task
+}
+
+// TasksGetResult is the result of tasks.get.
+type TasksGetResult struct {
+	Task *Task `json:"task"` // null when the task does not exist or is not visible
+}
+
+// TasksStopResult is the result of tasks.stop.
+type TasksStopResult struct {
+	OK      bool     `json:"ok"`      // always true
+	Stopped bool     `json:"stopped"` // something was stopped
+	RunIDs  []string `json:"runIds"`  // the runs that were stopped
+}
+
+// Question is an open question of an agent to a person.
+type Question struct {
+	ID          string           `json:"id"`              // for questions.answer
+	SessionKey  string           `json:"sessionKey"`      // the session in which it was asked
+	AgentID     string           `json:"agentId"`         // the agent that asks
+	RunID       string           `json:"runId,omitempty"` // the run that waits for the answer; absent when the run has ended, and the call is made once it is allowed
+	Principal   string           `json:"principal"`       // the principal whose answer counts
+	Mine        bool             `json:"mine"`            // the answer of this caller counts
+	Text        string           `json:"text"`            // the action that the agent asks permission for
+	Act         string           `json:"act,omitempty"`   // the same without its further arguments; absent when it is the same as the whole action
+	Options     []QuestionOption `json:"options"`         // the options; the first has the number 1
+	AskedAtMs   int64            `json:"askedAtMs"`       // in Unix milliseconds
+	ExpiresAtMs int64            `json:"expiresAtMs"`     // when it can no longer be answered, in Unix milliseconds
+}
+
+// QuestionOption is one answer to a question.
+type QuestionOption struct {
+	Label  string `json:"label"`            // a word of the gateway, then the label of the agent
+	Allow  bool   `json:"allow"`            // the agent does the action
+	Always bool   `json:"always,omitempty"` // the answer applies to every later question with the same act in the conversation
+}
+
+// QuestionsListParams are the parameters of questions.list.
+type QuestionsListParams struct {
+	Limit *int64 `json:"limit,omitempty" rule:"min=1,max=200"` // the most questions; absent = 100
+}
+
+// QuestionsListResult is the result of questions.list.
+type QuestionsListResult struct {
+	TS        int64      `json:"ts"`        // the time of the gateway in Unix milliseconds
+	Questions []Question `json:"questions"` // the oldest first
+}
+
+// QuestionsAnswerParams are the parameters of questions.answer.
+type QuestionsAnswerParams struct {
+	ID     string `json:"id" rule:"required,min=1,max=128"`     // the question
+	Option int64  `json:"option" rule:"required,min=1,max=100"` // the number of the chosen option
+}
+
+// QuestionsAnswerResult is the result of questions.answer.
+type QuestionsAnswerResult struct {
+	OK   bool   `json:"ok"`   // always true
+	Text string `json:"text"` // the effect of the answer
+}
+
+// QuestionsChanged is the payload of the event questions.changed.
+type QuestionsChanged struct {
+	SessionKey string `json:"sessionKey"`                               // the session in which it was asked
+	Reason     string `json:"reason" rule:"enum=asked|answered|closed"` // closed: the turn no longer waits
+	TS         int64  `json:"ts"`                                       // when it happened, in Unix milliseconds
+}
+
+// TocListParams are the parameters of toc.list.
+type TocListParams struct {
+	Level  string `json:"level,omitempty" rule:"enum=day|week|month"` // day (default): a summary for each session and day; week and month: one for all sessions of a principal
+	Key    string `json:"key,omitempty" rule:"min=1,max=512"`         // only this session; with level day
+	From   string `json:"from,omitempty" rule:"min=1,max=10"`         // the first period, such as 2026-03-14, 2026-W11 or 2026-03
+	To     string `json:"to,omitempty" rule:"min=1,max=10"`           // the last period
+	Limit  *int64 `json:"limit,omitempty" rule:"min=1,max=100"`       // the most summaries; absent = 20
+	Offset int64  `json:"offset,omitempty" rule:"min=0,max=1000000"`  // how many of the newest to skip
+}
+
+// TocListResult is the result of toc.list.
+type TocListResult struct {
+	Count      int       `json:"count"`      // how many this answer has
+	Nodes      []TocNode `json:"nodes"`      // the summaries, the newest period first
+	HasMore    bool      `json:"hasMore"`    // there may be more
+	NextOffset *int64    `json:"nextOffset"` // the offset of the next page; null on the last page
+}
+
+// TocNode is one summary.
+type TocNode struct {
+	Level      string `json:"level" rule:"enum=day|week|month"` // the kind of period
+	Period     string `json:"period"`                           // the day, week (ISO 8601) or month, in the time zone of the gateway
+	Principal  string `json:"principal"`                        // the owner of the conversations
+	SessionKey string `json:"sessionKey,omitempty"`             // the session of a day
+	FromSeq    int64  `json:"fromSeq,omitempty"`                // the sequence number of its first message on that day
+	ToSeq      int64  `json:"toSeq,omitempty"`                  // the sequence number of its last message on that day
+	Messages   int    `json:"messages,omitempty"`               // how many messages it summarises
+	Text       string `json:"text"`                             // the summary
+	MadeAt     int64  `json:"madeAt"`                           // when it was made, in Unix milliseconds
+	Stale      bool   `json:"stale,omitempty"`                  // messages arrived after it was made; the next run of its job replaces it
+}
+
+// PairingListParams are the parameters of channels.pairing.list.
+type PairingListParams struct {
+	Channel   string `json:"channel,omitempty" rule:"min=1,max=64"`   // only this channel
+	AccountID string `json:"accountId,omitempty" rule:"min=1,max=64"` // only this account
+	Extended  bool   `json:"extended,omitempty"`                      // asks for the extended view
+}
+
+// WantsExtended reports whether the call asks for the extended view.
+func (p *PairingListParams) WantsExtended() bool { return p.Extended }
+
+// PairingListResult is the result of channels.pairing.list. It has no code: a person proves their identity with the code.
+type PairingListResult struct {
+	Accounts               []PairingAccount `json:"accounts"`               // the accounts with pairing
+	CommandOwnerConfigured bool             `json:"commandOwnerConfigured"` // always false
+	Granted                []PairingGrant   `json:"granted,omitzero"`       // Extended: the senders that were approved
+	Limits                 PairingLimits    `json:"limits"`                 // the limits of requests
+	Requests               []PairingRequest `json:"requests"`               // open requests
+}
+
+// PairingAccount is an account of a channel.
+type PairingAccount struct {
+	AccountID       string `json:"accountId"`       // its id
+	Channel         string `json:"channel"`         // its channel
+	ChannelLabel    string `json:"channelLabel"`    // the display name of the channel
+	NotifySupported bool   `json:"notifySupported"` // always true
+}
+
+// PairingLimits are the limits of requests.
+type PairingLimits struct {
+	PendingPerAccount int   `json:"pendingPerAccount"` // the most open requests of an account
+	TTLMs             int64 `json:"ttlMs"`             // how long a request is open
+}
+
+// PairingRequest is the request of a sender for approval.
+type PairingRequest struct {
+	AccountID       string `json:"accountId"`       // the account that received the request
+	Channel         string `json:"channel"`         // its channel
+	ChannelLabel    string `json:"channelLabel"`    // the display name of the channel
+	CreatedAt       string `json:"createdAt"`       // when, ISO 8601
+	ExpiresAt       string `json:"expiresAt"`       // when the request expires, ISO 8601
+	LastSeenAt      string `json:"lastSeenAt"`      // as createdAt
+	NotifySupported bool   `json:"notifySupported"` // always true
+	RequestID       string `json:"requestId"`       // for approve and dismiss
+	SenderID        string `json:"senderId"`        // the id of the sender
+	SenderLabel     string `json:"senderLabel"`     // the name of the sender
+}
+
+// PairingGrant is a sender that was approved.
+type PairingGrant struct {
+	AccountID    string `json:"accountId"`    // the account
+	ApprovedAt   string `json:"approvedAt"`   // when, ISO 8601
+	ApprovedBy   string `json:"approvedBy"`   // the credential that approved it
+	Channel      string `json:"channel"`      // the channel
+	ChannelLabel string `json:"channelLabel"` // the display name of the channel
+	ChatID       string `json:"chatId"`       // the chat in which the sender may talk
+	SenderID     string `json:"senderId"`     // the id of the sender
+	SenderLabel  string `json:"senderLabel"`  // the name of the sender
+}
+
+// PairingApproveParams are the parameters of channels.pairing.approve: requestId or code.
+type PairingApproveParams struct {
+	_ struct{} `also:"bootstrapCommandOwner"`
+
+	Channel   string `json:"channel,omitempty" rule:"min=1,max=64"`    // accepted and ignored
+	AccountID string `json:"accountId,omitempty" rule:"min=1,max=64"`  // accepted and ignored
+	RequestID string `json:"requestId,omitempty" rule:"min=1,max=128"` // from the list
+	Code      string `json:"code,omitempty" rule:"min=1,max=64"`       // the code that the sender received
+	Notify    *bool  `json:"notify,omitempty"`                         // whether the sender receives a message; absent = true
+}
+
+// PairingApproveResult is the result of channels.pairing.approve.
+type PairingApproveResult struct {
+	CommandOwnerBootstrap string `json:"commandOwnerBootstrap" rule:"enum=not-requested"`    // always not-requested
+	Notification          string `json:"notification" rule:"enum=not-requested|sent|failed"` // the message to the sender
+	RequestID             string `json:"requestId"`                                          // the request
+	SenderID              string `json:"senderId"`                                           // the id of the sender
+}
+
+// PairingDismissParams are the parameters of channels.pairing.dismiss.
+type PairingDismissParams struct {
+	Channel   string `json:"channel" rule:"required,min=1,max=64"`    // accepted and ignored
+	AccountID string `json:"accountId" rule:"required,min=1,max=64"`  // accepted and ignored
+	RequestID string `json:"requestId" rule:"required,min=1,max=128"` // from the list
+}
+
+// PairingDismissResult is the result of channels.pairing.dismiss.
+type PairingDismissResult struct {
+	RequestID string `json:"requestId"` // the request
+	SenderID  string `json:"senderId"`  // the id of the sender
+}
+
+// PairingRevokeParams are the parameters of channels.pairing.revoke.
+type PairingRevokeParams struct {
+	Channel   string `json:"channel,omitempty" rule:"min=1,max=64"`   // only in this channel
+	AccountID string `json:"accountId,omitempty" rule:"min=1,max=64"` // only in this account
+	SenderID  string `json:"senderId" rule:"required,min=1,max=32"`   // the id of the sender
+}
+
+// PairingRevokeResult is the result of channels.pairing.revoke.
+type PairingRevokeResult struct {
+	Revoked  int    `json:"revoked"`  // in how many accounts the sender was approved
+	SenderID string `json:"senderId"` // the id of the sender
+}

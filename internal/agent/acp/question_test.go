@@ -1,9 +1,18 @@
 package acp_test
 
 import (
+	"bufio"
+	"bytes"
 	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	sdk "github.com/coder/acp-go-sdk"
@@ -11,6 +20,7 @@ import (
 
 	"laneway/internal/agent"
 	"laneway/internal/agent/acp"
+	"laneway/internal/chat"
 )
 
 // TestAQuestionIsASentenceThatHidesNothing plays requests of agents. The question must have the command or the path, the directory, and Allow or Deny before each
@@ -238,4 +248,233 @@ func actOf(t *testing.T, call sdk.ToolCallUpdate) string {
 		t.Errorf("the act is %q and the options are %+v", asked.Act, asked.Options)
 	}
 	return asked.Act
+}
+
+// toolsOf returns the tools that the agent reports in a turn.
+func toolsOf(t *testing.T, runner agent.Runner, req agent.Request) offered {
+	t.Helper()
+	result, err := run(t, runner, req)
+	var o offered
+	if err != nil || json.Unmarshal([]byte(result.Text), &o) != nil {
+		t.Fatalf("got %q and %v", result.Text, err)
+	}
+	return o
+}
+
+// opens returns a function that grants access.
+func opens(access agent.ToolAccess) func(context.Context) (agent.ToolAccess, func()) {
+	return func(context.Context) (agent.ToolAccess, func()) { return access, func() {} }
+}
+
+func TestAnAgentGetsTheToolsOfTheGateway(t *testing.T) {
+	t.Parallel()
+	access := agent.ToolAccess{URL: "http://127.0.0.1:1/mcp", Token: "lwturn_secret-of-the-session"}
+	bridge := []string{"/opt/laneway", "mcp"}
+	overHTTP := []sdk.McpServer{{Http: &sdk.McpServerHttpInline{
+		Type: "http", Name: "laneway", Url: access.URL + "?prefix=laneway_", Headers: []sdk.HttpHeader{{Name: "Authorization", Value: "Bearer " + access.Token}},
+	}}}
+	byProgram := []sdk.McpServer{{Stdio: &sdk.McpServerStdio{
+		Name: "laneway", Command: "/opt/laneway", Args: []string{"mcp"},
+		Env: []sdk.EnvVariable{{Name: "LANEWAY_MCP_URL", Value: access.URL + "?prefix=laneway_"}, {Name: "LANEWAY_MCP_TOKEN", Value: access.Token}},
+	}}}
+	for name, tt := range map[string]struct {
+		http   bool
+		bridge []string
+		access agent.ToolAccess
+		want   []sdk.McpServer
+	}{
+		"OverHTTP":  {true, bridge, access, overHTTP},
+		"ByProgram": {false, bridge, access, byProgram},
+		"NoProgram": {false, nil, access, []sdk.McpServer{}},
+		"NoTools":   {true, bridge, agent.ToolAccess{}, []sdk.McpServer{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var log bytes.Buffer
+			runner := openLogged(t, script{Tools: true, HTTP: tt.http}, acp.Config{Bridge: tt.bridge}, slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})))
+			req := request("a", "run-1", "go")
+			req.OpenTools = opens(tt.access)
+			got := toolsOf(t, runner, req)
+			if diff := cmp.Diff(tt.want, got.Servers); diff != "" {
+				t.Errorf("MCP servers (-want +got):\n%s", diff)
+			}
+			if got.URL != tt.access.URL || got.Token != tt.access.Token {
+				t.Errorf("variables %q and %q", got.URL, got.Token)
+			}
+			runner.Close() // the log is complete
+			if text := log.String(); !strings.Contains(text, "the token is") || strings.Contains(text, access.Token) {
+				t.Errorf("the log shows the token, or nothing:\n%s", text)
+			}
+		})
+	}
+}
+
+// An agent gets its tools when its session is made, so the first turn with tools makes another session.
+func TestToolsComeWithALaterTurn(t *testing.T) {
+	t.Parallel()
+	runner := open(t, script{Tools: true, HTTP: true}, acp.Config{})
+	first := toolsOf(t, runner, request("a", "run-1", "one"))
+	history := []chat.TranscriptEntry{entry(1, "run-1", chat.RoleUser, "one"), entry(2, "run-1", chat.RoleAssistant, "answer")}
+	var sessions []string
+	for _, runID := range []string{"run-2", "run-3"} {
+		req := request("a", runID, runID, history...)
+		req.OpenTools = opens(agent.ToolAccess{URL: "http://127.0.0.1:1/mcp", Token: "lwturn_x"})
+		got := toolsOf(t, runner, req)
+		if len(got.Servers) != 1 || got.Session == first.Session {
+			t.Errorf("%s: got %+v, want another session with the tools", runID, got)
+		}
+		sessions = append(sessions, got.Session)
+		history = append(history, entry(int64(len(history)+1), runID, chat.RoleUser, runID))
+	}
+	if sessions[0] != sessions[1] {
+		t.Errorf("sessions %q, want one from then on", sessions)
+	}
+}
+
+// TestToolsAreOpenWhileTheProcessWorksForTheirTurn starts two turns of a session at once, as in groups: the second one opens its tools only after the first one has
+// closed its own.
+func TestToolsAreOpenWhileTheProcessWorksForTheirTurn(t *testing.T) {
+	t.Parallel()
+	runner := open(t, script{Asks: 1}, acp.Config{})
+	var open, most, total atomic.Int64
+	var group sync.WaitGroup
+	for i := range 5 {
+		group.Go(func() {
+			req := request("a", fmt.Sprintf("run-%d", i), "go")
+			req.Asker = asker(func(context.Context, agent.Question) (int, error) { return 0, nil })
+			req.OpenTools = func(context.Context) (agent.ToolAccess, func()) {
+				total.Add(1)
+				if n := open.Add(1); n > most.Load() {
+					most.Store(n)
+				}
+				return agent.ToolAccess{URL: "http://127.0.0.1:1/mcp", Token: "lwturn_x"}, func() { open.Add(-1) }
+			}
+			if _, err := run(t, runner, req); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	group.Wait()
+	if most.Load() != 1 || total.Load() != 5 || open.Load() != 0 {
+		t.Errorf("%d open at once, %d in all, %d at the end", most.Load(), total.Load(), open.Load())
+	}
+}
+
+// replay is an agent that repeats the output of another one: after each message of the client, the lines up to the response or up to its own next request.
+func replay(file string) error {
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	lines := strings.Split(strings.TrimSpace(string(raw)), "\n")
+	in := bufio.NewScanner(os.Stdin)
+	in.Buffer(nil, 8<<20)
+	var pending json.RawMessage // the request without a response
+	for in.Scan() {
+		asked := map[string]json.RawMessage{}
+		if err := json.Unmarshal(in.Bytes(), &asked); err != nil {
+			return err
+		}
+		if asked["id"] == nil { // a notification
+			continue
+		}
+		if asked["method"] != nil {
+			pending = asked["id"]
+		}
+		for waits := false; !waits; {
+			line := map[string]json.RawMessage{"jsonrpc": json.RawMessage(`"2.0"`), "id": pending, "result": json.RawMessage(`{}`)}
+			if len(lines) > 0 {
+				line = map[string]json.RawMessage{}
+				if err := json.Unmarshal([]byte(lines[0]), &line); err != nil {
+					return err
+				}
+				lines = lines[1:]
+			}
+			if line["id"] != nil && line["method"] == nil {
+				line["id"] = pending
+			}
+			out, err := json.Marshal(line)
+			if err != nil {
+				return err
+			}
+			fmt.Println(string(out))
+			waits = line["id"] != nil
+		}
+	}
+	return in.Err()
+}
+
+// allows is a person who allows everything.
+type allows struct{ asked []string }
+
+func (a *allows) Ask(_ context.Context, q agent.Question) (int, error) {
+	a.asked = append(a.asked, q.Text)
+	for i, option := range q.Options {
+		if option.Allow {
+			return i, nil
+		}
+	}
+	return 0, fmt.Errorf("no option of %q allows", q.Text)
+}
+
+// TestRecordedConversations replays the output of the presets' npm packages, recorded in November 2026 by TestPresetsAnswer of internal/testcompat with a scripted model
+// that requests one command. It checks three turns with their usage, and the permission request of agents that make one.
+func TestRecordedConversations(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		cfg  acp.Config
+		asks int        // permission requests for the command
+		used chat.Usage // usage of a turn with one request
+		last bool       // reports only the last request of a turn
+	}{
+		"claude":   {asks: 1, used: chat.Usage{InputTokens: 3, OutputTokens: 4}},
+		"codex":    {asks: 1, used: chat.Usage{InputTokens: 3, OutputTokens: 4}},
+		"gemini":   {cfg: acp.Config{Auth: "gemini-api-key"}, asks: 1, used: chat.Usage{InputTokens: 3, OutputTokens: 4}},
+		"opencode": {asks: 2, used: chat.Usage{InputTokens: 3, OutputTokens: 4}, last: true},
+		"qwen":     {cfg: acp.Config{Auth: "openai"}, asks: 1, used: chat.Usage{InputTokens: 3, OutputTokens: 4}},
+		"copilot":  {cfg: acp.Config{UsageOfSession: true}, asks: 1, used: chat.Usage{InputTokens: 3, OutputTokens: 4}},
+		"openclaw": {cfg: acp.Config{NoServers: true}, asks: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			file, err := filepath.Abs(filepath.Join("testdata", "recorded", name+".jsonl"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			runner := open(t, script{Replay: file}, tt.cfg)
+			person := &allows{}
+			var history []chat.TranscriptEntry
+			for n, text := range []string{"remember the word apple", "run-the-command-now", "which word was it?"} {
+				req := request("a", fmt.Sprint("run-", n), text, history...)
+				req.Asker = person
+				var steps []string
+				deltas := 0
+				got, err := runner.Run(t.Context(), req, func(e agent.Event) {
+					switch {
+					case e.Tool != nil:
+						steps = append(steps, e.Tool.Phase)
+					case e.Kind == agent.EventDelta:
+						deltas++
+					}
+				})
+				if err != nil || !strings.HasSuffix(got.Text, "The word is apple.") || deltas < 2 {
+					t.Fatalf("turn %d: %q in %d pieces, %v", n, got.Text, deltas, err)
+				}
+				want := tt.used
+				if n == 1 && !tt.last { // the command, and its result
+					want.InputTokens, want.OutputTokens = 2*want.InputTokens, 2*want.OutputTokens
+				}
+				if got.Usage.InputTokens != want.InputTokens || got.Usage.OutputTokens != want.OutputTokens {
+					t.Errorf("turn %d used %+v, want %+v", n, got.Usage, want)
+				}
+				if called := len(steps) > 1 && steps[0] == "start" && steps[len(steps)-1] == "result"; called != (n == 1) {
+					t.Errorf("turn %d: steps %q", n, steps)
+				}
+				history = append(history, entry(int64(2*n+1), req.RunID, chat.RoleUser, text), entry(int64(2*n+2), req.RunID, chat.RoleAssistant, got.Text))
+			}
+			if len(person.asked) != tt.asks || slices.ContainsFunc(person.asked, func(text string) bool { return !strings.Contains(text, "made.txt") }) {
+				t.Errorf("asked %q, want %d questions with the file", person.asked, tt.asks)
+			}
+		})
+	}
 }

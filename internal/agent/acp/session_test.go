@@ -1,13 +1,21 @@
 package acp_test
 
 import (
+	"context"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
+	"time"
+
+	sdk "github.com/coder/acp-go-sdk"
 
 	"laneway/internal/agent"
 	"laneway/internal/agent/acp"
@@ -227,4 +235,263 @@ func TestAProbeDescribesTheAgent(t *testing.T) {
 	if _, err := open(t, script{Unsigned: true}, acp.Config{SignIn: "run: agent login"}).Probe(t.Context()); err == nil || !strings.Contains(err.Error(), "run: agent login") {
 		t.Errorf("got %v", err)
 	}
+}
+
+// Three turns run in three gateways. The third one has the prompt of the first one, no prompt is sent twice, and replayed updates are not part of an answer.
+func TestAnAgentContinuesItsSessionAfterRestarts(t *testing.T) {
+	t.Parallel()
+	for name, s := range map[string]script{
+		"Loads": {Loads: true}, "Resumes": {Resumes: true}, "ClosesAndLoads": {Loads: true, Closes: true}, "ClaimsToResume": {Loads: true, Resumes: true}, "WantsAKey": {Loads: true, Key: "key"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s.Blocks, s.Dir = true, t.TempDir()
+			cfg := acp.Config{Sessions: agenttest.NewSessions(), Dir: t.TempDir(), Auth: s.Key}
+			history := []chat.TranscriptEntry{entry(1, "job", chat.RoleAssistant, "before")}
+			var first seen
+			for i, run := range []string{"run-1", "run-2", "run-3"} {
+				runner := open(t, s, cfg)
+				got := look(t, runner, request("a", run, "said in "+run, history...)) // fails when the answer is more than the JSON
+				runner.Close()
+				if i == 0 {
+					first = got
+					if len(got.Blocks) != 2 {
+						t.Errorf("the first turn got %q, want the history and the message", got.Blocks)
+					}
+				} else if got.Session != first.Session || got.PID == first.PID || !slices.Equal(got.Blocks, []string{"said in " + run}) {
+					t.Errorf("%s: got %+v after %+v, want its session with the message alone", run, got, first)
+				}
+				if run == "run-3" && !slices.Equal(got.Said, []string{"said in run-1", "said in run-2"}) {
+					t.Errorf("in turn three the agent knows %q", got.Said)
+				}
+				seq := int64(2*i + 2)
+				history = append(history, entry(seq, run, chat.RoleUser, "said in "+run), entry(seq+1, run, chat.RoleAssistant, "answer"))
+			}
+		})
+	}
+}
+
+// The count of this agent for its session restarts with its process.
+func TestTheUsageOfAContinuedSessionIsThatOfTheTurn(t *testing.T) {
+	t.Parallel()
+	s := script{Blocks: true, Loads: true, Dir: t.TempDir(), Used: &sdk.Usage{InputTokens: 3, OutputTokens: 4}}
+	cfg := acp.Config{Sessions: agenttest.NewSessions(), Dir: t.TempDir(), UsageOfSession: true}
+	runner := open(t, s, cfg)
+	var history []chat.TranscriptEntry
+	for _, turn := range []string{"run-1", "run-2"} {
+		look(t, runner, request("a", turn, "text", history...))
+		history = append(history, entry(int64(len(history)+1), turn, chat.RoleUser, "text"))
+	}
+	runner.Close()
+	got, err := run(t, open(t, s, cfg), request("a", "run-3", "text", history...))
+	if err != nil || got.Usage.InputTokens != 3 || got.Usage.OutputTokens != 4 {
+		t.Errorf("got %+v and %v, want 3 and 4 tokens", got.Usage, err)
+	}
+}
+
+// The session continues in another process of the same gateway.
+func TestAnAgentContinuesItsSessionAfterIdleTime(t *testing.T) {
+	t.Parallel()
+	s := script{Blocks: true, Loads: true, Dir: t.TempDir()}
+	runner := open(t, s, acp.Config{Sessions: agenttest.NewSessions(), Idle: time.Millisecond})
+	first := look(t, runner, request("a", "run-1", "one"))
+	testrun.Eventually(t, "its process ends", func() bool { _, living := starts(t, s.Dir); return len(living) == 0 })
+	second := look(t, runner, request("a", "run-2", "two", entry(1, "run-1", chat.RoleUser, "one")))
+	if second.PID == first.PID || second.Session != first.Session || !slices.Equal(second.Blocks, []string{"two"}) {
+		t.Errorf("got %+v after %+v", second, first)
+	}
+}
+
+// The first attempt was killed.
+func TestATurnThatRunsAgainContinuesTheSessionOfItsFirstAttempt(t *testing.T) {
+	t.Parallel()
+	cfg, dir := acp.Config{Sessions: agenttest.NewSessions(), Dir: t.TempDir()}, t.TempDir()
+	if _, err := run(t, open(t, script{Blocks: true, Loads: true, Crash: true, Dir: dir}, cfg), request("a", "run-1", "one")); err == nil {
+		t.Fatal("the agent did not crash")
+	}
+	again := request("a", "run-1", "one")
+	again.Attempt = 2
+	got := look(t, open(t, script{Blocks: true, Loads: true, Dir: dir}, cfg), again)
+	if !slices.Equal(got.Said, []string{"one"}) || len(got.Blocks) != 2 || !strings.HasPrefix(got.Blocks[0], "attempt 2: ") {
+		t.Errorf("got %+v, want the session of the first attempt, and the word of it", got)
+	}
+}
+
+// A new session replaces it and receives the transcript once.
+func TestASessionThatCannotBeLoadedIsReplaced(t *testing.T) {
+	t.Parallel()
+	for name, breaks := range map[string]func(dir, session string, k *agenttest.Sessions){
+		"TheAgentHasLostIt": func(dir, session string, _ *agenttest.Sessions) { _ = os.Remove(filepath.Join(dir, session)) },
+		"TheAgentLoadsNothing": func(dir, session string, _ *agenttest.Sessions) {
+			_ = os.WriteFile(filepath.Join(dir, session), nil, 0o600)
+		},
+		"OnAnotherMachine":     func(_, _ string, k *agenttest.Sessions) { k.Change(func(s *chat.AgentSession) { s.Host = "another" }) },
+		"WithAnUnknownProcess": func(_, _ string, k *agenttest.Sessions) { k.Change(func(s *chat.AgentSession) { s.PIDStarted = "" }) },
+		"OfAnotherConversation": func(_, _ string, k *agenttest.Sessions) {
+			k.Change(func(s *chat.AgentSession) { s.Runs = []string{"run-0"} })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, k := script{Blocks: true, Loads: true, Dir: t.TempDir()}, agenttest.NewSessions()
+			cfg := acp.Config{Sessions: k, Dir: t.TempDir()}
+			runner := open(t, s, cfg)
+			first := look(t, runner, request("a", "run-1", "one"))
+			runner.Close()
+			breaks(s.Dir, first.Session, k)
+			runner = open(t, s, cfg)
+			history := []chat.TranscriptEntry{entry(1, "run-1", chat.RoleUser, "one")}
+			second := look(t, runner, request("a", "run-2", "two", history...))
+			if second.Session == first.Session || len(second.Blocks) != 2 || !strings.HasPrefix(second.Blocks[0], "The conversation before this message") {
+				t.Errorf("got %+v after %+v, want another session with the transcript", second, first)
+			}
+			runner.Close()
+			third := look(t, open(t, s, cfg), request("a", "run-3", "three", append(history, entry(2, "run-2", chat.RoleUser, "two"))...))
+			if third.Session != second.Session || !slices.Equal(third.Blocks, []string{"three"}) {
+				t.Errorf("got %+v after %+v, want its session with the message alone", third, second)
+			}
+		})
+	}
+}
+
+// Another gateway on the machine takes over a session whose process still waits for a turn.
+func TestThePreviousProcessEndsFirst(t *testing.T) {
+	t.Parallel()
+	s := script{Blocks: true, Loads: true, Dir: t.TempDir()}
+	cfg := acp.Config{Sessions: agenttest.NewSessions(), Dir: t.TempDir()}
+	first := look(t, open(t, s, cfg), request("a", "run-1", "one"))
+	second := look(t, open(t, s, cfg), request("a", "run-2", "two", entry(1, "run-1", chat.RoleUser, "one")))
+	if _, living := starts(t, s.Dir); second.Session != first.Session || !slices.Equal(living, []int{second.PID}) {
+		t.Errorf("got %+v after %+v, processes %d live", second, first, living)
+	}
+}
+
+func TestAProcessThatIsNotUsedEnds(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	runner := open(t, script{Script: agenttest.Script{Repeat: true}, Dir: dir}, acp.Config{Idle: 20 * time.Millisecond})
+	for _, text := range []string{"one", "two"} {
+		if got, err := run(t, runner, request("a", "run-"+text, text)); err != nil || got.Text != text {
+			t.Fatalf("got %q and %v", got.Text, err)
+		}
+		testrun.Eventually(t, "no process is left", func() bool { _, living := starts(t, dir); return len(living) == 0 })
+	}
+	if all, _ := starts(t, dir); len(all) != 2 {
+		t.Errorf("started %d times, want a second start after the idle time", len(all))
+	}
+}
+
+func TestProcessesAreBounded(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	runner := open(t, script{Script: agenttest.Script{Repeat: true}, Dir: dir, Closes: true}, acp.Config{MaxProcesses: 2})
+	for _, session := range []string{"a", "b", "a", "c", "a"} { // c replaces b
+		if _, err := run(t, runner, request(session, "run", session)); err != nil {
+			t.Fatal(err)
+		}
+		if _, living := starts(t, dir); len(living) > 2 {
+			t.Errorf("%d processes live", len(living))
+		}
+	}
+	if all, _ := starts(t, dir); !slices.Equal(all, []string{"agent:main:a", "agent:main:b", "agent:main:c"}) {
+		t.Errorf("started for %q, want the process that was idle the longest to be replaced", all)
+	}
+}
+
+func TestWhileAllProcessesWorkATurnWaits(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	runner := open(t, script{Script: agenttest.Script{Hang: true}, Dir: dir}, acp.Config{MaxProcesses: 1})
+	var group sync.WaitGroup
+	begin := func(session string) (end context.CancelFunc, steps chan string) {
+		ctx, cancel := context.WithCancel(t.Context())
+		steps = make(chan string, 10)
+		group.Go(func() {
+			defer close(steps)
+			_, err := runner.Run(ctx, request(session, "run-"+session, session), func(e agent.Event) {
+				if e.Tool != nil {
+					steps <- e.Tool.Phase + " " + e.Tool.Name
+				}
+			})
+			if !errors.Is(err, context.Canceled) {
+				t.Errorf("the turn of %s: got %v", session, err)
+			}
+		})
+		return cancel, steps
+	}
+	const waiting = "Waiting: all 1 processes of this agent are at work"
+	endA, _ := begin("a")
+	testrun.Eventually(t, "the first turn runs", func() bool { return len(prompts(t, dir)) == 1 })
+	endB, ofB := begin("b")
+	if got := <-ofB; got != "start "+waiting {
+		t.Errorf("the second turn shows %q", got)
+	}
+	endC, ofC := begin("c")
+	<-ofC
+	endD, ofD := begin("d")
+	<-ofD
+	sub := request("sub", "run-sub", "sub")
+	sub.Awaited = true
+	_, err := run(t, runner, sub)
+	if failed, ok := errors.AsType[*agent.Error](err); !ok || failed.Reason != chat.FailOverloaded || !failed.Retryable {
+		t.Errorf("got %v, want overloaded", err)
+	}
+	endC() // it stops waiting
+	<-ofC
+	endA()
+	if got := <-ofB; got != "result "+waiting {
+		t.Errorf("the second turn shows %q", got)
+	}
+	ran := func(want ...string) func() bool {
+		return func() bool { all, _ := starts(t, dir); return slices.Equal(all, want) }
+	}
+	testrun.Eventually(t, "the second turn runs", ran("agent:main:a", "agent:main:b"))
+	endB()
+	if got := <-ofD; got != "result "+waiting {
+		t.Errorf("the last turn shows %q", got)
+	}
+	testrun.Eventually(t, "the last turn runs", ran("agent:main:a", "agent:main:b", "agent:main:d"))
+	endD()
+	group.Wait()
+}
+
+func TestAHundredSessionsShareEightProcesses(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	runner := open(t, script{Script: agenttest.Script{Repeat: true}, Dir: dir}, acp.Config{MaxProcesses: 8})
+	var group sync.WaitGroup
+	most := 0
+	for n := range 100 {
+		session := strconv.Itoa(n)
+		group.Go(func() {
+			if got, err := run(t, runner, request(session, "run", session)); err != nil || got.Text != session {
+				t.Errorf("session %s: got %q and %v", session, got.Text, err)
+			}
+		})
+	}
+	done := make(chan struct{})
+	go func() { group.Wait(); close(done) }()
+	for ended := false; !ended; {
+		select {
+		case <-done:
+			ended = true
+		default:
+			_, living := starts(t, dir)
+			most = max(most, len(living))
+		}
+	}
+	if all := runner.Processes(); most > 8 || all.Living > 8 || all.Most != 8 || all.Evicted < 92 || runtime.GOOS == "linux" && all.Memory < int64(all.Living)<<20 {
+		t.Errorf("%d processes lived at once, and %+v", most, all)
+	}
+}
+
+// The agent closes its output and keeps running.
+func TestAMuteProcessEnds(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	runner := open(t, script{Script: agenttest.Script{Repeat: true}, Dir: dir, Mutes: true}, acp.Config{})
+	if got, err := run(t, runner, request("a", "run", "one")); err != nil || got.Text != "one" {
+		t.Fatalf("got %q and %v", got.Text, err)
+	}
+	testrun.Eventually(t, "no process is left", func() bool { _, living := starts(t, dir); return len(living) == 0 })
 }

@@ -2,14 +2,17 @@ package anthropic_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
 
 	"laneway/internal/agent"
 	"laneway/internal/agent/agenttest"
@@ -18,6 +21,118 @@ import (
 	"laneway/internal/secret"
 	"laneway/internal/testmodel"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const key = "sk-ant-secret-0123456789"
+
+//nolint:paralleltest // the suite checks for leftover goroutines
+func TestContract(t *testing.T) {
+	var model *testmodel.Server
+	agenttest.Run(t, agenttest.Subject{
+		Open: func(t *testing.T, script agenttest.Script) agent.Runner {
+			t.Helper()
+			model = testmodel.Start(t)
+			model.Answer(func(call testmodel.Call) testmodel.Reply { return reply(call, script) })
+			return open(t, model, anthropic.Config{MaxAnswer: script.MaxAnswer, Retries: -1})
+		},
+		Alive: func() int { return model.Active() },
+		Reasons: []chat.FailReason{
+			chat.FailOverloaded, chat.FailServer, chat.FailRateLimit, chat.FailAuth, chat.FailContextLength, chat.FailBadRequest,
+			chat.FailConnection, chat.FailBadResponse, chat.FailRefusal,
+		},
+		Usage: true,
+		Asked: func() []agenttest.Asked { return asked(model) },
+	})
+}
+
+// asked returns the requests that the model server received, in the types of the contract.
+func asked(model *testmodel.Server) []agenttest.Asked {
+	var all []agenttest.Asked
+	for _, call := range model.Calls() {
+		one := agenttest.Asked{Tools: call.Tools, Forbidden: call.ToolChoice == "none", Last: call.Last()}
+		for _, message := range call.Messages {
+			for _, made := range message.Calls {
+				one.Calls = append(one.Calls, made.ID)
+			}
+			for _, result := range message.Results {
+				one.Results = append(one.Results, result.Text)
+			}
+		}
+		all = append(all, one)
+	}
+	return all
+}
+
+// rounds counts the rounds whose results a request contains.
+func rounds(call testmodel.Call) int {
+	n := 0
+	for _, message := range call.Messages {
+		if len(message.Calls) > 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// reply plays a script of the contract. A script whose pieces are bytes is written byte by byte.
+func reply(call testmodel.Call, script agenttest.Script) testmodel.Reply {
+	out := testmodel.Reply{Pieces: script.Pieces, Hang: script.Hang, InputTokens: 5, OutputTokens: 7}
+	if script.Repeat {
+		out.Pieces = []string{call.Last()}
+	}
+	if len(script.Rounds) > 0 {
+		pieces, calls := script.Turn(rounds(call))
+		out.Pieces = pieces
+		for _, c := range calls {
+			out.Calls = append(out.Calls, testmodel.ToolCall{ID: c.ID, Name: c.Name, Args: c.Args})
+		}
+	}
+	if text := script.Text(); len(script.Pieces) > 1 && len(script.Pieces) == len(text) {
+		out.Pieces, out.EachByte = []string{text}, true
+	}
+	switch script.Fail {
+	case chat.FailConnection:
+		out.Cut = true
+	case chat.FailBadResponse:
+		out.Garbage = "data: {not json\n\n"
+	case chat.FailRefusal:
+		out.Finish = "refusal"
+	case "":
+	default:
+		out.StreamError = map[chat.FailReason]string{chat.FailOverloaded: "overloaded_error", chat.FailServer: "api_error"}[script.Fail]
+		out.Status = status(script.Fail)
+		out.Message = map[chat.FailReason]string{chat.FailContextLength: "prompt is too long: 9 tokens > 8 maximum"}[script.Fail]
+	}
+	if len(script.Pieces) > 0 {
+		out.Status = 0 // the failure comes in the middle of the stream
+	}
+	return out
+}
+
+func status(reason chat.FailReason) int {
+	return map[chat.FailReason]int{
+		chat.FailRateLimit: http.StatusTooManyRequests, chat.FailOverloaded: http.StatusServiceUnavailable,
+		chat.FailServer: http.StatusInternalServerError, chat.FailAuth: http.StatusUnauthorized,
+		chat.FailContextLength: http.StatusBadRequest, chat.FailBadRequest: http.StatusNotFound,
+	}[reason]
+}
+
+// open returns a runner that calls the model server.
+func open(t *testing.T, model *testmodel.Server, cfg anthropic.Config) *anthropic.Runner {
+	t.Helper()
+	cfg.BaseURL = model.URL()
+	cfg.APIKey = secret.New(key)
+	if cfg.Model == "" {
+		cfg.Model = "test-model"
+	}
+	runner, err := anthropic.New(cfg, model.Transport(), nil)
+	if err != nil {
+		t.Fatalf("New: %v", err)
+	}
+	t.Cleanup(runner.Close)
+	return runner
+}
 
 // sent runs a turn and returns its only call.
 func sent(t *testing.T, cfg anthropic.Config, req agent.Request) testmodel.Call {
@@ -190,4 +305,79 @@ func ExampleNew() {
 	_, err := anthropic.New(anthropic.Config{APIKey: secret.New("sk-…")}, nil, nil)
 	fmt.Println(errors.Unwrap(err))
 	// Output: model: must be set
+}
+
+// box is a toolbox and a journal; it answers each call with its arguments and keeps nothing.
+type box struct{}
+
+func (box) Specs() []agent.ToolSpec {
+	return []agent.ToolSpec{{Name: "set", Schema: []byte(`{"type":"object"}`)}}
+}
+
+func (box) Call(_ context.Context, _ string, call chat.ToolCall) chat.ToolResult {
+	return chat.ToolResult{Text: call.Args, IsError: true}
+}
+
+func (box) Rounds() []agent.Round                                         { return nil }
+func (box) Record(context.Context, chat.Round) error                      { return nil }
+func (box) RecordResult(context.Context, int, int, chat.ToolResult) error { return nil }
+
+// TestARoundGoesBackAsItCame checks the form that the API requires of a round: thoughts with their signatures first, inputs as objects, results of
+// all calls in the next message.
+func TestARoundGoesBackAsItCame(t *testing.T) {
+	t.Parallel()
+	for name, whole := range map[string]bool{"Streamed": false, "InOneDocument": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			model := testmodel.Start(t)
+			model.Answer(func(call testmodel.Call) testmodel.Reply {
+				if call.Number > 1 {
+					return testmodel.Reply{Pieces: []string{"done"}}
+				}
+				return testmodel.Reply{
+					Whole: whole, Thoughts: "I think so.", Pieces: []string{"Now."},
+					Calls: []testmodel.ToolCall{{ID: "a", Name: "set", Args: `{"n":1}`}, {ID: "b", Name: "set", Args: `{}`}},
+				}
+			})
+			req := agenttest.Request("please")
+			req.Thinking = "low"
+			req.Tools, req.Journal = box{}, box{}
+			if result, err := open(t, model, anthropic.Config{}).Run(t.Context(), req, func(agent.Event) {}); err != nil || result.Text != "Now.\n\ndone" {
+				t.Fatalf("got %q and %v, want the answer", result.Text, err)
+			}
+			var body struct {
+				Messages []struct {
+					Content json.RawMessage `json:"content"`
+				} `json:"messages"`
+			}
+			if err := json.Unmarshal(model.Calls()[1].Body, &body); err != nil || len(body.Messages) != 3 {
+				t.Fatalf("got %d messages and %v, want three", len(body.Messages), err)
+			}
+			asked := `{"text":"Now.","type":"text"},{"id":"a","input":{"n":1},"name":"set","type":"tool_use"},{"id":"b","input":{},"name":"set","type":"tool_use"}]`
+			empty := `{}`
+			if whole { // the model server sends no thoughts in one document, and an empty input with the call itself
+				asked, empty = "["+asked, ""
+			} else {
+				asked = `[{"signature":"signed","thinking":"I think so.","type":"thinking"},` + asked
+			}
+			given := `[{"type":"tool_result","tool_use_id":"a","content":"{\"n\":1}","is_error":true},{"type":"tool_result","tool_use_id":"b","content":"` + empty + `","is_error":true}]`
+			if diff := cmp.Diff([]string{asked, given}, []string{string(body.Messages[1].Content), string(body.Messages[2].Content)}); diff != "" {
+				t.Errorf("messages (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestCachedTokensAreAPartOfTheInput checks that they are counted separately too, because they have another price.
+func TestCachedTokensAreAPartOfTheInput(t *testing.T) {
+	t.Parallel()
+	model := testmodel.Start(t)
+	model.Answer(func(testmodel.Call) testmodel.Reply {
+		return testmodel.Reply{Type: "application/json", Body: `{"type":"message","model":"m","content":[{"type":"text","text":"x"}],"stop_reason":"end_turn","usage":{"input_tokens":30,"output_tokens":7,"cache_creation_input_tokens":6,"cache_read_input_tokens":64}}`}
+	})
+	got, err := open(t, model, anthropic.Config{}).Run(t.Context(), agenttest.Request("hi"), func(agent.Event) {})
+	want := chat.Usage{InputTokens: 100, OutputTokens: 7, CachedTokens: 64, Model: "m", Provider: "anthropic"}
+	if err != nil || got.Usage != want {
+		t.Errorf("got %+v and %v, want %+v", got.Usage, err, want)
+	}
 }

@@ -9,17 +9,159 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
 
 	"laneway/internal/agent"
 	"laneway/internal/agent/agenttest"
 	"laneway/internal/agent/command"
 	"laneway/internal/chat"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+//nolint:paralleltest // the suite checks for leftover goroutines
+func TestContractWithPlainText(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts processes")
+	}
+	agenttest.Run(t, subject(t, plain, false))
+}
+
+//nolint:paralleltest // the suite checks for leftover goroutines
+func TestContractWithJSONLines(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts processes")
+	}
+	agenttest.Run(t, subject(t, jsonLines, true))
+}
+
+func subject(t *testing.T, program func(agenttest.Script) string, usage bool) agenttest.Subject {
+	t.Helper()
+	pids := filepath.Join(t.TempDir(), "pids")
+	return agenttest.Subject{
+		Open: func(t *testing.T, script agenttest.Script) agent.Runner {
+			t.Helper()
+			return shell(t, fmt.Sprintf("echo $$ >>'%s'\n%s", pids, program(script)), command.Config{MaxAnswer: script.MaxAnswer})
+		},
+		Alive:   func() int { return len(alive(t, pids)) },
+		Reasons: []chat.FailReason{chat.FailProgram},
+		Usage:   usage,
+		Files:   true,
+	}
+}
+
+// plain returns a shell program that writes the pieces unchanged, each with a separate write.
+func plain(script agenttest.Script) string {
+	var out strings.Builder
+	if script.Repeat {
+		return "cat"
+	}
+	for _, piece := range script.Pieces {
+		out.WriteString("printf '")
+		for i := range len(piece) {
+			fmt.Fprintf(&out, `\%03o`, piece[i])
+		}
+		out.WriteString("'\n")
+	}
+	for _, name := range script.Files {
+		fmt.Fprintf(&out, "printf '%%s' '%s' >\"$LANEWAY_OUTPUT_DIR/%s\"\n", name, name)
+	}
+	return out.String() + ending(script)
+}
+
+// jsonLines returns a shell program that writes the same as JSON lines.
+func jsonLines(script agenttest.Script) string {
+	if script.Repeat {
+		return `read -r line; printf '{"delta":"%s"}\n{"usage":{"inputTokens":1,"output_tokens":2}}\n' "$line"`
+	}
+	var out strings.Builder
+	text := script.Text()
+	pieces := script.Pieces
+	if len(pieces) > 0 && len(pieces) == len(text) { // single bytes are not valid JSON strings
+		pieces = strings.Split(text, "")
+	}
+	for _, piece := range pieces {
+		fmt.Fprintf(&out, "cat <<'EOF'\n{\"delta\":%s}\nEOF\n", jsonText(piece))
+	}
+	for _, name := range script.Files {
+		fmt.Fprintf(&out, "printf '%%s' '%s' >\"$LANEWAY_OUTPUT_DIR/%s\"\necho '{\"attach\":{\"path\":\"%s\"}}'\n", name, name, name)
+	}
+	out.WriteString(`echo '{"usage":{"inputTokens":3,"outputTokens":4,"model":"m"}}'` + "\n")
+	return out.String() + ending(script)
+}
+
+func jsonText(s string) string {
+	return strings.ReplaceAll(strconv.Quote(s), `\x`, `\u00`)
+}
+
+func ending(script agenttest.Script) string {
+	switch {
+	case script.Hang:
+		return "sleep 1000 & wait\n"
+	case script.Fail != "":
+		return "echo it went wrong >&2\nexit 3\n"
+	default:
+		return ""
+	}
+}
+
+// shell returns a runner whose program is a shell script.
+func shell(t *testing.T, script string, cfg command.Config) *command.Runner {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "program.sh")
+	if err := os.WriteFile(file, []byte(script), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cfg.Argv = append([]string{"sh", file}, cfg.Argv...)
+	return open(t, cfg, nil)
+}
+
+func open(t *testing.T, cfg command.Config, log *slog.Logger) *command.Runner {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("starts processes")
+	}
+	runner, err := command.New(cfg, os.LookupEnv, log)
+	if err != nil {
+		t.Fatalf("New: %v", err)
+	}
+	return runner
+}
+
+// alive returns the process ids in a file whose processes run. A zombie does not count: only its parent has not waited for it.
+func alive(t *testing.T, file string) []int {
+	t.Helper()
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		return nil // no program has begun
+	}
+	var living []int
+	for word := range strings.FieldsSeq(string(raw)) {
+		pid, err := strconv.Atoi(word)
+		if err != nil {
+			t.Fatalf("%q is no process id", word)
+		}
+		if lives(pid) {
+			living = append(living, pid)
+		}
+	}
+	return living
+}
+
+func lives(pid int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return false
+	}
+	_, rest, _ := strings.Cut(string(stat), ") ")
+	return rest != "" && rest[0] != 'Z' && rest[0] != 'X'
+}
 
 // ask runs a turn and returns its result. The suite checks the events.
 func ask(t *testing.T, runner *command.Runner, req agent.Request) (agent.Result, error) {
@@ -251,5 +393,46 @@ func BenchmarkTurn(b *testing.B) {
 		if _, err := runner.Run(b.Context(), agenttest.Request("hi"), func(agent.Event) {}); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+func TestFilesOfAProgram(t *testing.T) {
+	t.Parallel()
+	const fill = `cd "$LANEWAY_OUTPUT_DIR"; echo x >b.txt; echo x >a.txt; mkdir sub; echo x >sub/deep.txt; ln -s a.txt link; mkfifo pipe; `
+	for name, tt := range map[string]struct {
+		script string
+		text   string
+		want   []chat.Attachment
+	}{
+		"PlainTextSendsWhatLiesThere": {fill + `echo done`, "done\n", []chat.Attachment{{Path: "a.txt"}, {Path: "b.txt"}}},
+		"SoDoesNoTextAtAll":           {fill, "", []chat.Attachment{{Path: "a.txt"}, {Path: "b.txt"}}},
+		"JSONLinesSendWhatTheyName": {
+			fill + `echo '{"delta":"done"}'; echo '{"attach":{"path":"sub/deep.txt","name":"Deep.txt","mimeType":"text/csv"}}'; echo '{"attach":{"path":"../x"}}'`,
+			"done",
+			[]chat.Attachment{{Path: "sub/deep.txt", Name: "Deep.txt", MIMEType: "text/csv"}, {Path: "../x"}}, // the gateway refuses it with a sentence
+		},
+		"AFileMayBeTheWholeAnswer": {fill + `echo '{"attach":{"path":"b.txt"}}'`, "", []chat.Attachment{{Path: "b.txt"}}},
+		"WhatIsNoFileIsShown":      {`echo '{"attach":"b.txt"}'`, "{\"attach\":\"b.txt\"}\n", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			req := agenttest.Request("x")
+			dir := t.TempDir()
+			req.OutputDir = func() (string, error) { return dir, nil }
+			got, err := ask(t, shell(t, tt.script, command.Config{}), req)
+			if diff := cmp.Diff(tt.want, got.Attachments); err != nil || got.Text != tt.text || diff != "" {
+				t.Errorf("text %q, %v, files (-want +got):\n%s", got.Text, err, diff)
+			}
+		})
+	}
+}
+
+func TestAProgramWithoutADirectoryForFilesAnswersAllTheSame(t *testing.T) {
+	t.Parallel()
+	req := agenttest.Request("x")
+	req.OutputDir = func() (string, error) { return "", os.ErrPermission }
+	got, err := ask(t, shell(t, `echo "dir: $LANEWAY_OUTPUT_DIR"`, command.Config{}), req)
+	if err != nil || got.Text != "dir: \n" || got.Attachments != nil {
+		t.Errorf("got %+v, %v", got, err)
 	}
 }

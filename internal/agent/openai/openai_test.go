@@ -2,20 +2,136 @@ package openai_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
 
 	"laneway/internal/agent"
 	"laneway/internal/agent/agenttest"
 	"laneway/internal/agent/openai"
 	"laneway/internal/chat"
+	"laneway/internal/secret"
 	"laneway/internal/testmodel"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const key = "sk-very-secret-0123456789"
+
+//nolint:paralleltest // the suite checks for leftover goroutines
+func TestContract(t *testing.T) {
+	var model *testmodel.Server
+	agenttest.Run(t, agenttest.Subject{
+		Open: func(t *testing.T, script agenttest.Script) agent.Runner {
+			t.Helper()
+			model = testmodel.Start(t)
+			model.Answer(func(call testmodel.Call) testmodel.Reply { return reply(call, script) })
+			return open(t, model, openai.Config{MaxAnswer: script.MaxAnswer, Retries: -1})
+		},
+		Alive: func() int { return model.Active() },
+		Reasons: []chat.FailReason{
+			chat.FailOverloaded, chat.FailServer, chat.FailRateLimit, chat.FailAuth, chat.FailContextLength, chat.FailBadRequest,
+			chat.FailConnection, chat.FailBadResponse, chat.FailRefusal,
+		},
+		Usage: true,
+		Asked: func() []agenttest.Asked { return asked(model) },
+	})
+}
+
+// asked returns the requests that the model server received, in the types of the contract.
+func asked(model *testmodel.Server) []agenttest.Asked {
+	var all []agenttest.Asked
+	for _, call := range model.Calls() {
+		one := agenttest.Asked{Tools: call.Tools, Forbidden: call.ToolChoice == "none", Last: call.Last()}
+		for _, message := range call.Messages {
+			for _, made := range message.Calls {
+				one.Calls = append(one.Calls, made.ID)
+			}
+			for _, result := range message.Results {
+				one.Results = append(one.Results, result.Text)
+			}
+		}
+		all = append(all, one)
+	}
+	return all
+}
+
+// rounds counts the rounds whose results a request contains.
+func rounds(call testmodel.Call) int {
+	n := 0
+	for _, message := range call.Messages {
+		if len(message.Calls) > 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// reply plays a script of the contract. A script whose pieces are bytes is written byte by byte.
+func reply(call testmodel.Call, script agenttest.Script) testmodel.Reply {
+	out := testmodel.Reply{Pieces: script.Pieces, Hang: script.Hang, InputTokens: 5, OutputTokens: 7}
+	if script.Repeat {
+		out.Pieces = []string{call.Last()}
+	}
+	if len(script.Rounds) > 0 {
+		pieces, calls := script.Turn(rounds(call))
+		out.Pieces = pieces
+		for _, c := range calls {
+			out.Calls = append(out.Calls, testmodel.ToolCall{ID: c.ID, Name: c.Name, Args: c.Args})
+		}
+	}
+	if text := script.Text(); len(script.Pieces) > 1 && len(script.Pieces) == len(text) {
+		out.Pieces, out.EachByte = []string{text}, true
+	}
+	switch script.Fail {
+	case chat.FailConnection:
+		out.Cut = true
+	case chat.FailBadResponse:
+		out.Garbage = "data: {not json\n\n"
+	case chat.FailRefusal:
+		out.Finish = "content_filter"
+	case "":
+	default:
+		out.StreamError = map[chat.FailReason]string{chat.FailOverloaded: "overloaded_error", chat.FailServer: "server_error"}[script.Fail]
+		out.Status = status(script.Fail)
+		out.Code = map[chat.FailReason]string{chat.FailContextLength: "context_length_exceeded"}[script.Fail]
+	}
+	if len(script.Pieces) > 0 {
+		out.Status = 0 // the failure comes in the middle of the stream
+	}
+	return out
+}
+
+func status(reason chat.FailReason) int {
+	return map[chat.FailReason]int{
+		chat.FailRateLimit: http.StatusTooManyRequests, chat.FailOverloaded: http.StatusServiceUnavailable,
+		chat.FailServer: http.StatusInternalServerError, chat.FailAuth: http.StatusUnauthorized,
+		chat.FailContextLength: http.StatusBadRequest, chat.FailBadRequest: http.StatusNotFound,
+	}[reason]
+}
+
+// open returns a runner that calls the model server.
+func open(t *testing.T, model *testmodel.Server, cfg openai.Config) *openai.Runner {
+	t.Helper()
+	cfg.BaseURL = model.URL() + "/v1"
+	cfg.APIKey = secret.New(key)
+	if cfg.Model == "" {
+		cfg.Model = "test-model"
+	}
+	runner, err := openai.New(cfg, model.Transport(), nil)
+	if err != nil {
+		t.Fatalf("New: %v", err)
+	}
+	t.Cleanup(runner.Close)
+	return runner
+}
 
 // sent runs a turn and returns its only call.
 func sent(t *testing.T, cfg openai.Config, req agent.Request) testmodel.Call {
@@ -212,4 +328,115 @@ func ExampleNew() {
 	})
 	fmt.Println(err)
 	// Output: context canceled
+}
+
+// box is a toolbox and a journal; it answers each call with its arguments and keeps nothing.
+type box struct{}
+
+func (box) Specs() []agent.ToolSpec {
+	return []agent.ToolSpec{{Name: "set", Schema: []byte(`{"type":"object"}`)}}
+}
+
+func (box) Call(_ context.Context, _ string, call chat.ToolCall) chat.ToolResult {
+	return chat.ToolResult{Text: call.Args}
+}
+
+func (box) Rounds() []agent.Round                                         { return nil }
+func (box) Record(context.Context, chat.Round) error                      { return nil }
+func (box) RecordResult(context.Context, int, int, chat.ToolResult) error { return nil }
+
+// wordy is a box whose tool has a description of about a thousand tokens.
+type wordy struct{ box }
+
+func (wordy) Specs() []agent.ToolSpec {
+	specs := box{}.Specs()
+	specs[0].Description = strings.Repeat("word ", 800)
+	return specs
+}
+
+// TestToolsCountAgainstTheWindow checks that the descriptions of tools reduce the room for history.
+func TestToolsCountAgainstTheWindow(t *testing.T) {
+	t.Parallel()
+	messages := func(tools agent.Toolbox, journal agent.Journal) int {
+		req := agenttest.Request("last")
+		req.Tools, req.Journal = tools, journal
+		for i := range 50 {
+			req.History = append(req.History,
+				chat.TranscriptEntry{Role: chat.RoleUser, Text: fmt.Sprintf("question %d", i), Tokens: 100},
+				chat.TranscriptEntry{Role: chat.RoleAssistant, Text: fmt.Sprintf("answer %d", i), Tokens: 100})
+		}
+		return len(sent(t, openai.Config{ContextWindow: 3000, MaxTokens: 500}, req).Messages)
+	}
+	without, few, many := messages(nil, nil), messages(box{}, box{}), messages(wordy{}, wordy{})
+	if few > without || many > few-8 || many < 3 {
+		t.Errorf("%d messages without tools, %d with a small one, %d with one of a thousand tokens", without, few, many)
+	}
+}
+
+// secondQuestion runs a turn whose model first answers with reply, and returns the request after the calls.
+func secondQuestion(t *testing.T, reply testmodel.Reply) testmodel.Call {
+	t.Helper()
+	model := testmodel.Start(t)
+	model.Answer(func(call testmodel.Call) testmodel.Reply {
+		if call.Number == 1 {
+			return reply
+		}
+		return testmodel.Reply{Pieces: []string{"done"}}
+	})
+	req := agenttest.Request("please")
+	req.Tools, req.Journal = box{}, box{}
+	result, err := open(t, model, openai.Config{}).Run(t.Context(), req, func(agent.Event) {})
+	if err != nil || result.Text != "done" {
+		t.Fatalf("got %q and %v, want the answer", result.Text, err)
+	}
+	return model.Calls()[1]
+}
+
+func TestCallsOfEndpointsThatDiffer(t *testing.T) {
+	t.Parallel()
+	event := func(delta string) string { return `data: {"choices":[{"index":0,"delta":` + delta + `}]}` + "\n\n" }
+	const end = "data: {\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n"
+	two := []testmodel.ToolCall{{ID: "a", Name: "set", Args: `{"n":1}`}, {ID: "b", Name: "set", Args: `{"n":2}`}}
+	for name, reply := range map[string]testmodel.Reply{
+		"InPieces":      {Calls: two},
+		"InOneDocument": {Calls: two, Whole: true},
+		"WithoutNumbers": {Type: "text/event-stream", Body: event(`{"tool_calls":[{"id":"a","function":{"name":"set","arguments":"{\"n\":1}"}}]}`) +
+			event(`{"tool_calls":[{"id":"b","function":{"name":"set","arguments":"{\"n\":2}"}}]}`) + end},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			asked := secondQuestion(t, reply)
+			want := []testmodel.ToolResult{{ID: "a", Text: `{"n":1}`}, {ID: "b", Text: `{"n":2}`}}
+			if diff := cmp.Diff(want, asked.Results()); diff != "" {
+				t.Errorf("results (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestThoughtsGoBackWithTheirRound(t *testing.T) {
+	t.Parallel()
+	asked := secondQuestion(t, testmodel.Reply{Thoughts: "I think so.", Calls: []testmodel.ToolCall{{ID: "a", Name: "set", Args: `{}`}}})
+	var body struct {
+		Messages []struct {
+			Reasoning string `json:"reasoning_content"`
+		} `json:"messages"`
+	}
+	if err := json.Unmarshal(asked.Body, &body); err != nil || len(body.Messages) != 3 || body.Messages[1].Reasoning != "I think so." {
+		t.Errorf("got %+v and %v, want the thoughts in the message with the call", body, err)
+	}
+}
+
+// TestCachedTokensAreAPartOfTheInput checks that they are counted separately too, because they have another price.
+func TestCachedTokensAreAPartOfTheInput(t *testing.T) {
+	t.Parallel()
+	model := testmodel.Start(t)
+	model.Answer(func(testmodel.Call) testmodel.Reply {
+		return testmodel.Reply{Type: "application/json", Body: `{"model":"m","choices":[{"message":{"content":"x"},"finish_reason":"stop"}],"usage":{"prompt_tokens":100,"completion_tokens":7,"prompt_tokens_details":{"cached_tokens":64}}}`}
+	})
+	got, err := open(t, model, openai.Config{}).Run(t.Context(), agenttest.Request("hi"), func(agent.Event) {})
+	want := chat.Usage{InputTokens: 100, OutputTokens: 7, CachedTokens: 64, Model: "m", Provider: "openai"}
+	if err != nil || got.Usage != want {
+		t.Errorf("got %+v and %v, want %+v", got.Usage, err, want)
+	}
 }

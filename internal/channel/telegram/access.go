@@ -2,9 +2,12 @@ package telegram
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
+	"time"
 
 	tgbotapi "github.com/go-telegram-bot-api/telegram-bot-api/v5"
 
@@ -177,4 +180,250 @@ func cleanName(s string) string {
 		s = string(r[:limit])
 	}
 	return strings.TrimSpace(s)
+}
+
+// activationCommand executes /activation: administrators of a group choose when the bot answers there. Its callers have checked that the sender is an
+// administrator.
+type activationCommand struct {
+	access  *access
+	words   *commandWords
+	choices *choices
+	notes   *notes
+	signs   *signs
+	obs     Observer
+	log     *slog.Logger
+}
+
+const (
+	usageActivation   = "Say /activation always or /activation mention."
+	refusedActivation = "Only administrators of this group may change when I answer."
+)
+
+// run executes the command with its argument. Without an argument it shows the current choice, with a button for each option.
+func (a *activationCommand) run(ctx context.Context, to address, user int64, choice string) error {
+	a.obs.Update("command")
+	switch choice = strings.ToLower(choice); choice {
+	case "":
+		return a.show(ctx, to, user)
+	case ActivationAlways, ActivationMention:
+		return a.set(ctx, to, choice)
+	default:
+		a.notes.send(ctx, to, usageActivation, 0)
+		return nil
+	}
+}
+
+// show answers with the current choice, and buttons for the person who sent the command.
+func (a *activationCommand) show(ctx context.Context, to address, user int64) error {
+	now, err := a.access.activation(ctx, to.chat)
+	if err != nil {
+		return err
+	}
+	choice := &chat.Choice{For: number(user), Rows: [][]chat.Button{{}}}
+	for _, word := range []string{ActivationMention, ActivationAlways} {
+		label := word
+		if word == now {
+			label = "✓ " + label
+		}
+		choice.Rows[0] = append(choice.Rows[0], chat.Button{Label: label, Text: "/" + activationWord + " " + word})
+	}
+	text := "I answer here when I am mentioned or answered."
+	if now == ActivationAlways {
+		text = "I answer every message here."
+	}
+	keyboard, err := a.choices.keyboard(ctx, to, choice)
+	if errors.Is(err, channel.ErrButtonsFull) {
+		text, err = text+" "+usageActivation, nil
+	}
+	if err == nil {
+		a.notes.sendWith(ctx, to, text, keyboard)
+	}
+	return err
+}
+
+// set records the choice for a group and confirms it there.
+func (a *activationCommand) set(ctx context.Context, to address, choice string) error {
+	if err := a.access.setActivation(ctx, to.chat, choice); err != nil {
+		return err
+	}
+	answer := "From now on I answer here when I am mentioned or answered."
+	if choice == ActivationAlways {
+		answer = "From now on I answer every message here. Telegram shows me all of them only when my privacy mode is off."
+	}
+	a.notes.send(ctx, to, answer, 0)
+	return nil
+}
+
+// pressed executes the button of [activationCommand.show] that has this text; settled is false for another button. The person may have
+// lost the rights of an administrator since the button was shown, so the rights are checked again.
+func (a *activationCommand) pressed(ctx context.Context, u update, to address, text string) (settled bool, err error) {
+	word, choice, ok := a.words.parse(text)
+	if !ok || word != activationWord || !to.group() {
+		return false, nil
+	}
+	admin, err := a.access.isAdmin(ctx, to.chat, u.press.From.ID)
+	if err != nil {
+		a.log.WarnContext(ctx, "the administrators of a group are unknown; the press is refused", "err", err)
+	}
+	if !admin {
+		a.obs.Update("refused")
+		a.signs.answerPress(ctx, u.press.ID, refusedActivation)
+		return true, nil
+	}
+	a.signs.answerPress(ctx, u.press.ID, "")
+	if err := a.run(ctx, to, u.press.From.ID, choice); err != nil {
+		return true, err
+	}
+	a.signs.removeKeyboard(ctx, to, u.press.Message.MessageID)
+	return true, nil
+}
+
+const (
+	// greetEvery is the shortest time between two greetings of one chat.
+	greetEvery = time.Minute
+	// greetingLife is how long a greeting that was not delivered is kept: less than the validity of its code.
+	greetingLife = channel.PairingLife - 10*time.Minute
+)
+
+// greeter answers people who are not admitted, with a pairing code or with the reason. Their messages have no other effect: no session, no row of
+// the inbox, no call of a model.
+type greeter struct {
+	allowlist bool // the policy is a list, so there are no codes
+	identity  *identity
+	records   channel.Pairings
+	notes     *notes
+	obs       Observer
+	log       *slog.Logger
+
+	sent *ttlMap // chats that received a greeting
+	// unsent are greetings by chat that Telegram did not accept. The next message of the chat is answered with the same text, and so the same code.
+	unsent *ttlMap
+}
+
+// greet sends at most one greeting a minute to a chat. Only a greeting that Telegram has accepted counts.
+func (g *greeter) greet(ctx context.Context, from *tgbotapi.User, to address) error {
+	g.obs.Update("refused")
+	key := number(to.chat)
+	if g.sent.has(key) {
+		return nil
+	}
+	text := g.unsent.get(key)
+	if text == "" {
+		var err error
+		if text, err = g.text(ctx, from, to); err != nil {
+			return err
+		}
+	}
+	if !g.notes.send(ctx, to, text, 0) {
+		g.unsent.set(key, text)
+		return nil
+	}
+	g.unsent.forget(key)
+	g.sent.add(key)
+	return nil
+}
+
+// text returns the greeting for a person. It creates the code.
+func (g *greeter) text(ctx context.Context, from *tgbotapi.User, to address) (string, error) {
+	if g.allowlist {
+		return fmt.Sprintf("This bot talks to people on its list only. To be put there, give its operator your number: %d.", from.ID), nil
+	}
+	p, err := g.records.CreatePairing(ctx, g.identity.peer(from.ID, to.chat), nameOf(from))
+	switch {
+	case errors.Is(err, channel.ErrPairingChatFull):
+		return "You have three codes already. Ask the operator of this bot to approve one of them; they are good for an hour.", nil
+	case errors.Is(err, channel.ErrPairingBotFull):
+		return "Too many people are waiting to be let in. Try again in an hour.", nil
+	case err != nil:
+		return "", fmt.Errorf("creating a pairing code: %w", err)
+	}
+	g.log.InfoContext(ctx, "a person asks for access", "user", from.ID)
+	return "Hello. I do not know you yet. Ask the operator of this bot to run:\n\nlaneway pair approve " + p.Code +
+		"\n\nThe code is good for one hour. Then write again.", nil
+}
+
+// activationWord is the one command that the channel itself executes.
+const activationWord = "activation"
+
+// commandWords recognizes commands in messages by the gateway's command table.
+type commandWords struct {
+	identity *identity
+	urgent   map[string]bool // names and aliases of the commands; true if urgent
+}
+
+// parse reads the first word of text as a command for this bot: `/name`, `/name@bot` or `@bot /name`. The word need not be in the table.
+func (w *commandWords) parse(text string) (word, args string, ok bool) {
+	word, args = firstWord(text)
+	if mention, isMention := strings.CutPrefix(word, "@"); isMention {
+		if !strings.EqualFold(mention, w.identity.username()) {
+			return "", "", false
+		}
+		word, args = firstWord(args)
+	}
+	word, isCommand := strings.CutPrefix(word, "/")
+	if !isCommand {
+		return "", "", false
+	}
+	word, bot, named := strings.Cut(word, "@")
+	if named && !strings.EqualFold(bot, w.identity.username()) {
+		return "", "", false
+	}
+	return strings.ToLower(word), args, true
+}
+
+// isCommand reports whether text is a command of the table or the channel's own.
+func (w *commandWords) isCommand(text string) bool {
+	word, _, ok := w.parse(text)
+	_, known := w.urgent[word]
+	return ok && (known || word == activationWord)
+}
+
+// isUrgent reports whether an update consists of an urgent command alone. Forwarded text has no authority, and a command in the caption of a
+// file waits for the file.
+func (w *commandWords) isUrgent(u update) bool {
+	if u.message == nil || u.forwarded {
+		return false
+	}
+	if _, has := fileOf(u.message); has {
+		return false
+	}
+	word, _, ok := w.parse(textOf(u.message))
+	return ok && w.urgent[word]
+}
+
+// mentioned reports whether an entity of a message mentions the bot. Telegram makes the entities; the text proves nothing.
+func (w *commandWords) mentioned(m *tgbotapi.Message) bool {
+	text := textOf(m)
+	for _, e := range entitiesOf(m) {
+		switch e.Type {
+		case "text_mention":
+			if e.User != nil && e.User.ID == w.identity.bot {
+				return true
+			}
+		case "mention":
+			if name := w.identity.username(); name != "" && strings.EqualFold(units(text, e.Offset, e.Length), "@"+name) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// units returns a part of a string by UTF-16 positions, "" if they are outside of it or inside of a character.
+func units(s string, offset, length int) string {
+	offsets := byteOffsets(s)
+	begin, ok := offsets[offset]
+	end, found := offsets[offset+length]
+	if !ok || !found || end < begin {
+		return ""
+	}
+	return s[begin:end]
+}
+
+func firstWord(s string) (word, rest string) {
+	s = strings.TrimSpace(s)
+	if i := strings.IndexAny(s, " \t\r\n"); i >= 0 {
+		return s[:i], strings.TrimSpace(s[i:])
+	}
+	return s, ""
 }

@@ -272,3 +272,143 @@ func TestTooManyMessages(t *testing.T) {
 		b.stop()
 	})
 }
+
+// TestActivationWithoutAWordOffersWhatThereIs sends /activation in a group, and presses a button of the answer.
+func TestActivationWithoutAWordOffersWhatThereIs(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBot(t, func(s *setup) { s.cfg.Members = "any" })
+		b.srv.MakeAdmin(group, anna)
+		b.start()
+		last := func() testtelegram.Message {
+			all := b.srv.Messages(group)
+			return all[len(all)-1]
+		}
+		labels := func(m testtelegram.Message) string {
+			var list []string
+			for _, row := range m.Buttons {
+				for _, button := range row {
+					list = append(list, button.Text)
+				}
+			}
+			return strings.Join(list, "|")
+		}
+		b.srv.Say(group, anna, "/activation")
+		after(5 * time.Second)
+		asked := last()
+		if got := labels(asked); got != "✓ mention|always" || !strings.Contains(asked.Text, "when I am mentioned") {
+			t.Fatalf("the group reads %q with the buttons %q", asked.Text, got)
+		}
+		b.srv.Press(group, bob, asked.ID, asked.Buttons[0][1].Data) // it is for Anna
+		after(5 * time.Second)
+		b.srv.Say(group, bob, "not addressed")
+		after(5 * time.Second)
+		wantTexts(t, "received", b.texts())
+		b.srv.Press(group, anna, asked.ID, asked.Buttons[0][1].Data)
+		after(5 * time.Second)
+		if got := last().Text; !strings.Contains(got, "From now on I answer every message") {
+			t.Errorf("the group reads %q", got)
+		}
+		b.srv.Say(group, bob, "now I hear everything")
+		after(5 * time.Second)
+		wantTexts(t, "received", b.texts(), "now I hear everything")
+		b.srv.Say(group, anna, "/activation")
+		after(5 * time.Second)
+		if got := labels(last()); got != "mention|✓ always" {
+			t.Errorf("afterwards the buttons are %q", got)
+		}
+		b.srv.Say(group, anna, "/activation perhaps")
+		after(5 * time.Second)
+		if got := last().Text; got != "Say /activation always or /activation mention." {
+			t.Errorf("to a word that is none: %q", got)
+		}
+		b.stop()
+	})
+}
+
+// TestAPageIsNoVerdict: the answer of a proxy to a call is ignored, whatever its status: the message arrives later, no address is gone, and
+// the bot continues.
+func TestAPageIsNoVerdict(t *testing.T) {
+	t.Parallel()
+	for _, status := range []int{400, 401, 403, 404, 409, 413, 429, 500, 502} {
+		t.Run(strconv.Itoa(status), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				b := newBot(t, nil)
+				b.start()
+				page := testtelegram.Fault{HTML: status}
+				b.srv.Break("sendMessage", page)
+				_, err := b.send("1", to(anna, ""), "hello")
+				reason := "bad_response"
+				if status >= 500 {
+					reason = "server_error"
+				}
+				if failed := wantSendError(t, err, reason, false); failed.Gone || !failed.Uncounted {
+					t.Errorf("a page is held against the message: %+v", failed)
+				}
+				b.mustSend("1", to(anna, ""), "hello")
+				wantTexts(t, "anna reads", b.srv.Texts(anna), "hello")
+				b.srv.Break("getUpdates", page, page)
+				b.srv.Say(anna, anna, "one")
+				b.srv.Say(anna, anna, "two")
+				after(2 * time.Second)
+				if s := b.ch.Status().State; s == "disabled" || s == "conflict" {
+					t.Errorf("the bot is %s because of a page", s)
+				}
+				after(15 * time.Second)
+				wantTexts(t, "received", b.texts(), "one", "two")
+				if s := b.ch.Status().State; s != "connected" {
+					t.Errorf("the bot is %s afterwards", s)
+				}
+				b.stop()
+			})
+		})
+	}
+}
+
+// TestAGroupIsNotLostAtItsMove: the store is unavailable when a group becomes a supergroup; the next message to the old number records the move.
+func TestAGroupIsNotLostAtItsMove(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const next = int64(-200600)
+		b := newBot(t, func(s *setup) { s.cfg.Members, s.cfg.Activation = "any", "always" })
+		b.start()
+		b.breakRecords(errors.New("away"))
+		b.srv.Migrate(group, next)
+		b.mustSend("1", to(group, ""), "first")
+		after(2 * time.Second)
+		b.breakRecords(nil)
+		b.mustSend("2", to(group, ""), "second")
+		b.srv.Say(next, bob, "hello from the new group")
+		after(10 * time.Second)
+		wantTexts(t, "received", b.texts(), "hello from the new group")
+		wantTexts(t, "the new group reads", b.srv.Texts(next), "first", "second")
+		b.stop()
+	})
+}
+
+// TestAnotherPollerIsGivenFiveSeconds: after a conflict the bot never polls again sooner, whatever the spread.
+func TestAnotherPollerIsGivenFiveSeconds(t *testing.T) {
+	t.Parallel()
+	for i := range 10 {
+		t.Run(strconv.Itoa(i), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				b := newBot(t, nil)
+				b.srv.Break("getUpdates", testtelegram.Refuse(409, "Conflict"), testtelegram.Refuse(409, "Conflict"))
+				b.start()
+				after(time.Minute)
+				calls := b.srv.Calls("getUpdates")
+				if len(calls) < 3 {
+					t.Fatalf("%d polls in a minute", len(calls))
+				}
+				for n := range 2 {
+					if d := calls[n+1].At.Sub(calls[n].At); d < 5*time.Second || d > time.Minute {
+						t.Errorf("poll %d came %s after a conflict", n+2, d)
+					}
+				}
+				b.stop()
+			})
+		})
+	}
+}

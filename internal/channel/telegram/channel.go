@@ -1,3 +1,82 @@
+// Package telegram is the channel by which people talk to agents through a Telegram bot.
+//
+// # Parts
+//
+// [Channel] has the life cycle; one type does each task. Updates go through poller or deliveries (the webhook), intake (order and offset) and inbound
+// (access, limits, content) to the receiver. Replies go through sender (splitting, progress), poster (one message in the form that Telegram accepts)
+// and client (one call). The limiter has all rate limits and cooldowns. Signs (typing, reactions), notes and previews are calls outside of the
+// outbox.
+//
+// # Incoming messages
+//
+// One process per bot polls: the one that holds the lease with the channel's name. Updates are handled in order within a chat and concurrently
+// between chats, so a slow download delays one conversation only. An urgent command (/stop) waits for half a second and then overtakes the earlier
+// updates of its chat.
+//
+// Telegram deletes an update when a later call has a higher offset. The offset is that of the first update that is not settled. An update is
+// settled when the message is durable (the receiver has accepted it), or when nothing is to be done. A crash at any point therefore loses
+// nothing; the store recognizes a repeated update by its number. [Channel.Run] starts without an offset, and Telegram returns what was not
+// confirmed. The highest accepted number would prove nothing about earlier updates, because chats do not wait for each other.
+//
+// An update that fails because of its content is tried three times and parked. An update that fails because the store cannot be reached is retried
+// until it succeeds; meanwhile no further updates are fetched. While the gateway drains, messages wait in the same way, but fetching continues,
+// because urgent commands are still executed. Once fifty updates wait after the update of a download, the download ends within five seconds:
+// Telegram returns only a hundred updates from the oldest one on.
+//
+// # Who may talk
+//
+// Bot, person and chat are identified by their numbers. The policies are pairing (a code that the operator approves), a list, every person, and
+// disabled. A pairing is valid for one chat. A group must be in a list by its number. A message that is not admitted creates no session and no row,
+// and calls no model.
+//
+// # Outgoing messages
+//
+// The outbox calls [Channel.Send]. Markdown is parsed by goldmark into pieces of text with a style. These are split by the length of the visible text
+// (4096 UTF-16 units), at borders of blocks, lines or words, and only then written as HTML, so no message has an open tag. A message that Telegram
+// refuses nevertheless is sent as plain text; a message that it finds too long is split into smaller ones.
+//
+// Sliding windows keep the bot below the limits of the bot, a chat and a group. A retry_after is a cooldown of its chat, or of the bot when the call
+// was for no chat. The messages of a long reply that have arrived are recorded with its row: a further attempt, in any process, continues after them.
+//
+// While a turn runs, its text is shown: in private chats as a draft, if the API has drafts, otherwise as a message that is edited at most once a
+// second. One line below the text shows what the agent does and for how long; it changes every ten seconds. The final text replaces that message.
+// Without a reply the line is removed, and a message with nothing else is deleted. A state that would look the same is not sent. The id of the
+// message is in memory until the final text is sent. If a process is killed during a preview, its message stays, and the answer, which the next
+// process sends, is another message below it. If it is unknown whether the first message of a preview has arrived, no second one is posted, so at
+// most one stays in that case as well.
+//
+// A file is sent by [Channel.SendFile], streamed from the directory for attachments: pictures and voice messages as such; other files, and those
+// that Telegram refuses in that form, as documents. A line of text replaces a file that does not exist.
+//
+// A choice is sent as buttons with random ids. Their content is in the store, so they outlive the process. A press is a message of the person. The
+// button is used up before that message is durable; Telegram repeats a press that was not confirmed, and the same press has the same text.
+//
+// # Guarantees
+//
+//   - A failure of Telegram, the network or the store does not end Run. Status shows the state of the connection.
+//   - The token is in no error, log line or metric. The library that encodes the calls never has it.
+//   - Every call has a deadline, and after a failure the next one uses a new connection. A recovered network is noticed within 15 seconds.
+//   - Nothing waits without a bound: unfinished updates, codes, previews, windows and memories all have one.
+//
+// # Crash points
+//
+// Before Receive has returned: Telegram returns the update again. Between the delivery of a message and its record in the outbox: the message is sent
+// twice. Between two messages of one reply: the earlier ones are sent twice.
+//
+// # What it does not do
+//
+// It does not interpret messages: commands are the gateway's table, with the exception of /activation. It keeps nothing durable itself.
+// Edited messages, reactions, votes and posts of channels begin no turn.
+//
+// # Goroutines and the end
+//
+// Run polls in the goroutine of its caller. The intake owns one goroutine per chat with unfinished updates and one per urgent command that waits;
+// previews owns one per answer that is shown. When the context of Run is done, the poll is canceled, unfinished updates stay unconfirmed, previews
+// stop in their current state, and Run returns after these goroutines have ended. Send, Ask and SendFile work also while Run does not run.
+//
+//	ch, err := telegram.New(telegram.Config{Token: token, Agent: "main", Allow: []int64{7}}, telegram.Deps{Records: store})
+//	// … a dispatcher is made that sends through ch, then
+//	err = ch.Run(ctx, dispatcher)
 package telegram
 
 import (
@@ -10,6 +89,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"laneway/internal/channel"
@@ -275,4 +355,125 @@ func (c *Channel) WebhookHandler() http.Handler {
 	return &deliveries{
 		enabled: c.cfg.Mode == ModeWebhook, want: sha256.Sum256([]byte(c.cfg.WebhookSecret)), intake: c.intake, obs: c.obs,
 	}
+}
+
+// States of [channel.Status].
+const (
+	stateStopped   = "stopped"
+	stateConnected = "connected"
+	stateDegraded  = "degraded"
+	stateConflict  = "conflict"
+	stateStandby   = "standby"
+	stateDisabled  = "disabled"
+)
+
+// connection is the state of the connection to Telegram. The poller writes it, Status and the senders read it. It is safe for concurrent use.
+type connection struct {
+	log *slog.Logger
+	// overdue is how long a poll may go without an answer before the connection counts as degraded; 0 means the channel does not poll.
+	overdue time.Duration
+
+	mu       sync.Mutex
+	running  bool
+	state    string
+	lastErr  string
+	polled   time.Time // the last completed getUpdates
+	down     bool      // the last getUpdates did not reach Telegram
+	diskFull bool      // the last attachment could not be saved
+}
+
+// begin and end mark the start and the end of Run.
+func (c *connection) begin() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.running, c.state = true, stateDegraded
+}
+
+func (c *connection) end() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.running, c.state, c.down = false, stateStopped, false
+}
+
+// set records the state with a sentence about its reason. A change is logged once.
+func (c *connection) set(ctx context.Context, state, why string) {
+	c.mu.Lock()
+	before := c.state
+	c.state, c.lastErr = state, why
+	c.mu.Unlock()
+	if before != state {
+		c.log.InfoContext(ctx, "the state of the channel changed", "from", before, "to", state, "why", why)
+	}
+}
+
+// answered records a completed poll. Only a poll proves that Telegram can be reached: it may be repeated without harm.
+func (c *connection) answered(ctx context.Context) {
+	c.set(ctx, stateConnected, "")
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.polled, c.down = time.Now(), false
+}
+
+// setDown records whether polls fail to reach Telegram.
+func (c *connection) setDown(down bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.down = down
+}
+
+// setDiskFull records whether the last attachment could not be saved.
+func (c *connection) setDiskFull(full bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.diskFull = full
+}
+
+// patience bounds one call that sends a message. While Telegram cannot be reached the bound is short: a call that hangs would delay its message
+// after the network has recovered.
+func (c *connection) patience() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.down {
+		return 2 * probeTime
+	}
+	return callTime
+}
+
+// status fills in the state of the connection. A connection whose poll is overdue is degraded, even before the poll has failed.
+func (c *connection) status(s channel.Status) channel.Status {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s.Running, s.State, s.LastError, s.Down, s.LastPollAge = c.running, c.state, c.lastErr, c.down, -1
+	if !c.polled.IsZero() {
+		s.LastPollAge = time.Since(c.polled)
+	}
+	if s.State == stateConnected && c.overdue > 0 && s.LastPollAge > c.overdue {
+		s.State, s.LastError = stateDegraded, "Telegram has not answered for a while"
+	}
+	if s.State == stateConnected && c.diskFull {
+		s.State, s.LastError = stateDegraded, errDisk.Error()
+	}
+	s.Connected = s.State == stateConnected
+	return s
+}
+
+// identity has the id and the names of the bot. It is safe for concurrent use.
+type identity struct {
+	bot  int64  // Telegram's id of the bot
+	name string // of the channel: `telegram:<bot id>`
+	// user is the user name without @; nil until getMe has been answered.
+	user atomic.Pointer[string]
+}
+
+// username returns the bot's user name without @, "" until Telegram has answered getMe.
+func (i *identity) username() string {
+	if p := i.user.Load(); p != nil {
+		return *p
+	}
+	return ""
+}
+
+// peer returns a person in a chat of this bot.
+func (i *identity) peer(userID, chatID int64) channel.Peer {
+	return channel.Peer{Channel: i.name, UserID: userID, ChatID: chatID}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"laneway/internal/channel"
+	"laneway/internal/channel/telegram"
 	"laneway/internal/chat"
 	"laneway/internal/testtelegram"
 )
@@ -212,5 +213,136 @@ func TestGroupStopOwn(t *testing.T) {
 			t.Error("a stopped turn was answered")
 		}
 		h.end()
+	})
+}
+
+// Without a bound one person could fill the disk: 20 albums a minute of ten files of 20 MB each.
+func TestTheFilesOfOnePersonAreBoundedInBytes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const size = 400 << 10
+		b := newBot(t, func(s *setup) { s.cfg.UserFileBytes, s.cfg.Allow = 1<<20, []int64{anna, bob} })
+		for n := range 5 {
+			b.srv.AddFile(fmt.Sprint("f", n), make([]byte, size))
+		}
+		b.start()
+		for n := range 4 {
+			b.srv.Say(anna, anna, "", document(fmt.Sprint("f", n), fmt.Sprintf("f%d.bin", n), size), testtelegram.With("caption", fmt.Sprint("file ", n)))
+		}
+		b.srv.Say(bob, bob, "", document("f4", "f4.bin", size))
+		after(10 * time.Second)
+		left := "[%s was left out: too many files in a minute]"
+		if got := strings.Join(b.texts(), "|"); strings.Count(got, "left out") != 2 || !strings.Contains(got, "file 2\n"+fmt.Sprintf(left, "f2.bin")) {
+			t.Errorf("received %q", got)
+		}
+		if got := b.stored(); len(got) != 3 {
+			t.Errorf("stored %q, want two files of one person and one of the other", got)
+		}
+		after(time.Minute)
+		b.srv.Say(anna, anna, "", document("f2", "f2.bin", size))
+		after(10 * time.Second)
+		if got := b.stored(); len(got) != 4 {
+			t.Errorf("stored %q after a minute, want one more", got)
+		}
+		b.stop()
+	})
+}
+
+// A retry after a failure of the disk does not count the bytes again.
+func TestAFileThatIsTriedAgainIsCountedOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBot(t, func(s *setup) { s.cfg.UserFileBytes = 1 << 20 })
+		b.srv.AddFile("v", make([]byte, 900<<10))
+		if err := b.files.WriteFile("telegram-123456789", []byte("in the way"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		b.start()
+		b.srv.Say(anna, anna, "look", document("v", "x.txt", 900<<10))
+		after(20 * time.Second)
+		if err := b.files.Remove("telegram-123456789"); err != nil {
+			t.Fatal(err)
+		}
+		after(20 * time.Second)
+		if got := b.messages(); len(got) != 1 || len(got[0].Content.Attachments) != 1 {
+			t.Errorf("received %+v", got)
+		}
+		b.stop()
+	})
+}
+
+func TestTheLargestAttachmentIsTakenToTheByte(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("long")
+	}
+	synctest.Test(t, func(t *testing.T) {
+		const limit = 20_971_520
+		b := newBot(t, func(s *setup) { s.cfg.MaxAttachment = telegram.MaxAttachment })
+		whole := make([]byte, limit+1)
+		b.srv.AddFile("under", whole[:limit-1])
+		b.srv.AddFile("just", whole[:limit])
+		b.srv.AddFile("over", whole)
+		b.start()
+		b.srv.Say(anna, anna, "", document("under", "under.bin", limit-1))
+		b.srv.Say(anna, anna, "", document("just", "just.bin", limit))
+		b.srv.Say(anna, anna, "", document("over", "over.bin", limit+1), testtelegram.With("caption", "as it says"))
+		b.srv.Say(anna, anna, "", document("over", "liar.bin", limit), testtelegram.With("caption", "not as it says"))
+		after(time.Minute)
+		wantTexts(t, "received", b.texts(), "", "", "as it says\n[over.bin is larger than 20 MB and was left out]", "not as it says\n[liar.bin is larger than 20 MB and was left out]")
+		for i, m := range b.messages()[:2] {
+			if a := m.Content.Attachments; len(a) != 1 || len(b.read(a[0].Path)) != limit-1+i {
+				t.Errorf("%s: %+v", []string{"one byte less", "exactly"}[i], a)
+			}
+		}
+		if got := b.stored(); len(got) != 2 || strings.Contains(strings.Join(got, " "), "over") {
+			t.Errorf("stored %q", got)
+		}
+		b.stop()
+	})
+}
+
+// The disk accepts no file, or Telegram's file server is unavailable for half a minute: the attachment is not lost, other chats are served
+// meanwhile, and the status names the disk.
+func TestAnAttachmentSurvivesATroubleThatPasses(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBot(t, nil)
+		b.srv.AddFile("v", []byte("content"))
+		if err := b.files.WriteFile("telegram-123456789", []byte("in the way"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		b.start()
+		b.srv.Say(anna, anna, "look", document("v", "x.txt", 7))
+		b.srv.Say(group, anna, "@lane_bot elsewhere", testtelegram.Mentioning(9))
+		after(5 * time.Minute)
+		wantTexts(t, "while the disk takes no file", b.texts(), "@lane_bot elsewhere")
+		if s := b.ch.Status(); s.State != "degraded" || s.LastError == "" {
+			t.Errorf("status %+v", s)
+		}
+		if err := b.files.Remove("telegram-123456789"); err != nil {
+			t.Fatal(err)
+		}
+		after(10 * time.Second)
+		if got := b.messages(); len(got) != 2 || len(got[1].Content.Attachments) != 1 {
+			t.Errorf("received %+v", got)
+		}
+		if s := b.ch.Status(); s.State != "connected" {
+			t.Errorf("status %+v", s)
+		}
+		b.stop()
+	})
+	synctest.Test(t, func(t *testing.T) {
+		b := newBot(t, nil)
+		b.srv.AddFile("v", []byte("content"))
+		bad := testtelegram.Refuse(502, "Bad Gateway")
+		b.srv.Break("file", bad, bad, bad, bad, bad, bad)
+		b.start()
+		b.srv.Say(anna, anna, "look", document("v", "x.txt", 7))
+		after(time.Minute)
+		if got := b.messages(); len(got) != 1 || len(got[0].Content.Attachments) != 1 {
+			t.Errorf("received %+v", got)
+		}
+		b.stop()
 	})
 }

@@ -3,9 +3,11 @@ package telegram
 import (
 	"context"
 	"errors"
+	"fmt"
 	"hash/fnv"
 	"log/slog"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -13,6 +15,7 @@ import (
 	tgbotapi "github.com/go-telegram-bot-api/telegram-bot-api/v5"
 
 	"laneway/internal/channel"
+	"laneway/internal/chat"
 )
 
 const (
@@ -418,4 +421,183 @@ func (p *previews) showDraft(ctx context.Context, v *preview, part chunk) bool {
 		p.refused.add(number(v.to.chat))
 	}
 	return false
+}
+
+const (
+	// previewBytes is how much of a long answer is rendered for one preview message: enough for its 4096 units with their markup.
+	previewBytes = 32 << 10
+	// stepEvery is how often the time of a step is updated.
+	stepEvery = 10 * time.Second
+	// maxStep bounds the name of a step in bytes; lineUnits bounds its line with the blank line before it.
+	maxStep   = 80
+	lineUnits = 160
+)
+
+// frame is what a preview shows at one time: the text of the answer, and below it a line about the current step, "" if none.
+type frame struct{ text, line string }
+
+// frameOf returns what a preview shows now, and how long it shows this unless its state changes; 0 means forever.
+func (p *previews) frameOf(v *preview) (f frame, until time.Duration) {
+	p.mu.Lock()
+	now := v.now
+	p.mu.Unlock()
+	if now.Step == "" {
+		return frame{text: now.Text}, 0
+	}
+	took := max(0, time.Since(now.Since))
+	shown := took.Truncate(stepEvery)
+	return frame{now.Text, lineOf(now, shown)}, shown + stepEvery - took
+}
+
+// lineOf returns the line of a step: "go test… 40 s, 3 tools".
+func lineOf(p channel.Preview, took time.Duration) string {
+	var figures []string
+	switch {
+	case took >= time.Minute:
+		figures = append(figures, fmt.Sprintf("%d min %d s", took/time.Minute, took%time.Minute/time.Second))
+	case took > 0:
+		figures = append(figures, fmt.Sprintf("%d s", took/time.Second))
+	}
+	if p.Steps > 1 {
+		figures = append(figures, fmt.Sprintf("%d tools", p.Steps))
+	}
+	name := strings.Join(strings.Fields(chat.Printable(p.Step)), " ")
+	if short := chat.Cut(name, maxStep); short != name {
+		name = strings.TrimSpace(short)
+	}
+	return strings.TrimSpace(name + "… " + strings.Join(figures, ", "))
+}
+
+// begin returns the first part of the text, as much as one message shows, with the line below it; false if nothing is to be shown.
+func (f frame) begin() (chunk, bool) {
+	chunks := f.chunks(chat.Cut(f.text, previewBytes))
+	if len(chunks) == 0 {
+		return f.alone()
+	}
+	return f.below(chunks[0]), true
+}
+
+// end returns the part of the text that a draft shows: its end, because that is new. Earlier text is left out in steps of [previewBytes], so that the
+// first line does not change each second. A code block that began earlier is opened again.
+func (f frame) end() (chunk, bool) {
+	text := f.text
+	if from := (len(text)/previewBytes - 1) * previewBytes; from > 0 {
+		from = len(chat.Cut(text, from))
+		fences := strings.Count("\n"+text[:from], "\n```")
+		text = text[from:]
+		if fences%2 == 1 {
+			text = "```\n" + text
+		}
+	}
+	chunks := f.chunks(text)
+	if len(chunks) == 0 {
+		return f.alone()
+	}
+	return f.below(chunks[len(chunks)-1]), true
+}
+
+// chunks returns the messages of an answer, with room for the line.
+func (f frame) chunks(text string) []chunk {
+	if f.line == "" {
+		return render(text).chunks(maxUnits)
+	}
+	return render(text).chunks(maxUnits - lineUnits)
+}
+
+// alone returns the line without an answer.
+func (f frame) alone() (chunk, bool) {
+	return chunk{html: "<i>" + escape(f.line) + "</i>", plain: f.line}, f.line != ""
+}
+
+// below returns a part of the text with the line below it.
+func (f frame) below(part chunk) chunk {
+	if f.line != "" {
+		part.html = strings.TrimRight(part.html, "\n") + "\n\n<i>" + escape(f.line) + "</i>"
+		part.plain = strings.TrimRight(part.plain, "\n") + "\n\n" + f.line
+	}
+	return part
+}
+
+// signTime bounds a call that only shows something.
+const signTime = 3 * time.Second
+
+// signs makes the calls that only show something: typing, reactions, the end of buttons. They are made while the limits leave capacity, and are not
+// retried. It is safe for concurrent use.
+type signs struct {
+	api       *client
+	limits    *limiter
+	addresses *addresses
+	notes     *notes
+	recent    *recentMessages
+	log       *slog.Logger
+}
+
+// show makes one call, or none while its chat or the bot has no capacity for it.
+func (s *signs) show(ctx context.Context, to address, method string, p tgbotapi.Params) error {
+	if !s.limits.spare(to.chat, false) {
+		return nil
+	}
+	err := s.api.call(ctx, signTime, method, p, nil)
+	s.follow(ctx, to, err)
+	return err
+}
+
+// follow records that the group of a failed call has moved.
+func (s *signs) follow(ctx context.Context, to address, err error) {
+	e, ok := errors.AsType[*apiError](err)
+	if !ok {
+		return
+	}
+	if err := s.addresses.move(ctx, to.chat, e.migrateTo); err != nil { // the next sign tries again
+		s.log.WarnContext(ctx, "the new id of a group was not recorded", "err", err)
+	}
+}
+
+// typing shows for about five seconds that an answer is being written.
+func (s *signs) typing(ctx context.Context, to address) {
+	p := place(to)
+	p["action"] = "typing"
+	if err := s.show(ctx, to, "sendChatAction", p); err != nil && ctx.Err() == nil {
+		s.log.DebugContext(ctx, "typing was not shown", "reason", reasonFor(err))
+	}
+}
+
+// queued puts a reaction under a message that has to wait, or answers it with a note where reactions are not allowed. A message that came through
+// another node, or long ago, is not in memory and receives neither.
+func (s *signs) queued(ctx context.Context, messageID string) {
+	m, ok := s.recent.get(messageID)
+	if !ok {
+		return
+	}
+	m.to.chat = s.addresses.follow(m.to.chat)
+	err := s.show(ctx, m.to, "setMessageReaction", tgbotapi.Params{
+		"chat_id": number(m.to.chat), "message_id": number(int64(m.message)),
+		"reaction": jsonOf([]map[string]string{{"type": "emoji", "emoji": "👀"}}),
+	})
+	if reason := reasonFor(err); err != nil && (reason == reasonBadRequest || reason == reasonUnauthorized) {
+		s.notes.send(ctx, m.to, "I have seen this; it waits until there is room.", m.message)
+	}
+}
+
+// removeKeyboard removes the buttons of a message after one of them was used.
+func (s *signs) removeKeyboard(ctx context.Context, to address, message int) {
+	p := tgbotapi.Params{"chat_id": number(to.chat), "message_id": number(int64(message))}
+	if err := s.show(ctx, to, "editMessageReplyMarkup", p); err != nil && ctx.Err() == nil {
+		s.log.DebugContext(ctx, "the buttons of a message were not removed", "reason", reasonFor(err))
+	}
+}
+
+// answerPress ends the progress indicator of a button and shows text to the person, if any. The call concerns no chat, so only the limits and the
+// cooldown of the bot apply.
+func (s *signs) answerPress(ctx context.Context, id, text string) {
+	if !s.limits.spare(anyChat, false) {
+		return
+	}
+	p := tgbotapi.Params{"callback_query_id": id}
+	if text != "" {
+		p["text"] = text
+	}
+	if err := s.api.call(ctx, signTime, "answerCallbackQuery", p, nil); err != nil {
+		s.log.DebugContext(ctx, "a press of a button was not answered", "reason", reasonFor(err))
+	}
 }

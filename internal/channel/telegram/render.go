@@ -3,6 +3,9 @@ package telegram
 import (
 	"bytes"
 	"fmt"
+	"html"
+	"net/url"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -11,7 +14,9 @@ import (
 	"github.com/yuin/goldmark/extension"
 	east "github.com/yuin/goldmark/extension/ast"
 	"github.com/yuin/goldmark/parser"
+	rhtml "github.com/yuin/goldmark/renderer/html"
 	"github.com/yuin/goldmark/text"
+	"github.com/yuin/goldmark/util"
 
 	"laneway/internal/chat"
 )
@@ -386,3 +391,228 @@ func (w *walker) beyond(row ast.Node) string {
 	rest, _, _ := bytes.Cut(w.src[cell.Lines().At(0).Stop:], []byte("\n"))
 	return strings.Trim(string(rest), "| \t\r")
 }
+
+func (w *walker) inlines(parent ast.Node, depth int) {
+	for n := parent.FirstChild(); n != nil; n = n.NextSibling() {
+		w.inline(n, depth+1)
+	}
+}
+
+func (w *walker) inline(n ast.Node, depth int) {
+	if depth > 4*maxDepth {
+		w.leaves(n)
+		return
+	}
+	switch n := n.(type) {
+	case *ast.Text:
+		w.write(w.unescape(n.Value(w.src), n.IsRaw()))
+		if n.SoftLineBreak() || n.HardLineBreak() {
+			w.newline()
+		}
+	case *ast.String:
+		w.write(w.unescape(n.Value, n.IsRaw() || n.IsCode()))
+	case *ast.Emphasis:
+		w.with(func(s *style) { s.bold, s.italic = s.bold || n.Level > 1, s.italic || n.Level == 1 }, func() { w.inlines(n, depth) })
+	case *east.Strikethrough:
+		w.with(func(s *style) { s.strike = true }, func() { w.inlines(n, depth) })
+	case *ast.CodeSpan:
+		w.with(func(s *style) { s.code = true }, func() { w.codeSpan(n) })
+	case *ast.Link:
+		w.used[string(n.Destination)] = true
+		w.link(string(n.Destination), func() { w.inlines(n, depth) })
+	case *ast.Image:
+		w.used[string(n.Destination)] = true
+		w.picture(n, depth)
+	case *ast.AutoLink:
+		w.write(string(n.Label(w.src)))
+	case *ast.RawHTML:
+		w.rawHTML(n)
+	case *east.TaskCheckBox:
+		w.write(map[bool]string{true: "☑ ", false: "☐ "}[n.IsChecked])
+	default:
+		w.inlines(n, depth)
+	}
+}
+
+// leaves writes an inline that nests too deep without its structure: its text in order, and the addresses of its links.
+func (w *walker) leaves(top ast.Node) {
+	each(top, func(n ast.Node) bool {
+		if n.FirstChild() != nil && n.Kind() != ast.KindCodeSpan {
+			return true
+		}
+		w.inline(n, 0)
+		return false
+	}, func(n ast.Node) {
+		switch n := n.(type) {
+		case *ast.Link:
+			w.used[string(n.Destination)] = true
+			w.write(" (" + string(n.Destination) + ")")
+		case *ast.Image:
+			w.used[string(n.Destination)] = true
+			w.write(" (" + string(n.Destination) + ")")
+		}
+	})
+}
+
+func (w *walker) newline() {
+	w.write("\n")
+	w.doc.borders[w.text.Len()] = borderLine
+	if w.indent != "" {
+		w.write(w.indent)
+	}
+}
+
+func (w *walker) codeSpan(n *ast.CodeSpan) {
+	for c := n.FirstChild(); c != nil; c = c.NextSibling() {
+		if t, ok := c.(*ast.Text); ok {
+			w.write(strings.ReplaceAll(string(t.Value(w.src)), "\n", " "))
+		}
+	}
+}
+
+// link writes a link that Telegram opens; the address of any other link, and of one whose words cannot be a link or cannot be seen, is shown after its words.
+func (w *walker) link(to string, label func()) {
+	to = strings.TrimSpace(to)
+	before, pieces := w.text.Len(), len(w.doc.pieces)
+	if opens(to) {
+		w.with(func(s *style) { s.href = to }, label)
+	} else {
+		label()
+	}
+	words := w.text.String()[min(before, w.text.Len()):]
+	linked := slices.ContainsFunc(w.doc.pieces[max(0, pieces-1):], func(p piece) bool { return p.href == to && p.end > before })
+	switch {
+	case strings.TrimFunc(words, invisible) == "":
+		w.write(to)
+	case !linked && to != "" && strings.TrimSpace(words) != to:
+		w.write(" (" + to + ")")
+	}
+}
+
+// picture writes a picture as a link to it. Inside of a link its address follows its words, because the link is more important.
+func (w *walker) picture(n *ast.Image, depth int) {
+	words := func() {
+		if n.ChildCount() == 0 {
+			w.write("picture")
+		}
+		w.inlines(n, depth)
+	}
+	if w.now.href == "" {
+		w.link(string(n.Destination), words)
+		return
+	}
+	words()
+	if to := strings.TrimSpace(string(n.Destination)); to != "" && to != w.now.href {
+		w.write(" (" + to + ")")
+	}
+}
+
+// opens reports whether Telegram makes a link of an address. It drops others in silence: those with another scheme, and those whose host has no dot.
+func opens(to string) bool {
+	if len(to) > 2000 || len(escape(to)) > maxMarkBytes/2 || strings.ContainsFunc(to, func(r rune) bool { return r <= ' ' || r == '"' || r == '<' || r == '>' }) {
+		return false
+	}
+	u, err := url.Parse(to)
+	switch {
+	case err != nil:
+		return false
+	case strings.EqualFold(u.Scheme, "tg"):
+		return u.Host != ""
+	case strings.EqualFold(u.Scheme, "https"), strings.EqualFold(u.Scheme, "http"):
+		host := u.Hostname()
+		return strings.Contains(host, ":") || strings.Contains(strings.Trim(host, "."), ".")
+	default:
+		return false
+	}
+}
+
+func (w *walker) rawHTML(n *ast.RawHTML) {
+	var b strings.Builder
+	for i := range n.Segments.Len() {
+		segment := n.Segments.At(i)
+		b.Write(segment.Value(w.src))
+	}
+	if tag := strings.ToLower(strings.Trim(b.String(), "</ >")); tag == "br" {
+		w.newline()
+		return
+	}
+	w.write(b.String())
+}
+
+// unescape resolves the escapes of Markdown: \* and &amp;.
+func (w *walker) unescape(raw []byte, literal bool) string {
+	if literal || !bytes.ContainsAny(raw, `\&`) {
+		return string(raw)
+	}
+	var b bytes.Buffer
+	out := bufWriter{&b}
+	rhtml.DefaultWriter.Write(out, raw)
+	return html.UnescapeString(b.String())
+}
+
+// bufWriter adapts a buffer to the writer that goldmark requires.
+type bufWriter struct{ *bytes.Buffer }
+
+// Available implements util.BufWriter of goldmark.
+func (bufWriter) Available() int { return 4096 }
+
+// Buffered returns 0: nothing is buffered here.
+func (bufWriter) Buffered() int { return 0 }
+
+// Flush does nothing.
+func (bufWriter) Flush() error { return nil }
+
+// marks is the extension of goldmark for * and ~ next to Chinese, Japanese and Korean characters. CommonMark decides by white space and punctuation whether a mark
+// opens or closes, and these languages have no spaces between words, so that a mark after a full stop would close nothing. [chat.Flanks] is the rule. Text without such
+// characters is read as before. The page and the terminal have the same rule; testdata/marks.json has their common cases.
+type marks struct{}
+
+// Extend implements goldmark.Extender.
+func (marks) Extend(m goldmark.Markdown) {
+	m.Parser().AddOptions(parser.WithInlineParsers(
+		util.Prioritized(markParser{chars: "*_", longest: 0, node: func(n int) ast.Node { return ast.NewEmphasis(n) }}, 490),
+		util.Prioritized(markParser{chars: "~", longest: 2, node: func(int) ast.Node { return east.NewStrikethrough() }}, 490),
+	))
+}
+
+// markParser reads runs of one of its characters, of at most longest (0 = any), as marks. Its marks open and close nodes.
+type markParser struct {
+	chars   string
+	longest int
+	node    func(consumes int) ast.Node
+}
+
+// Trigger implements parser.InlineParser.
+func (p markParser) Trigger() []byte { return []byte(p.chars) }
+
+// Parse implements parser.InlineParser.
+func (p markParser) Parse(_ ast.Node, block text.Reader, pc parser.Context) ast.Node {
+	before := block.PrecendingCharacter()
+	line, segment := block.PeekLine()
+	d := parser.ScanDelimiter(line, before, 1, p)
+	if d == nil || p.longest > 0 && (d.OriginalLength > p.longest || before == rune(d.Char)) {
+		return nil
+	}
+	if d.Char != '_' { // _ is a letter of names, so its rule stays
+		after := ' '
+		if d.OriginalLength < len(line) {
+			after, _ = utf8.DecodeRune(line[d.OriginalLength:])
+		}
+		d.CanOpen, d.CanClose = chat.Flanks(before, after)
+	}
+	d.Segment = segment.WithStop(segment.Start + d.OriginalLength)
+	block.Advance(d.OriginalLength)
+	pc.PushDelimiter(d)
+	return d
+}
+
+// IsDelimiter implements parser.DelimiterProcessor.
+func (p markParser) IsDelimiter(b byte) bool { return b == p.chars[0] || b == p.chars[len(p.chars)-1] }
+
+// CanOpenCloser implements parser.DelimiterProcessor.
+func (markParser) CanOpenCloser(opener, closer *parser.Delimiter) bool {
+	return opener.Char == closer.Char
+}
+
+// OnMatch implements parser.DelimiterProcessor.
+func (p markParser) OnMatch(consumes int) ast.Node { return p.node(consumes) }

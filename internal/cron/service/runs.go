@@ -1,10 +1,13 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"laneway/internal/chat"
@@ -248,4 +251,206 @@ func (rs *Runs) backfillPlan(ctx context.Context, p cron.BackfillParams, fires [
 		out = append(out, cron.BackfillFire{Slot: f.Slot, RunID: cron.RunID(trigger, p.ID, f.Slot), Exists: exists})
 	}
 	return out, nil
+}
+
+// launcher receives the claims of the loop; it implements [cron.Launcher].
+type launcher struct {
+	*parts
+
+	delivery *Delivery
+	budgets  dailyAlerts
+}
+
+var _ cron.Launcher = (*launcher)(nil)
+
+// Launch submits a claimed run to its lane.
+func (l *launcher) Launch(ctx context.Context, run cron.Launched) { l.turns.Launch(ctx, run) }
+
+// Claimed stops the runs that are replaced by claimed ones, and sends alerts about skipped slots.
+func (l *launcher) Claimed(ctx context.Context, c cron.Claimed) {
+	for _, run := range c.Cancelled {
+		l.turns.Stop(run, store.StopCause(string(cron.ReasonReplaced), cron.Channel))
+	}
+	byID := map[string]cron.Job{}
+	for _, j := range c.Jobs {
+		byID[j.ID] = j
+	}
+	skipped := map[string][]cron.Run{}
+	for _, r := range c.Recorded {
+		if r.State == cron.RunSkipped && (r.Reason == cron.ReasonOverlap || r.Reason == cron.ReasonBudget || r.Reason == cron.ReasonBufferFull) {
+			skipped[r.JobID] = append(skipped[r.JobID], r)
+		}
+	}
+	for id, runs := range skipped {
+		if kind := l.skipAlert(byID[id], runs); kind != cron.AlertNone { // the loop does not wait for the alert
+			l.background(func() { l.delivery.alert(context.WithoutCancel(ctx), byID[id], runs[len(runs)-1], kind) })
+		}
+	}
+}
+
+// skipAlert is the alert about the slots of a job that were just skipped.
+func (l *launcher) skipAlert(job cron.Job, runs []cron.Run) cron.AlertKind {
+	byBudget := slices.ContainsFunc(runs, func(r cron.Run) bool { return r.Reason == cron.ReasonBudget && r.Error == "" }) // others have their own notice
+	switch {
+	case byBudget && !job.Alert.Off && l.budgets.first(job.Owner, time.Now()):
+		return cron.AlertBudget
+	case job.Skipping(len(runs)):
+		return cron.AlertSkipping
+	default:
+		return cron.AlertNone
+	}
+}
+
+// dailyAlerts records who got an alert of one kind: one a day. For used-up daily runs these are owners, whichever job it is.
+type dailyAlerts struct {
+	mu   sync.Mutex
+	sent map[string]time.Time
+}
+
+const alertPeriod = 24 * time.Hour
+
+// first reports whether the name got no alert within a day, and records that it gets one now.
+func (b *dailyAlerts) first(name string, now time.Time) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	maps.DeleteFunc(b.sent, func(_ string, at time.Time) bool { return now.Sub(at) >= alertPeriod })
+	if _, known := b.sent[name]; known {
+		return false
+	}
+	if b.sent == nil {
+		b.sent = map[string]time.Time{}
+	}
+	b.sent[name] = now
+	return true
+}
+
+const (
+	// longestExplained is the longest period whose slots are explained in one call.
+	longestExplained = 26 * time.Hour
+	// mostExplained is the maximum number of these slots.
+	mostExplained = 100
+	// rowsBefore is how many earlier rows are searched for one that stands for many slots.
+	rowsBefore = 50
+	// rulesApart is how far after its moment the run of a slot is searched that other rules of the zone have planned.
+	rulesApart = 3 * time.Hour
+	// mostHistory is how many outages, and how many changes, an explanation reads.
+	mostHistory = 100
+)
+
+// Explain explains the outcome of slots, by the ledger, the changes of the job and the outages.
+func (ed *Editor) Explain(ctx context.Context, p cron.ExplainParams, by chat.Caller) (out cron.Explained, err error) {
+	e := cron.Evidence{}
+	if e.Now, err = ed.store.Now(ctx); err != nil {
+		return out, err
+	}
+	j, err := ed.jobs.Job(ctx, p.ID, visible(by))
+	switch {
+	case err == nil:
+		e.Job = &j
+		if t, err := ed.planner.Timetable(j); err == nil {
+			e.Timetable = &t
+		}
+	case !errors.Is(err, chat.ErrNotFound):
+		return out, err
+	}
+	out.Zone = cmp.Or(ed.cfg.Rules.DefaultTZ, "UTC")
+	if e.Job != nil {
+		out.Zone = cmp.Or(j.Schedule.TZ, out.Zone)
+	}
+	if e.Zone, err = schedule.LoadZone(out.Zone); err != nil { // the row is invalid, which explains the outcome
+		out.Zone, e.Zone = "UTC", time.UTC
+	}
+	one := p.From.IsZero()
+	if one && p.At == "" && p.Moment.IsZero() {
+		p.Moment = e.Newest()
+	}
+	if p.From, p.Until, err = stretch(p, e.Now, out.Zone); err != nil {
+		return out, err
+	}
+	if err := ed.evidence(ctx, p, by, &e); err != nil {
+		return out, err
+	}
+	if e.Job == nil && len(e.Rows) == 0 {
+		return out, jobNotFound(p.ID)
+	}
+	slots := []time.Time{p.From}
+	if !one {
+		slots = e.SlotsOf(p.From, p.Until, mostExplained)
+	}
+	for _, at := range slots {
+		out.Slots = append(out.Slots, cron.Explain(at, e))
+	}
+	return out, nil
+}
+
+// stretch is the requested period; see [cron.After] for that of a moment.
+func stretch(p cron.ExplainParams, now time.Time, zone string) (from, until time.Time, err error) {
+	switch {
+	case p.At != "":
+		if p.Moment, err = schedule.ParsePast(p.At, now, zone); err != nil {
+			return from, until, wireFault(err)
+		}
+	case !p.From.IsZero():
+		if p.Until.Before(p.From) || p.Until.Sub(p.From) > longestExplained {
+			return from, until, chat.Errorf(chat.CodeInvalid, "untilMs must be after fromMs, by at most 26 hours").With("field", "untilMs")
+		}
+		return p.From, p.Until, nil
+	}
+	from = p.Moment.Truncate(time.Second)
+	return from, cron.After(from), nil
+}
+
+// evidence reads the evidence from the store.
+func (ed *Editor) evidence(ctx context.Context, p cron.ExplainParams, by chat.Caller, e *cron.Evidence) error {
+	id, key := p.ID, ""
+	if e.Job != nil {
+		key = e.Job.Key
+	}
+	f := cron.RunFilter{Visible: visible(by), JobID: id, IncludeActive: true, Since: p.From, Until: p.Until, Limit: mostExplained}
+	during, err := ed.jobs.Runs(ctx, f)
+	if err != nil {
+		return err
+	}
+	f.Since, f.Until, f.Limit = time.Time{}, p.From, rowsBefore
+	before, err := ed.jobs.Runs(ctx, f)
+	if err != nil {
+		return err
+	}
+	e.Rows = append(during.Runs, before.Runs...)
+	if e.Timetable != nil && e.Timetable.Schedule.Release() != "" { // other rules of the zone may have planned the slot later
+		f := f
+		f.Since, f.Until, f.Ascending, f.Limit = p.Until, p.Until.Add(rulesApart), true, rowsBefore
+		after, err := ed.jobs.Runs(ctx, f)
+		if err != nil {
+			return err
+		}
+		e.Rows = append(e.Rows, after.Runs...)
+	}
+	if e.Kept, err = ed.kept(ctx, f, e.Now); err != nil {
+		return err
+	}
+	past, err := ed.store.Past(ctx, id, key, p.From, mostHistory)
+	if err != nil {
+		return err
+	}
+	e.Outages, e.Changes = past.Outages, past.Changes
+	hold, err := ed.store.Hold(ctx)
+	e.Held = hold != nil
+	return err
+}
+
+// kept is how far back the ledger of a job reaches; zero = to its beginning.
+func (ed *Editor) kept(ctx context.Context, f cron.RunFilter, now time.Time) (since time.Time, err error) {
+	if ed.cfg.Retention > 0 {
+		since = now.Add(-ed.cfg.Retention)
+	}
+	if ed.cfg.RetentionRuns == 0 {
+		return since, nil
+	}
+	f.Until, f.Ascending, f.Limit = time.Time{}, true, 1
+	oldest, err := ed.jobs.Runs(ctx, f)
+	if err == nil && oldest.Total >= ed.cfg.RetentionRuns && len(oldest.Runs) == 1 && oldest.Runs[0].ScheduledFor.After(since) {
+		since = oldest.Runs[0].ScheduledFor
+	}
+	return since, err
 }

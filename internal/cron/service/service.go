@@ -1,7 +1,42 @@
+// Package service is the job service: it manages jobs, starts their runs, and decides about the consequences of the end of a run.
+//
+// Package cron has the vocabulary, the decisions and the loop; package store has the rows. This package connects both with the process, through the interfaces
+// [Node], [Turns], [Callers], [Publisher] and [Outbox].
+//
+// # Ideas
+//
+// A run of a job is a message: the store creates its row in the transaction of its ledger row, [Turns].Launch submits it to its lane, and a turn executes it
+// like every other message. [Service] has one part for each idea:
+//
+//   - [Editor] reads, adds, changes, pauses and removes jobs. It decides within the transaction of the store, and compares revisions with what it read before.
+//   - [Runs] starts runs by hand, backfills past slots, cancels, and lists the ledger.
+//   - [Attempt] is the run from the view of its turn: the start and the end in the ledger, the work that needs no agent, and the state of the
+//     run after it. Turns use it through an interface of their own.
+//   - [Delivery] decides where answers and alerts go, and pauses the delivery to an address that no longer accepts messages.
+//   - [Events] publishes events about jobs, in this process and to other replicas.
+//   - maintenance implements the built-in jobs, which delete old data.
+//   - launcher receives the claims of the loop of package cron.
+//
+// # Access to the store
+//
+// The parts use the store through publishingStore, which publishes the runs that an operation has ended, so that callers need not. Functions that run within an
+// operation of the store are pure: their input is read before the operation.
+//
+// # Crash points
+//
+// The service has no durable state in memory. A launched run is a message, which another process can take over. The end of an attempt, the next state of its
+// job and the outgoing rows are one transaction, see [Attempt.End]; events and alerts follow it. An alert is a row of the outbox: a process that dies between
+// the end of a run and its alert loses the alert, except the one about a missing address, which is written with the pause of the delivery.
+//
+// # Goroutines and the end
+//
+// [Service.Run] owns the loop; it returns when its context ends. Alerts about skipped slots are sent on goroutines that [Deps].Go starts and its owner waits
+// for. Everything else runs on the goroutine of its caller.
 package service
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -220,4 +255,74 @@ func visible(by chat.Caller) string {
 // hasWebhooks reports whether this process sends webhooks about runs.
 func (p *parts) hasWebhooks() bool {
 	return p.cfg.WebhookBody != nil && slices.Contains(p.channels, webhookChannel)
+}
+
+// Store is the part of the store that the service needs besides the jobs. The contracts are those of package store.
+type Store interface {
+	cron.JobStore
+	cron.History
+
+	Hold(ctx context.Context) (*store.Hold, error)
+	Now(ctx context.Context) (time.Time, error)
+	Cluster(ctx context.Context) (store.Cluster, error)
+	IdempotencyRecord(ctx context.Context, o chat.IdempotencyKey) (json.RawMessage, error)
+	Enqueue(ctx context.Context, rows []store.Outgoing) error
+	Undelivered(ctx context.Context, p store.UndeliveredParams) (store.Gone, error)
+	Prune(ctx context.Context, p store.PruneParams) (int, error)
+	FilesInUse(ctx context.Context) ([]string, error)
+}
+
+// Upkeeper is a store with periodic maintenance. Upkeep checks its context between the steps.
+type Upkeeper interface {
+	Upkeep(ctx context.Context) (report string, err error)
+}
+
+// Compacter is a store that can free the space of deleted rows. Compact blocks no writer for longer than a usual transaction, checks its context between the
+// steps, and returns a report.
+type Compacter interface {
+	Compact(ctx context.Context) (report string, err error)
+}
+
+// Node is this process as an owner of sessions.
+type Node interface {
+	// Alive returns the id of the incarnation, or why it must not accept work. Draining reports whether the process is shutting down.
+	Alive() (id string, err error)
+	Draining() bool
+	// Final makes a write that must not be lost when its caller has gone away; what names it in errors.
+	Final(ctx context.Context, what string, write func(context.Context) error) error
+	// WhileAlive retries an operation while the store is unavailable and ctx lasts.
+	WhileAlive(ctx context.Context, op func(context.Context) error) error
+}
+
+// Turns executes the runs of jobs. Its methods do not block.
+type Turns interface {
+	// Launch submits a claimed run to its lane, or wakes the process that owns its session.
+	Launch(ctx context.Context, l cron.Launched)
+	// Stop cancels a run that was cancelled in the store: it drops a waiting one, and stops a running one, here or in the process that runs it. cause is the
+	// result of [store.StopCause].
+	Stop(run cron.CancelledRun, cause string)
+	// Lanes are the names of the lanes.
+	Lanes() []string
+}
+
+// Callers decides about the rights of callers other than editing jobs.
+type Callers interface {
+	// Admit takes n places among the waiting messages of a caller, or refuses all (chat.CodeRateLimited). leave returns them. If no message of the caller
+	// waits, n may exceed the bound.
+	Admit(principal string, own bool, n int) (leave func(), err error)
+	// MayUse refuses a session that the principal may not use (chat.CodeSessionNotFound).
+	MayUse(ctx context.Context, key chat.SessionKey, principal string) error
+}
+
+// Publisher sends cluster events to the other replicas. e points to plain data; shorten shortens it when it is too long to be sent.
+type Publisher interface {
+	Send(topic string, e any, shorten func())
+}
+
+// Outbox is woken when a row is due.
+type Outbox interface{ Wake() }
+
+// Files is the attachment directory, see [files.Dir.Sweep].
+type Files interface {
+	Sweep(ctx context.Context, now, before time.Time, inUse func(context.Context) ([]string, error)) (int, error)
 }

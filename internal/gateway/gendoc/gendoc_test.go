@@ -58,7 +58,7 @@ func TestEveryErrorOfAMethodIsExplained(t *testing.T) {
 	for name, n := range notes() {
 		for _, code := range n.Errors {
 			if !known[code] {
-				t.Errorf("%s names %s, which errors.go does not explain", name, code)
+				t.Errorf("%s names %s, which notes.go does not explain", name, code)
 			}
 		}
 	}

@@ -4,7 +4,7 @@
 // The table has the name, the scope, and the types of the parameters and the result of each method, with their limits; the defaults of
 // limits and deadlines also come from the gateway. So none of these can differ from the behaviour of a gateway. The meaning of a member is
 // the comment of its field in package wire. Everything else is prose: the text around the tables is in protocol.md.tmpl, the description of
-// a method in notes.go, that of an event in events.go. A method or an event without a note, and a member without a comment, is an error.
+// a method and of an event in notes.go. A method or an event without a note, and a member without a comment, is an error.
 //
 // It reads the sources of package wire, writes the three files, and is run by `go generate`:
 //
@@ -16,13 +16,22 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
 
 	"laneway/internal/chat"
 	"laneway/internal/gateway"
 	"laneway/internal/gateway/auth"
+	"laneway/internal/wire"
+	"laneway/internal/wire/schema"
 )
 
 func main() {
@@ -82,3 +91,166 @@ func render(wire string) (out rendered, err error) {
 	out.machine, err = jsonOf(all)
 	return out, errors.Join(err, texts.err())
 }
+
+// protocol has the content of the generated files.
+type protocol struct {
+	Methods []described
+	Connect described
+	Events  []describedEvent
+	Error   *schema.Type
+	// Types are the named types of results and payloads, sorted by name.
+	Types  []*schema.Type
+	Config gateway.Config
+	Bounds bounds
+
+	meanings meanings
+}
+
+// described is a row of the table with its note.
+type described struct {
+	gateway.MethodInfo
+	note
+}
+
+// describedEvent is an event with its note.
+type describedEvent struct {
+	gateway.EventInfo
+	eventNote
+}
+
+type bounds struct {
+	Version, ProbeVersion                  int
+	HandshakeLimit, MinPayload, MaxPayload int64
+	Tick                                   time.Duration
+}
+
+func describe(srv *gateway.Server, texts meanings) (protocol, error) {
+	all := protocol{
+		Config: gateway.Defaults(), Error: schema.Result(reflect.TypeFor[wire.Error]()), meanings: texts,
+		Bounds: bounds{
+			wire.ProtocolVersion, wire.MinProbeVersion, gateway.HandshakeLimit, gateway.MinPayload, gateway.MaxPayload, gateway.TickEvery,
+		},
+	}
+	known := notes()
+	var faults []error
+	find := func(m gateway.MethodInfo) described {
+		n, ok := known[m.Name]
+		if !ok || n.Does == "" {
+			faults = append(faults, fmt.Errorf("method %s has no note in notes.go that says what it does", m.Name))
+		}
+		return described{m, n}
+	}
+	found := map[string]*schema.Type{}
+	for _, m := range srv.Methods() {
+		all.Methods = append(all.Methods, find(m))
+		collect(found, m.Result)
+		for _, f := range m.Params.Fields {
+			collect(found, f.Type)
+		}
+	}
+	all.Connect = find(srv.Connect())
+	collect(found, all.Connect.Result)
+	collect(found, all.Error)
+	for _, info := range srv.Events() {
+		e, ok := eventNotes()[info.Name]
+		if !ok {
+			faults = append(faults, fmt.Errorf("event %s has no note in notes.go", info.Name))
+		}
+		all.Events = append(all.Events, describedEvent{info, e})
+		collect(found, info.Payload)
+	}
+	for _, t := range found {
+		all.Types = append(all.Types, t)
+	}
+	slices.SortFunc(all.Types, func(a, b *schema.Type) int { return strings.Compare(a.Name, b.Name) })
+	return all, errors.Join(faults...)
+}
+
+// collect adds a type and the types of its members to the named types.
+func collect(found map[string]*schema.Type, t *schema.Type) {
+	if t == nil || t.Name != "" && found[t.Name] != nil {
+		return
+	}
+	if t.Name != "" {
+		found[t.Name] = t
+	}
+	collect(found, t.Items)
+	for _, v := range t.Variants {
+		collect(found, v)
+	}
+	for _, f := range t.Fields {
+		collect(found, f.Type)
+	}
+}
+
+// meanings are the comments of package wire: of its types by name, and of their fields by `Type.Field`.
+type meanings struct {
+	texts  map[string]string
+	faults *[]error // members and types without a comment
+}
+
+// readMeanings reads the comments of the package in dir.
+func readMeanings(dir string) (meanings, error) {
+	m := meanings{texts: map[string]string{}, faults: &[]error{}}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return m, fmt.Errorf("reading package wire: %w", err)
+	}
+	for _, e := range entries {
+		if !strings.HasSuffix(e.Name(), ".go") || strings.HasSuffix(e.Name(), "_test.go") {
+			continue
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(dir, e.Name()), nil, parser.ParseComments|parser.SkipObjectResolution)
+		if err != nil {
+			return m, fmt.Errorf("reading package wire: %w", err)
+		}
+		for _, d := range file.Decls {
+			if types, ok := d.(*ast.GenDecl); ok && types.Tok == token.TYPE {
+				m.add(types)
+			}
+		}
+	}
+	return m, nil
+}
+
+func (m meanings) add(types *ast.GenDecl) {
+	for _, spec := range types.Specs {
+		t, ok := spec.(*ast.TypeSpec)
+		if !ok {
+			continue
+		}
+		m.texts[t.Name.Name] = sentence(types.Doc.Text())
+		s, ok := t.Type.(*ast.StructType)
+		if !ok {
+			continue
+		}
+		for _, f := range s.Fields.List {
+			text := f.Doc.Text()
+			if text == "" {
+				text = f.Comment.Text()
+			}
+			for _, name := range f.Names {
+				m.texts[t.Name.Name+"."+name.Name] = sentence(text)
+			}
+		}
+	}
+}
+
+// sentence returns the first paragraph of a comment on one line, without the brackets of links between Go names. Further paragraphs are for
+// readers of the code.
+func sentence(comment string) string {
+	comment, _, _ = strings.Cut(comment, "\n\n")
+	return strings.NewReplacer("[", "", "]", "").Replace(strings.Join(strings.Fields(comment), " "))
+}
+
+func (m meanings) of(name string) string {
+	text := m.texts[name]
+	if text == "" {
+		*m.faults = append(*m.faults, fmt.Errorf("%s of package wire has no comment that says what it means", name))
+	}
+	return text
+}
+
+func (m meanings) ofType(name string) string     { return m.of(name) }
+func (m meanings) ofField(f schema.Field) string { return m.of(f.Owner + "." + f.GoName) }
+func (m meanings) err() error                    { return errors.Join(*m.faults...) }

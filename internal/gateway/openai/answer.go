@@ -1,13 +1,86 @@
 package openai
 
 import (
+	"context"
 	"errors"
+	"log/slog"
 	"net/http"
+	"slices"
+	"strings"
+	"time"
 
 	"laneway/internal/agent"
 	"laneway/internal/chat"
+	"laneway/internal/gateway/auth"
 	"laneway/internal/gateway/fault"
+	"laneway/internal/gateway/httpbody"
+	"laneway/internal/store"
 )
+
+// stopTimeout limits the stop of a run whose client has disconnected.
+const stopTimeout = 10 * time.Second
+
+var errClientGone = errors.New("the client is gone")
+
+// run is a request whose message is durable.
+type run struct {
+	cred        auth.Credential
+	prompt      prompt
+	form        form
+	receipt     chat.Receipt
+	progress    *progress // nil = not streamed
+	unsubscribe func()
+	created     int64 // Unix seconds
+}
+
+// answer waits for the end of the run. A client that disconnects stops its run, unless it set the header for detaching. A gateway that
+// stops does not stop the run, because another process continues it.
+func (h *Handler) answer(stopping context.Context, w http.ResponseWriter, r *http.Request, a *run) {
+	ctx, cancel := context.WithCancelCause(r.Context())
+	defer cancel(nil)
+	defer context.AfterFunc(stopping, func() { cancel(context.Cause(stopping)) })()
+	var err error
+	if a.progress == nil {
+		err = h.answerWhole(ctx, w, a)
+	} else {
+		err = h.answerStream(ctx, w, a)
+	}
+	gone := ctx.Err() != nil && stopping.Err() == nil
+	if (gone || errors.Is(err, errClientGone)) && r.Header.Get(headerDetach) != "1" {
+		h.stop(r.Context(), a)
+	}
+}
+
+func (h *Handler) answerWhole(ctx context.Context, w http.ResponseWriter, a *run) error {
+	end, err := h.runs.Wait(ctx, a.receipt.RunID)
+	switch {
+	case err == nil:
+		err = a.fault(end)
+	case errors.Is(context.Cause(ctx), context.Canceled):
+		return errClientGone
+	}
+	if err != nil {
+		h.fail(ctx, w, a.form, err)
+		return nil
+	}
+	httpbody.WriteJSON(w, http.StatusOK, a.form.whole(a, end))
+	return nil
+}
+
+// stop stops a run that no client waits for. A repeated request has not started its run and does not stop it.
+func (h *Handler) stop(ctx context.Context, a *run) {
+	if a.receipt.Duplicate {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
+	defer cancel()
+	_, err := h.runs.Stop(ctx, store.StopParams{
+		Session: a.receipt.Session, Scope: store.StopRun, MessageID: a.receipt.RunID, By: a.cred.Name, Reason: "stop",
+	})
+	if err != nil {
+		h.log.WarnContext(ctx, "a run whose client is gone was not stopped", slog.String("run_id", a.receipt.RunID), slog.Any("err", err))
+	}
+}
 
 // completions implements the form of POST /v1/chat/completions.
 type completions struct{}
@@ -82,4 +155,200 @@ func (a *run) fault(end chat.RunEnd) error {
 	}
 	w.Retryable = false // the turn was paid for; only the caller can decide to run it again
 	return w
+}
+
+type chunk struct {
+	ID      string        `json:"id"`
+	Object  string        `json:"object"`
+	Created int64         `json:"created"`
+	Model   string        `json:"model"`
+	Choices []chunkChoice `json:"choices"`
+	Usage   *usage        `json:"usage,omitempty"`
+}
+
+type chunkChoice struct {
+	Index        int        `json:"index"`
+	Delta        chunkDelta `json:"delta"`
+	Logprobs     *string    `json:"logprobs"`
+	FinishReason *string    `json:"finish_reason"`
+}
+
+type chunkDelta struct {
+	Role    string  `json:"role,omitempty"`
+	Content *string `json:"content,omitempty"`
+}
+
+// chunks streams an answer in the form of completions.
+type chunks struct {
+	out *eventStream
+	a   *run
+}
+
+func (completions) voice(out *eventStream, a *run) voice { return chunks{out, a} }
+
+func (c chunks) chunk(choices ...chunkChoice) chunk {
+	if choices == nil {
+		choices = []chunkChoice{}
+	}
+	return chunk{ID: completionID(c.a), Object: "chat.completion.chunk", Created: c.a.created, Model: c.a.prompt.model, Choices: choices}
+}
+
+// begin sends the role.
+func (c chunks) begin() {
+	empty := ""
+	c.out.data(c.chunk(chunkChoice{Delta: chunkDelta{Role: chat.RoleAssistant, Content: &empty}}))
+}
+
+func (c chunks) text(more string) {
+	c.out.data(c.chunk(chunkChoice{Delta: chunkDelta{Content: &more}}))
+}
+
+func (c chunks) finish(end chat.RunEnd) {
+	reason := finishReason(end)
+	c.out.data(c.chunk(chunkChoice{FinishReason: &reason}))
+	if c.a.prompt.usage {
+		last, usage := c.chunk(), usageOf(end.Usage)
+		last.Usage = &usage
+		c.out.data(last)
+	}
+	c.done()
+}
+
+func (c chunks) done() { c.out.write("data: [DONE]\n\n") }
+
+func (c chunks) fail(refused *fault.Error) {
+	c.out.data(errorBody{errorOf(refused.HTTPStatus(), refused)})
+	c.done()
+}
+
+type modelList struct {
+	Object string  `json:"object"`
+	Data   []model `json:"data"`
+}
+
+type model struct {
+	ID      string `json:"id"`
+	Object  string `json:"object"`
+	Created int64  `json:"created"`
+	OwnedBy string `json:"owned_by"`
+}
+
+// Models answers GET /v1/models with the models of completions: the default agent by its short name, and every agent.
+func (h *Handler) Models(w http.ResponseWriter, r *http.Request) {
+	if _, ok := h.server.Bearer(w, r, chat.ScopeRead); !ok {
+		return
+	}
+	created := h.cfg.StartedAt.Unix()
+	list := modelList{Object: "list", Data: []model{{"laneway", "model", created, "laneway"}}}
+	for _, a := range h.agents.Agents() {
+		list.Data = append(list.Data, model{"laneway/" + a.ID, "model", created, "laneway"})
+	}
+	httpbody.WriteJSON(w, http.StatusOK, list)
+}
+
+// Model answers GET /v1/models/ID with any name that requests may use. Clients send the slash of a name as it is, or escaped.
+func (h *Handler) Model(w http.ResponseWriter, r *http.Request) {
+	if _, ok := h.server.Bearer(w, r, chat.ScopeRead); !ok {
+		return
+	}
+	id := strings.TrimPrefix(r.URL.Path, "/v1/models/")
+	if agentOf(id, h.agents) == "" {
+		h.refuse(r.Context(), w, "models", noModel(id))
+		return
+	}
+	httpbody.WriteJSON(w, http.StatusOK, model{id, "model", h.cfg.StartedAt.Unix(), "laneway"})
+}
+
+func noModel(id string) error {
+	return chat.Errorf(chat.CodeUnknownAgent, "the model %s does not exist; GET /v1/models lists what there is", quoted(id)).With("param", "model")
+}
+
+// agentOf returns the agent of a model: laneway (the default agent), laneway/AGENT, agent:AGENT, or the bare id of an agent; "" when no
+// such agent exists.
+func agentOf(model string, agents Agents) string {
+	id := model
+	if name, ok := strings.CutPrefix(model, "agent:"); ok {
+		id = name
+	}
+	for _, prefix := range []string{"laneway", "openclaw"} {
+		name, ok := strings.CutPrefix(model, prefix)
+		switch {
+		case !ok:
+		case name == "", name == "/default":
+			return agents.DefaultAgent()
+		case name[0] == '/':
+			id = name[1:]
+		}
+	}
+	if !slices.ContainsFunc(agents.Agents(), func(a agent.Info) bool { return a.ID == id }) {
+		return ""
+	}
+	return id
+}
+
+// errorBody is an error in the form of OpenAI.
+type errorBody struct {
+	Error apiError `json:"error"`
+}
+
+type apiError struct {
+	Message string  `json:"message"`
+	Type    string  `json:"type"`
+	Code    *string `json:"code"`
+	Param   *string `json:"param"`
+}
+
+// Codes that are not the lower-case form of a code of the core.
+const (
+	codeModelNotFound = "model_not_found"
+	codeRunTimeout    = "run_timeout"
+	codeRunCancelled  = "run_cancelled"
+)
+
+func errorOf(status int, e *fault.Error) apiError {
+	f := apiError{Message: e.Message, Type: typeOf(status)}
+	if code, ok := e.Details["code"].(string); ok {
+		code = codeOf(code)
+		f.Code = &code
+	}
+	if param, ok := e.Details["param"].(string); ok {
+		f.Param = &param
+	}
+	return f
+}
+
+func typeOf(status int) string {
+	switch {
+	case status == http.StatusUnauthorized:
+		return "authentication_error"
+	case status == http.StatusForbidden:
+		return "permission_error"
+	case status == http.StatusTooManyRequests:
+		return "rate_limit_error"
+	case status >= http.StatusInternalServerError:
+		return "server_error"
+	default:
+		return "invalid_request_error"
+	}
+}
+
+func codeOf(code string) string {
+	switch chat.Code(code) {
+	case chat.CodeUnknownAgent:
+		return codeModelNotFound
+	case chat.CodeQueueDropped:
+		return "queue_full"
+	default:
+		return strings.ToLower(code)
+	}
+}
+
+// WriteError answers with an error. Client libraries repeat a request automatically for many statuses. When the turn has run, a header
+// forbids that, because a second turn is a second effect.
+func WriteError(w http.ResponseWriter, status int, e *fault.Error) {
+	if !e.Retryable {
+		w.Header().Set("X-Should-Retry", "false")
+	}
+	httpbody.SetRetryAfter(w.Header(), status, e)
+	httpbody.WriteJSON(w, status, errorBody{errorOf(status, e)})
 }

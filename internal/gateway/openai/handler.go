@@ -1,11 +1,53 @@
+// Package openai serves the part of the HTTP API of OpenAI that existing clients need: chat completions and responses, whole or streamed, the list of models, and files.
+//
+// # Ideas
+//
+// A request is a message like any other: it becomes durable, waits in the queue of its session and runs in a lane. The request waits for
+// the end of the run. Completions and responses are two forms of one request: a form parses a body to a prompt, and writes an answer, whole
+// or as events.
+//
+// A response continues another one: in its session while it is the newest there, otherwise in a new session with a copy of the
+// conversation. The store decides between two requests that continue the same response, because the id of the message is derived from the
+// response that it continues.
+//
+// A file is on the disk before a message names it. Files in a request are stored before the message is accepted, and removed when the
+// message is refused or was accepted before. The end comes from [Runs.Wait] and not from events, because another process may take over the
+// run, and its events do not reach this one. Events only fill the stream.
+//
+// A client that disconnects stops its run, unless it set X-Laneway-Detach. A gateway that stops does not: another process continues the run.
+//
+// A stream cannot revoke text. When a run starts again after an interruption and its text differs from what was sent, the stream ends with
+// an error.
+//
+// # Goroutines
+//
+// A streamed answer starts one goroutine, which waits for the end of the run; the handler waits for it before it returns. A stream needs
+// memory for one copy of the answer so far, however slowly the client reads.
+//
+// # Crash points
+//
+// The message is durable before the first byte of the answer. A file whose message was not accepted stays until retention removes it. With
+// an Idempotency-Key, a repeated request finds the same run and receives its answer.
+//
+// # What it does not do
+//
+// It offers no tools and one choice per request, fetches nothing from other addresses, and keeps no list of responses. It identifies no
+// client: the server decides about credentials and sessions.
 package openai
 
 import (
+	"bytes"
+	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"net/http"
 	"time"
+
+	"github.com/google/uuid"
 
 	"laneway/internal/agent"
 	"laneway/internal/chat"
@@ -13,6 +55,7 @@ import (
 	"laneway/internal/gateway/fault"
 	"laneway/internal/gateway/httpbody"
 	"laneway/internal/gateway/inflight"
+	"laneway/internal/gateway/strictjson"
 	"laneway/internal/store"
 )
 
@@ -240,4 +283,146 @@ func (h *Handler) prepare(ctx context.Context, c *call, share *inflight.Share) (
 
 func (h *Handler) fail(ctx context.Context, w http.ResponseWriter, form form, err error) {
 	h.refuse(ctx, w, form.name(), err)
+}
+
+// call is one request in progress.
+type call struct {
+	cred   auth.Credential
+	header http.Header
+	body   []byte
+	form   form
+	prompt prompt
+	place  place
+	// attachments are the files of the message; saved are those that this request has stored.
+	attachments, saved []chat.Attachment
+}
+
+// dedupe returns the key of the request in the store; "" when it has no idempotency key.
+func (c *call) dedupe() string {
+	key := c.header.Get(headerKey)
+	if key == "" {
+		return ""
+	}
+	return c.cred.Name + "/" + c.form.name() + "/" + key
+}
+
+func (c *call) caller() chat.Caller {
+	return chat.Caller{Principal: c.cred.Name, Scopes: c.cred.Scopes, Own: c.cred.Own()}
+}
+
+// place is the session and position of a request's message.
+type place struct {
+	key   chat.SessionKey
+	fresh bool // the session is new
+	// id of the message; "" = a new one. claims: only one message can have it, the first that continues a response.
+	id     string
+	claims bool
+	// branch is where a new session begins; nil = it begins empty.
+	branch *chat.Branch
+}
+
+// placeOf returns the place of a request.
+func (h *Handler) placeOf(ctx context.Context, c *call) (place, error) {
+	id := agentOf(c.prompt.model, h.agents)
+	if id == "" {
+		return place{}, noModel(c.prompt.model)
+	}
+	if err := errors.Join(h.checkFormat(c, id), h.checkRange(c, id)); err != nil {
+		return place{}, err
+	}
+	if name := c.header.Get(headerSession); name != "" {
+		if c.prompt.previous != "" || c.prompt.conversation != nil {
+			return place{}, fault.Invalid(headerSession + " cannot be used together with previous_response_id or conversation")
+		}
+		key, err := chat.ParseSessionKey(name, id)
+		switch {
+		case err != nil:
+			return place{}, fault.Invalid(headerSession + ": " + err.Error())
+		case key.Agent != id:
+			return place{}, fault.Invalid(headerSession + " names another agent than the model")
+		}
+		return place{key: key}, h.server.MayUse(ctx, c.cred, key)
+	}
+	if name := c.prompt.conversation; name != nil {
+		key := chat.SessionKey{Agent: id, Rest: channel + ":" + c.cred.Name + ":" + *name}
+		return place{key: key}, h.server.MayUse(ctx, c.cred, key)
+	}
+	if c.prompt.previous != "" {
+		return h.following(ctx, c, id)
+	}
+	return c.newPlace(id), nil
+}
+
+// newPlace returns a new session. With an idempotency key its name is derived from the key, so that a repetition finds the same session.
+func (c *call) newPlace(agentID string) place {
+	name := uuid.NewString()
+	if dedupe := c.dedupe(); dedupe != "" {
+		name = uuid.NewSHA1(uuid.Nil, []byte(dedupe)).String()
+	}
+	return place{key: chat.SessionKey{Agent: agentID, Rest: channel + ":" + name}, fresh: true}
+}
+
+// message returns the message of a request.
+func (h *Handler) message(ctx context.Context, c *call) (chat.Message, error) {
+	if given := c.header.Get(headerKey); given != "" {
+		if err := chat.CheckMessageID(headerKey, given); err != nil {
+			return chat.Message{}, err
+		}
+	}
+	var err error
+	if c.place, err = h.placeOf(ctx, c); err != nil {
+		return chat.Message{}, err
+	}
+	if err := h.attach(ctx, c); err != nil {
+		return chat.Message{}, err
+	}
+	return c.message(), nil
+}
+
+// message returns the message of a request whose place is known.
+func (c *call) message() chat.Message {
+	p := &c.prompt
+	if p.format != nil {
+		p.params[paramFormat] = p.format
+	}
+	m := chat.Message{
+		Session: c.place.key, ID: cmp.Or(c.place.id, uuid.Must(uuid.NewV7()).String()), Principal: c.cred.Name, Channel: channel, Branch: c.place.branch,
+		Content: chat.Content{
+			Text: p.input, Sender: chat.Sender{ID: c.cred.Name}, Attachments: c.attachments,
+			Options: chat.Options{NoMerge: true, SystemPrompt: p.system, Thinking: p.thinking, Params: p.params, KeepContext: p.keep},
+		},
+	}
+	if c.place.fresh || p.keep {
+		m.Content.Context = p.earlier
+	}
+	switch dedupe := c.dedupe(); {
+	case dedupe != "":
+		m.Dedupe, m.ParamsHash = dedupe, c.paramsHash()
+	case c.place.claims:
+		m.ParamsHash = uuid.NewString() // equal to no other message
+	}
+	return m
+}
+
+// paramsHash distinguishes requests with the same key. It does not include how the answer is delivered, nor the session if the gateway
+// chooses it.
+func (c *call) paramsHash() string {
+	named := ""
+	if c.header.Get(headerSession) != "" || c.prompt.conversation != nil {
+		named = c.place.key.String()
+	}
+	return paramsHash(c.body, named)
+}
+
+func paramsHash(body []byte, session string) string {
+	var members map[string]any
+	dec := json.NewDecoder(bytes.NewReader(body))
+	dec.UseNumber()
+	if err := dec.Decode(&members); err != nil {
+		members = nil // it was parsed before
+	}
+	delete(members, "stream")
+	delete(members, "stream_options")
+	sum := sha256.Sum256(append(strictjson.Encode(members), session...))
+	return hex.EncodeToString(sum[:])
 }

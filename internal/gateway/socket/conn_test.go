@@ -2,6 +2,7 @@ package socket
 
 import (
 	"context"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
@@ -290,5 +291,27 @@ func TestTheOldestUnauthenticatedConnectionGivesWay(t *testing.T) {
 	}
 	if len(h.unproven.from) != 0 || h.unproven.all.Len() != 0 || h.sockets != 0 {
 		t.Errorf("something is left: %v, %d, %d", h.unproven.from, h.unproven.all.Len(), h.sockets)
+	}
+}
+
+func TestConnectionsAreBoundedInAll(t *testing.T) {
+	t.Parallel()
+	c := NewConnLimiter(ConnLimits{MaxSockets: 2, MaxUnauthenticatedPerAddr: 1}, slog.New(slog.DiscardHandler))
+	accepted := func() bool {
+		end, _ := net.Pipe() // its address is not counted
+		_, ok := c.acquire(&acceptedConn{Conn: end, limiter: c})
+		return ok
+	}
+	for n := range 2 + plainConns {
+		if !accepted() {
+			t.Fatalf("no place for connection %d", n+1)
+		}
+	}
+	if accepted() {
+		t.Error("there is no bound")
+	}
+	c.release()
+	if !accepted() {
+		t.Error("the place of a closed connection is not free")
 	}
 }

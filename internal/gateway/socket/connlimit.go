@@ -1,6 +1,8 @@
 package socket
 
 import (
+	"bufio"
+	"container/list"
 	"context"
 	"errors"
 	"fmt"
@@ -219,4 +221,140 @@ func Authenticated(r *http.Request) {
 	if c, ok := r.Context().Value(acceptedKey{}).(*acceptedConn); ok {
 		c.authenticated()
 	}
+}
+
+// unproven has the unauthenticated connections, the oldest first. At a limit the oldest is closed for a new one: a client that opens
+// connections without authenticating does not block other clients of its address. The caller holds the lock.
+type unproven[C any] struct {
+	limit int // of all networks together; 0 = no limit
+	all   list.List
+	from  map[netip.Addr]int // number for each network
+}
+
+// Place is the place of one unauthenticated connection. Only its [Hub] changes it.
+type Place[C any] struct {
+	from netip.Addr
+	conn C
+	used bool          // conn is set; a place that is reserved for a future connection is not taken away
+	at   *list.Element // nil = it is no longer counted
+}
+
+// Conn returns the connection of a used place.
+func (p *Place[C]) Conn() C { return p.conn }
+
+// enter takes a place for a connection of a network with this limit. p is nil when no place is free. gone is the connection that must be
+// closed for it and is no longer counted, or nil.
+func (u *unproven[C]) enter(from netip.Addr, limit int) (p, gone *Place[C]) {
+	crowded := u.from[from] >= limit
+	if crowded || (u.limit > 0 && u.all.Len() >= u.limit) {
+		if gone = u.oldest(from, crowded); gone == nil {
+			return nil, nil
+		}
+		u.leave(gone)
+	}
+	if u.from == nil {
+		u.from = map[netip.Addr]int{}
+	}
+	u.from[from]++
+	p = &Place[C]{from: from}
+	p.at = u.all.PushBack(p)
+	return p, gone
+}
+
+// oldest returns the oldest connection, of that network or of any; nil = no connection can be closed.
+func (u *unproven[C]) oldest(from netip.Addr, ofNetwork bool) *Place[C] {
+	for e := u.all.Front(); e != nil; e = e.Next() {
+		if p, ok := e.Value.(*Place[C]); ok && p.used && (!ofNetwork || p.from == from) {
+			return p
+		}
+	}
+	return nil
+}
+
+// use puts a connection into its place.
+func (p *Place[C]) use(c C) { p.conn, p.used = c, true }
+
+// leave stops counting a connection. A second call does nothing.
+func (u *unproven[C]) leave(p *Place[C]) {
+	if p.at == nil {
+		return
+	}
+	u.all.Remove(p.at)
+	p.at = nil
+	if u.from[p.from]--; u.from[p.from] <= 0 {
+		delete(u.from, p.from)
+	}
+}
+
+// netConn is the TCP connection of a WebSocket. The library sets a write deadline with every frame; a connection that is being closed needs
+// one that no later frame can extend.
+type netConn struct {
+	net.Conn
+
+	frames frameCounter // used by the reader
+
+	mu    sync.Mutex
+	limit time.Time // no write deadline is later than this; zero = no limit
+}
+
+// Read reads bytes of the client, as long as their frames are within the limit.
+func (c *netConn) Read(p []byte) (int, error) {
+	if c.frames.exceeded {
+		return 0, errTooManyFrames
+	}
+	n, err := c.Conn.Read(p)
+	if !c.frames.take(p[:n]) {
+		return 0, errTooManyFrames
+	}
+	return n, err //nolint:wrapcheck // it replaces the connection
+}
+
+// SetWriteDeadline sets the deadline, or the limit if that is earlier.
+func (c *netConn) SetWriteDeadline(t time.Time) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.limit.IsZero() && (t.IsZero() || t.After(c.limit)) {
+		t = c.limit
+	}
+	return c.Conn.SetWriteDeadline(t)
+}
+
+// LimitWrites makes every write, even a blocked one, end by t.
+func (c *netConn) LimitWrites(t time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.limit = t
+	_ = c.Conn.SetWriteDeadline(t) //nolint:errcheck // fails on a closed connection only
+}
+
+// Reset turns the next close into a TCP reset: data that the peer has not read is discarded.
+func (c *netConn) Reset() {
+	if tcp, ok := c.Conn.(interface{ SetLinger(sec int) error }); ok {
+		_ = tcp.SetLinger(0) //nolint:errcheck // fails on a closed connection only
+	}
+}
+
+// hijacker passes a netConn to the WebSocket library instead of the bare connection, and a reader with which [Conn] reads ahead.
+type hijacker struct {
+	http.ResponseWriter
+	frames int // limit of the frame counter
+	conn   *netConn
+	in     *bufio.Reader
+}
+
+// Hijack takes over the connection from the HTTP server.
+func (h *hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	c, rw, err := http.NewResponseController(h.ResponseWriter).Hijack()
+	if err != nil {
+		return nil, nil, fmt.Errorf("taking the connection over: %w", err)
+	}
+	if a, ok := c.(*acceptedConn); ok {
+		a.becomesSocket()
+	}
+	h.conn = &netConn{Conn: c, frames: frameCounter{limit: h.frames}}
+	if rw.Reader.Buffered() > 0 {
+		return h.conn, rw, nil // the library refuses a client that does not wait for the answer
+	}
+	h.in = bufio.NewReaderSize(h.conn, readBuffer)
+	return h.conn, bufio.NewReadWriter(h.in, rw.Writer), nil
 }

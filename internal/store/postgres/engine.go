@@ -2,11 +2,16 @@ package postgres
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
+	"slices"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"laneway/internal/chat"
@@ -329,4 +334,210 @@ func cleanAll(list []string) []string {
 		out[i] = chat.CleanText(v)
 	}
 	return out
+}
+
+// control is a connection outside of the pool, for operations that must not wait while every pooled connection is busy. One operation at a time uses it; a
+// broken connection is replaced at the next use.
+type control struct {
+	cfg  *pgx.ConnConfig
+	turn chan struct{} // holds one token; the goroutine that has it may use conn
+	conn *pgx.Conn
+	// history is the commit history of the database of conn, see [store.Beat].
+	history string
+}
+
+func newControl(cfg *pgx.ConnConfig) *control {
+	c := &control{cfg: cfg.Copy(), turn: make(chan struct{}, 1)}
+	c.turn <- struct{}{}
+	return c
+}
+
+// use runs fn with the connection. It waits for the connection only until ctx ends.
+func (c *control) use(ctx context.Context, fn func(*pgx.Conn) error) error {
+	select {
+	case <-c.turn:
+	case <-ctx.Done():
+		return fmt.Errorf("waiting for the control connection: %w", context.Cause(ctx))
+	}
+	defer func() { c.turn <- struct{}{} }()
+	if c.conn == nil || c.conn.IsClosed() {
+		conn, err := pgx.ConnectConfig(ctx, c.cfg)
+		if err != nil {
+			return err
+		}
+		c.conn, c.history = conn, historyOf(ctx, conn)
+	}
+	return fn(c.conn)
+}
+
+// historyOf identifies the commit history of a database: a restored copy of another cluster has another system identifier, and a promoted standby another
+// timeline. A failover breaks connections, so one query per connection is enough. "" for a compatible database that does not report it, or a standby.
+func historyOf(ctx context.Context, conn *pgx.Conn) string {
+	var name string
+	err := conn.QueryRow(ctx, `SELECT 'system ' || system_identifier || ', timeline ' || substring(pg_walfile_name(pg_current_wal_lsn()) FOR 8)
+		FROM pg_control_system()`).Scan(&name)
+	if err != nil {
+		return ""
+	}
+	return name
+}
+
+// close waits for the operation in progress and closes the connection.
+func (c *control) close() error {
+	<-c.turn
+	defer func() { c.turn <- struct{}{} }()
+	if c.conn == nil {
+		return nil
+	}
+	conn := c.conn
+	c.conn = nil
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second) //nolint:forbidigo // a goodbye with a bound of its own
+	defer cancel()
+	if err := conn.Close(ctx); err != nil {
+		return fmt.Errorf("closing a control connection: %w", err)
+	}
+	return nil
+}
+
+// fromMillis is a stored instant; 0 (and NULL, which the queries turn into 0) is the zero time.
+func fromMillis(ms int64) time.Time {
+	if ms == 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(ms).UTC()
+}
+
+// arrayCodec is pgx's array codec with its own plans for []string and []int64, the columns of the statements of groups and claims. pgx makes an interface value
+// of each element and grows the buffer many times, which was a quarter of the allocations of a fire.
+type arrayCodec struct{ pgtype.ArrayCodec }
+
+// PlanEncode implements pgtype.Codec.
+func (c *arrayCodec) PlanEncode(m *pgtype.Map, oid uint32, format int16, value any) pgtype.EncodePlan {
+	if format == pgtype.BinaryFormatCode {
+		switch value.(type) {
+		case []string:
+			if oid == pgtype.TextArrayOID {
+				return textsPlan{}
+			}
+		case []int64:
+			if oid == pgtype.Int8ArrayOID {
+				return numbersPlan{}
+			}
+		}
+	}
+	return c.ArrayCodec.PlanEncode(m, oid, format, value)
+}
+
+// useArrayCodec registers the codec on a connection.
+func useArrayCodec(m *pgtype.Map) {
+	for _, oid := range []uint32{pgtype.TextArrayOID, pgtype.Int8ArrayOID} {
+		t, ok := m.TypeForOID(oid)
+		if !ok {
+			continue
+		}
+		if c, ok := t.Codec.(*pgtype.ArrayCodec); ok {
+			m.RegisterType(&pgtype.Type{Name: t.Name, OID: oid, Codec: &arrayCodec{*c}})
+		}
+	}
+}
+
+type textsPlan struct{}
+
+// Encode implements pgtype.EncodePlan.
+func (textsPlan) Encode(value any, buf []byte) ([]byte, error) {
+	list, ok := value.([]string)
+	if !ok || list == nil {
+		return nil, nil
+	}
+	size := arrayHeaderBytes
+	for _, v := range list {
+		size += 4 + len(v)
+	}
+	buf = appendArrayHeader(room(buf, size), pgtype.TextOID, len(list))
+	for _, v := range list {
+		buf = append(binary.BigEndian.AppendUint32(buf, uint32(len(v))), v...) //nolint:gosec // a text of 4 GB does not fit into a message
+	}
+	return buf, nil
+}
+
+type numbersPlan struct{}
+
+// Encode implements pgtype.EncodePlan.
+func (numbersPlan) Encode(value any, buf []byte) ([]byte, error) {
+	list, ok := value.([]int64)
+	if !ok || list == nil {
+		return nil, nil
+	}
+	buf = appendArrayHeader(room(buf, arrayHeaderBytes+12*len(list)), pgtype.Int8OID, len(list))
+	for _, v := range list {
+		buf = binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint32(buf, 8), uint64(v)) //nolint:gosec // the bits of the number
+	}
+	return buf, nil
+}
+
+// room makes room for n bytes. A full buffer at least doubles, because further arrays of the statement follow.
+func room(buf []byte, n int) []byte {
+	if cap(buf)-len(buf) < n {
+		n = max(n, cap(buf))
+	}
+	return slices.Grow(buf, n)
+}
+
+// arrayHeaderBytes is the length of the header of an array with one dimension.
+const arrayHeaderBytes = 20
+
+// appendArrayHeader appends the header of an array without NULLs whose index starts at 1.
+func appendArrayHeader(buf []byte, element uint32, n int) []byte {
+	for _, v := range [...]uint32{1, 0, element, uint32(n), 1} { //nolint:gosec // a message has room for fewer than 4 G elements
+		buf = binary.BigEndian.AppendUint32(buf, v)
+	}
+	return buf
+}
+
+// Unregister is the clean stop of a node, see store.Nodes.
+func (s *Store) Unregister(ctx context.Context, nodeID string) error {
+	err := s.Store.Unregister(ctx, nodeID)
+	if err == nil {
+		s.wake.forget(nodeID)
+	}
+	return err
+}
+
+// Heartbeat adds the commit history of the database to the common operation.
+func (s *Store) Heartbeat(ctx context.Context, nodeID string, draining bool) (store.Beat, error) {
+	b, err := s.Store.Heartbeat(ctx, nodeID, draining)
+	if err != nil {
+		return b, err
+	}
+	err = s.beat.use(ctx, func(*pgx.Conn) error {
+		b.History = s.beat.history
+		return nil
+	})
+	return b, err
+}
+
+var _ store.Allowances = (*Store)(nil)
+
+// allowanceSQL refills the allowance for the elapsed time, and takes whole calls from it. A clock that was set back refills nothing. $1 clock, $2 name, $3 how
+// many, $4 calls per minute.
+const allowanceSQL = `
+INSERT INTO allowances AS a (name, tokens, got, at) VALUES ($2, $4::bigint - LEAST($3::bigint, $4::bigint), LEAST($3::bigint, $4::bigint), ` + nowSQL + `)
+ON CONFLICT (name) DO UPDATE SET
+	got    = LEAST($3::bigint, floor(` + availableSQL + `)),
+	tokens = ` + availableSQL + ` - LEAST($3::bigint, floor(` + availableSQL + `)),
+	at     = GREATEST(a.at, excluded.at)
+RETURNING got, tokens`
+
+const availableSQL = `LEAST($4::bigint, a.tokens + GREATEST(excluded.at - a.at, 0) * $4::bigint / 60000.0)`
+
+// TakeAllowance takes calls from an allowance, see store.Allowances.
+func (s *Store) TakeAllowance(ctx context.Context, name string, n, perMinute int) (got int, wait time.Duration, err error) {
+	var left float64
+	err = s.do(ctx, "taking an allowance", func(ctx context.Context) error {
+		return s.pool.QueryRow(ctx, allowanceSQL, s.clock(), chat.CleanText(name), n, perMinute).Scan(&got, &left)
+	})
+	if err != nil || got > 0 {
+		return got, 0, err
+	}
+	return 0, time.Duration(math.Ceil((1-left)*60_000/float64(perMinute))) * time.Millisecond, nil
 }

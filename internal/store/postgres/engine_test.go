@@ -6,9 +6,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
+	"laneway/internal/chat"
 	"laneway/internal/store"
 	"laneway/internal/store/postgres"
 	"laneway/internal/store/sqlstore"
@@ -154,5 +156,133 @@ func TestListsLeaveConnectionsToEverythingElse(t *testing.T) {
 	storetest.ListsLeaveReaders(t, s.Engine(), 5)
 	if err := s.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestPollsOfAnIdleReplicaShareOneStatement checks that the polls of a second are one statement, that the next poll sees a change of this process, and that one
+// of another replica is seen within the second.
+func TestPollsOfAnIdleReplicaShareOneStatement(t *testing.T) {
+	t.Parallel()
+	url, r := testpg.DB(t), &trips{}
+	s := open(t, postgres.Traced(postgres.Config{URL: url, WarmConns: -1}, r))
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := s.Register(t.Context(), store.Node{ID: "n", Lease: time.Hour}); err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	look := func() {
+		t.Helper()
+		out, err := s.ClaimOutgoing(t.Context(), store.ClaimOutgoingParams{Node: "n", Channels: []string{"web"}, Limit: 10})
+		if err != nil {
+			t.Fatal(err)
+		}
+		found += len(out)
+	}
+	polls := func() {
+		t.Helper()
+		if _, err := s.Sweep(t.Context(), store.SweepParams{Node: "n", Limit: 10}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Hinted(t.Context(), "n", func(chat.SessionKey) int64 { return 0 }, 10); err != nil {
+			t.Fatal(err)
+		}
+		look()
+	}
+	polls()
+	r.list = nil
+	for range 20 {
+		polls()
+	}
+	if len(r.list) > 3 { // a slow machine may need more than a second
+		t.Errorf("twenty rounds of polls were %d round trips: %q", len(r.list), r.list)
+	}
+	send := func(ctx context.Context, s *postgres.Store) {
+		t.Helper()
+		o := store.Outgoing{Kind: store.KindNotice, Text: "now", Target: chat.Target{Channel: "web", ChatID: "1"}}
+		if err := s.Enqueue(ctx, []store.Outgoing{o}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	send(t.Context(), s)
+	if look(); found != 1 {
+		t.Errorf("the next poll found %d rows, want the one that this process has added", found)
+	}
+	exec(t, url, `UPDATE outbox SET state = 'delivered', done_at = 1`)
+	other := open(t, postgres.Config{URL: url, WarmConns: -1})
+	polls()
+	send(t.Context(), other)
+	if err := other.Close(); err != nil {
+		t.Error(err)
+	}
+	again := time.NewTicker(50 * time.Millisecond)
+	defer again.Stop()
+	for end := time.Now().Add(3 * time.Second); found < 2 && time.Now().Before(end); {
+		look()
+		<-again.C
+	}
+	if found != 2 {
+		t.Errorf("the polls of three seconds found %d rows, want that of another replica too", found)
+	}
+}
+
+// TestTurnConnectionsArePlannedBeforeUse checks that the first turns on a connection prepare and plan nothing.
+func TestTurnConnectionsArePlannedBeforeUse(t *testing.T) {
+	t.Parallel()
+	url := testpg.DB(t)
+	s := openAsIs(t, postgres.Config{URL: url})
+	defer func() { _ = s.Close() }()
+	check := func(what string) {
+		err := s.EachConnection(t.Context(), func(purpose string, conn *pgx.Conn) error {
+			if purpose != "turns" {
+				return nil
+			}
+			row := queryOn(t, conn, `SELECT count(*) FILTER (WHERE generic_plans > 0), count(*) - count(DISTINCT statement) FROM pg_prepared_statements`)[0]
+			if planned, double := row[0], row[1]; planned.(int64) < postgres.TurnStatements() || double != int64(0) {
+				t.Errorf("%s: a connection has %v planned statements of %d, and %v texts twice", what, planned, postgres.TurnStatements(), double)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	check("before use")
+	if err := s.Register(t.Context(), store.Node{ID: "n1", Lease: time.Hour}); err != nil {
+		t.Fatal(err)
+	}
+	if err := talk(t.Context(), s, chat.SessionKey{Agent: "main", Rest: "a"}, "m-1"); err != nil {
+		t.Fatal(err)
+	}
+	addJobs(t, url, 1)
+	for _, l := range claimAll(t, s) {
+		if err := fire(t, s, l); err != nil {
+			t.Fatal(err)
+		}
+	}
+	check("after a turn and a fire")
+}
+
+// TestTheAddressSaysHowManyConnectionsArePlanned checks that pool_min_conns applies when the program sets no number.
+func TestTheAddressSaysHowManyConnectionsArePlanned(t *testing.T) {
+	t.Parallel()
+	url := testpg.DB(t)
+	separator := "?"
+	if strings.Contains(url, "?") {
+		separator = "&"
+	}
+	for _, c := range []struct {
+		parameter string
+		asked     int
+		want      int
+	}{{"", 0, 4}, {"pool_min_conns=1", 0, 1}, {"pool_min_conns=0", 0, 0}, {"pool_min_conns=0", 3, 3}, {"", -1, 0}, {"pool_min_conns=1", 3, 3}, {"pool_min_conns=100", 0, 8}} {
+		s := openAsIs(t, postgres.Config{URL: url + separator + c.parameter, WarmConns: c.asked})
+		got := s.WarmConns()
+		if err := s.Close(); err != nil || got != c.want {
+			t.Errorf("%q, %d asked for: %d connections are planned before use, want %d (%v)", c.parameter, c.asked, got, c.want, err)
+		}
 	}
 }

@@ -1,3 +1,46 @@
+// Package postgres is the store for deployments: any number of gateway processes share one PostgreSQL (14 or newer).
+//
+// # Central ideas
+//
+// The operations are those of package sqlstore. This package adds connections, transactions, and features that only PostgreSQL has.
+//
+// The row of a session is its lock. Every change of a session's messages, runs or counters locks that row first, so the operations on one session are serial
+// and those on different sessions never wait for each other. Under READ COMMITTED every statement sees what was committed before it began; therefore the lock
+// is always taken by an earlier statement than the one that reads. A single statement that locks and reads would decide on a snapshot from before the lock, and
+// wake-ups would be lost.
+//
+// An operation of a turn is two round trips: BEGIN is sent with the statements that lock and read, COMMIT with those that write. Between them it decides in Go.
+// Concurrent accepts, starts and finishes of different sessions share one transaction (a group of sqlstore): one start of each statement and one flush for all.
+// A group skips the sessions that another transaction has locked, proves the fence of each claim, and handles the usual case only; an operation that it leaves
+// out has written nothing and runs in a transaction of its own. A single operation does not wait for others.
+//
+// The only clock is the database's. Every statement takes the time as its first parameter, which is NULL (the database's clock) unless a test injects a clock.
+//
+// Cron takes its locks in one order: jobs, ledger rows that retry, sessions, the rows of the sessions. A claim checks first, in one round trip that reads two
+// index entries, whether anything is due. It locks the due jobs, decides in Go and writes arrays: a few statements for hundreds of fires. The execution of a
+// run is a message. Every statement that ends a message ends its run in the same transaction. When the connection breaks during the commit of a claim, the next
+// claim returns its launches.
+//
+// # What it promises
+//
+// The guarantees of package store, and in addition: Heartbeat and stop have a connection each and never wait for the pool. The store retries operations after
+// conflicts and broken connections (five retries, with jitter). When the database is unreachable, read-only, full or out of connections, the error is
+// chat.ErrStoreUnavailable with a remedy and without an address or password.
+//
+// # What it does not do
+//
+// It does not migrate by itself: [Open] refuses an older schema, [MigrateUp] upgrades it. It sends no NOTIFY inside a transaction, because the server
+// serializes the commits of such transactions. It has no state in memory that must survive a crash: it keeps the ids of launches whose commit is unknown, but
+// the sweep also finds those.
+//
+// # How it ends
+//
+// [Store.Close] waits for the running groups and ends the two goroutines of the wake-up hints (which exist only after their first use), the pools and the
+// control connections.
+//
+//	st, err := postgres.Open(ctx, postgres.Config{URL: url})
+//	if err != nil { … }
+//	defer st.Close()
 package postgres
 
 import (
@@ -259,3 +302,118 @@ const readClockSQL = `SELECT ` + nowSQL
 
 // nowSQL is the time of the transaction in milliseconds. One value per transaction keeps rows that are written together equal.
 const nowSQL = `COALESCE($1::bigint, (date_part('epoch', now()) * 1000)::bigint)`
+
+const (
+	// controlConns are the connections of a store outside of its pools: heartbeats, stops, and the listener.
+	controlConns = 3
+	// LeastConns is how many connections a gateway needs: the control connections, one for turns and one for everything else.
+	LeastConns = controlConns + 2
+)
+
+// ConnLimit is how many connections the database grants to the role.
+type ConnLimit struct {
+	// Role is its name. Limit is the lower one of the limits of the role and of the database, for all of its connections together; 0 = unlimited, as for a
+	// superuser.
+	Role  string
+	Limit int
+	// Wanted is how many connections this store opens at most without the limit.
+	Wanted int
+}
+
+// Sentence describes the limit that is needed.
+func (l ConnLimit) Sentence(wanted int) string {
+	return fmt.Sprintf("the database lets the role %s open %d connections; a gateway needs at least %d, and up to %d with this configuration:"+
+		" raise CONNECTION LIMIT of the role or of the database, or lower database_conns", l.Role, l.Limit, LeastConns, wanted)
+}
+
+// connLimitSQL reads the limits, -1 = unlimited; LEAST ignores NULL.
+const connLimitSQL = `
+SELECT r.rolname, COALESCE(LEAST(NULLIF(r.rolconnlimit, -1), NULLIF(d.datconnlimit, -1)), 0), r.rolsuper
+FROM pg_roles r, pg_database d WHERE r.rolname = session_user AND d.datname = current_database()`
+
+func (s *Store) connLimit(ctx context.Context) (l ConnLimit, err error) {
+	err = s.ctrl.use(ctx, func(conn *pgx.Conn) error {
+		var super bool
+		err := conn.QueryRow(ctx, connLimitSQL).Scan(&l.Role, &l.Limit, &super)
+		if super {
+			l.Limit = 0
+		}
+		return err
+	})
+	return l, err
+}
+
+// ConnLimit reads how many connections the role may have.
+func (s *Store) ConnLimit(ctx context.Context) (l ConnLimit, err error) {
+	err = s.do(ctx, "reading the limit of connections", func(ctx context.Context) (err error) {
+		l, err = s.connLimit(ctx)
+		return err
+	})
+	l.Wanted = s.wanted + controlConns
+	return l, err
+}
+
+// defaultWarm is one connection for each kind of group, so that a first burst needs neither connecting nor planning.
+const defaultWarm = 4
+
+// turnStatements are the statements of turns, which every connection for them has planned before its first use.
+func turnStatements() []string {
+	d := sqlstore.Postgres()
+	list := []string{}
+	for _, text := range sqlstore.TurnTexts() {
+		list = append(list, d.Of(text).SQL)
+	}
+	return list
+}
+
+// plannedConns is how many connections for turns are planned before they are used. A URL with pool_min_conns=0 requests none, which the configuration of a pool
+// cannot distinguish from a URL without it.
+func plannedConns(cfg Config, pc *pgxpool.Config) int {
+	if cfg.WarmConns != 0 {
+		return max(cfg.WarmConns, 0)
+	}
+	if cc, err := pgconn.ParseConfig(cfg.URL); err == nil && cc.RuntimeParams["pool_min_conns"] != "" {
+		return int(pc.MinConns)
+	}
+	return defaultWarm
+}
+
+// warm keeps n connections open and makes each new connection of the pool plan the statements of turns; for 0 it does neither. The plans of a connection take
+// some 30 ms, which would otherwise delay the first operations of a burst. A statement that cannot be planned, for example before a migration, fails again
+// where it is used, with an error that names the reason; so a failure here is only logged.
+func warm(pc *pgxpool.Config, n int, log *slog.Logger) {
+	if n < 1 {
+		return
+	}
+	pc.MinConns = min(int32(min(n, 10_000)), pc.MaxConns)
+	first := pc.AfterConnect
+	pc.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
+		if err := first(ctx, conn); err != nil {
+			return err
+		}
+		for _, sql := range turnStatements() {
+			if err := plan(ctx, conn, sql); err != nil {
+				log.DebugContext(ctx, "a statement cannot be planned ahead", "err", translate(err))
+				return ctx.Err()
+			}
+		}
+		return nil
+	}
+}
+
+// plan prepares a statement and makes its plan, without running it. A connection has one generic plan per statement (setSession), which EXPLAIN makes and
+// keeps.
+func plan(ctx context.Context, conn *pgx.Conn, sql string) error {
+	prepared, err := conn.Prepare(ctx, sql, sql)
+	if err != nil {
+		return err
+	}
+	explain := "EXPLAIN EXECUTE " + pgx.Identifier{prepared.Name}.Sanitize()
+	if n := len(prepared.ParamOIDs); n > 0 {
+		explain += "(NULL" + strings.Repeat(", NULL", n-1) + ")"
+	}
+	if _, err := conn.PgConn().Exec(ctx, explain).ReadAll(); err != nil {
+		return fmt.Errorf("planning a statement: %w", err)
+	}
+	return nil
+}

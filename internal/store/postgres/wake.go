@@ -1,8 +1,11 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 
@@ -10,7 +13,9 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"laneway/internal/chat"
 	"laneway/internal/store"
+	"laneway/internal/store/sqlstore"
 )
 
 const (
@@ -252,4 +257,175 @@ func (w *waker) wakeAll() {
 	for _, ch := range w.local {
 		signal(ch)
 	}
+}
+
+var _ store.Broadcaster = (*Store)(nil)
+
+const (
+	// eventChannel is the NOTIFY channel of broadcasts. A payload is the id of the sending process, then one message per line.
+	eventChannel = "laneway_news"
+	// maxPayload is the size of one notification, slightly below the server's limit of 8000 bytes.
+	maxPayload = 7_900
+	// maxTexts bounds the messages that wait to be sent, and those that wait to be read.
+	maxTexts = 4_096
+)
+
+// Broadcast sends a message to every other process, see store.Broadcaster. The first call starts the sender.
+func (s *Store) Broadcast(text string) { s.wake.broadcast(text) }
+
+// Listen starts receiving messages and waits for the first attempt, see store.Broadcaster. The first call starts the listener.
+func (s *Store) Listen(ctx context.Context) error {
+	s.wake.broadcasts()
+	select {
+	case <-s.wake.tried:
+		return translate(s.wake.failed)
+	case <-s.wake.ctx.Done():
+		return fmt.Errorf("listening: %w", chat.ErrStoreUnavailable)
+	case <-ctx.Done():
+		return fmt.Errorf("listening: %w", context.Cause(ctx))
+	}
+}
+
+// Broadcasts delivers the messages of other processes, see store.Broadcaster. The first call starts the listener.
+func (s *Store) Broadcasts() <-chan string { return s.wake.broadcasts() }
+
+func (w *waker) broadcast(text string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.ctx.Err() != nil || len(w.texts) >= maxTexts || len(text) > store.MaxBroadcast || strings.Contains(text, "\n") {
+		return
+	}
+	w.texts = append(w.texts, chat.CleanText(text))
+	w.startSender()
+}
+
+func (w *waker) broadcasts() <-chan string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.received == nil {
+		w.received = make(chan string, maxTexts)
+	}
+	w.startListener()
+	return w.received
+}
+
+// payloads packs messages into as few notifications as possible.
+func (w *waker) payloads(texts []string) []string {
+	var out []string
+	var b strings.Builder
+	for _, text := range texts {
+		if b.Len() > 0 && b.Len()+1+len(text) > maxPayload {
+			out = append(out, b.String())
+			b.Reset()
+		}
+		if b.Len() == 0 {
+			b.WriteString(w.from)
+		}
+		b.WriteByte('\n')
+		b.WriteString(text)
+	}
+	if b.Len() > 0 {
+		out = append(out, b.String())
+	}
+	return out
+}
+
+// receiveTexts queues the messages of a notification from another process.
+func (w *waker) receiveTexts(payload string) {
+	from, texts, _ := strings.Cut(payload, "\n")
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.received == nil || from == w.from {
+		return
+	}
+	w.informMissed()
+	for text := range strings.SplitSeq(texts, "\n") {
+		select {
+		case w.received <- text:
+		default:
+			w.missed = true
+		}
+	}
+}
+
+// noteMissed informs the reader that messages may have been lost: the listener has reconnected.
+func (w *waker) noteMissed() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.missed = true
+	w.informMissed()
+}
+
+// informMissed queues an empty message for the reader when messages were lost, or does so later when the queue is full; the caller holds w.mu.
+func (w *waker) informMissed() {
+	if !w.missed {
+		return
+	}
+	select {
+	case w.received <- "": // a send on a nil channel never proceeds
+		w.missed = false
+	default:
+	}
+}
+
+// probeEvery is how long the result of a probe is valid: work from another replica is found with at most this delay.
+const probeEvery = time.Second
+
+// gate skips polls that can find nothing. Other replicas change the database too, so one statement per second, the probe, checks for possible work. A change by
+// this process, or a hint from another one, ends a rest immediately.
+type gate struct {
+	mu      sync.Mutex
+	changes uint64 // of this process, and hints
+	probed  probe
+}
+
+// probe is the result of a probe for a node: the work that may exist.
+type probe struct {
+	node    string
+	clock   any // the injected clock
+	at      time.Time
+	changes uint64          // before it was read
+	due     map[string]bool // polls that may find something; a dead node runs all of its polls
+}
+
+func (g *gate) changed() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.changes++
+}
+
+// known returns the result of the last probe for a poll; fresh is false when it has expired. Then next is the probe to make. A poll of no node shares the probe
+// of the node.
+func (g *gate) known(p store.Poll, clock any, now time.Time) (due, fresh bool, next probe) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	k, node := &g.probed, cmp.Or(p.Node, g.probed.node)
+	fresh = k.node == node && k.clock == clock && k.changes == g.changes && k.due != nil && now.Sub(k.at) < probeEvery
+	return k.due[p.Kind], fresh, probe{node: node, clock: clock, at: now, changes: g.changes}
+}
+
+func (g *gate) keep(k probe) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.probed = k
+}
+
+// mayFind reports whether a poll may find something.
+func (e engine) mayFind(ctx context.Context, p store.Poll) (bool, error) {
+	if p.Kind == sqlstore.PollJobs {
+		return true, nil
+	}
+	at, clock := time.Now(), e.clock() //nolint:forbidigo // monotonic, never stored
+	due, fresh, k := e.gate.known(p, clock, at)
+	if fresh {
+		return due, nil
+	}
+	err := e.View(ctx, p.Kind, func(ctx context.Context, tx sqlstore.Tx) (err error) {
+		k.due, err = sqlstore.Due(ctx, tx, k.node)
+		return err
+	})
+	if err == nil {
+		e.gate.keep(k)
+	}
+	return k.due[p.Kind], err
 }

@@ -2,11 +2,14 @@ package sqlite
 
 import (
 	"context"
+	"crypto/sha256"
 	"database/sql"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -15,6 +18,7 @@ import (
 
 	"laneway/internal/chat"
 	"laneway/internal/store"
+	"laneway/internal/store/storetest"
 )
 
 func TestMain(m *testing.M) {
@@ -133,3 +137,180 @@ func turnAccepted(ctx context.Context, s *Store, node, room, id string, accepted
 
 // yield runs other goroutines while a test waits for a state that has no channel.
 func yield() { runtime.Gosched() }
+
+func TestStore(t *testing.T) {
+	t.Parallel()
+	storetest.Run(t, harness)
+}
+
+// harness is a store in a directory of its own, and a separate connection to its tables.
+func harness(tb testing.TB, now func() time.Time) storetest.Harness {
+	tb.Helper()
+	path := migrated(tb)
+	s := reopen(tb, nil, path, now)
+	tb.Cleanup(func() { // one for all handles: the suite uses the last one in a cleanup
+		if err := s.Close(); err != nil {
+			tb.Errorf("close: %v", err)
+		}
+	})
+	below := outside(tb, path) // one for all statements of a test, because each new connection first parses the whole schema
+	// Processes keep what they have read of a transcript, so no operation may change an entry.
+	if _, err := below.Exec(`CREATE TRIGGER entries_are_final BEFORE UPDATE ON transcript
+		BEGIN SELECT RAISE(ABORT, 'an entry of a transcript was changed'); END`); err != nil {
+		tb.Fatal(err)
+	}
+	return storetest.Harness{
+		Open: func() store.Store { return s },
+		Reopen: func() store.Store {
+			s = reopen(tb, s, path, now)
+			return s
+		},
+		Query: func(tb testing.TB, text string, args ...any) [][]any {
+			tb.Helper()
+			return storetest.Query(tb, below, text, args...)
+		},
+		Exec: func(tb testing.TB, text string) {
+			tb.Helper()
+			if _, err := below.Exec(text); err != nil {
+				tb.Fatalf("%s: %v", text, err)
+			}
+			s.gate.Changed() // the writer would notice it with its next transaction
+		},
+	}
+}
+
+func reopen(tb testing.TB, old *Store, path string, now func() time.Time) *Store {
+	tb.Helper()
+	if old != nil {
+		if err := old.Close(); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	s, err := Open(tb.Context(), Config{Path: path, Now: now})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if _, benchmark := tb.(*testing.B); !benchmark {
+		s.Recent, s.Loose = 2, 1 // so that a few entries reach each step of a search
+	}
+	return s
+}
+
+func BenchmarkCron(b *testing.B) {
+	storetest.BenchCron(b, harness, os.Getenv("LANEWAY_BENCH_LARGE") != "")
+}
+
+// BenchmarkSearch searches 1,000,000 messages on request, or the number in LANEWAY_BENCH_MESSAGES, else a few.
+func BenchmarkSearch(b *testing.B) {
+	messages := 2_000
+	if os.Getenv("LANEWAY_BENCH_LARGE") != "" {
+		messages = 1_000_000
+	}
+	if n, err := strconv.Atoi(os.Getenv("LANEWAY_BENCH_MESSAGES")); err == nil {
+		messages = n
+	}
+	storetest.BenchSearch(b, harness, messages)
+}
+
+func TestCredentials(t *testing.T) {
+	t.Parallel()
+	storetest.RunCredentials(t, harness)
+}
+
+func TestRecords(t *testing.T) {
+	t.Parallel()
+	storetest.RunRecords(t, harness)
+}
+
+func visit(t *testing.T, path string) *Visitor {
+	t.Helper()
+	v, err := Visit(t.Context(), Config{Path: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := v.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	})
+	return v
+}
+
+func TestVisitorChangesTokensWhileTheGatewayRuns(t *testing.T) {
+	t.Parallel()
+	path := migrated(t)
+	running := reopen(t, nil, path, nil)
+	t.Cleanup(func() { _ = running.Close() })
+	v := visit(t, path)
+	token := store.Credential{Name: "anna", Digest: sha256.Sum256([]byte("x")), Scopes: []string{"operator.read"}, Visible: "all"}
+	if err := v.CreateCredential(t.Context(), token, store.ChangedBy{Who: "cli"}); err != nil {
+		t.Fatal(err)
+	}
+	if list, err := running.Credentials(t.Context()); err != nil || len(list) != 1 || list[0].Name != "anna" {
+		t.Errorf("the gateway sees %+v, %v", list, err)
+	}
+	if err := v.CreateCredential(t.Context(), token, store.ChangedBy{Who: "cli"}); !errors.Is(err, chat.ErrConflict) {
+		t.Errorf("again: %v", err)
+	}
+	if err := running.RevokeCredential(t.Context(), "anna", store.ChangedBy{Who: "gateway"}); err != nil {
+		t.Fatal(err)
+	}
+	if list, err := v.Credentials(t.Context()); err != nil || len(list) != 0 {
+		t.Errorf("the visitor sees %+v, %v", list, err)
+	}
+	if err := v.RevokeCredential(t.Context(), "anna", store.ChangedBy{Who: "cli"}); !errors.Is(err, chat.ErrNotFound) {
+		t.Errorf("revoked twice: %v", err)
+	}
+}
+
+func TestVisitorMakesNoDatabase(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "laneway.db")
+	if _, err := Visit(t.Context(), Config{Path: path}); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("got %v", err)
+	}
+	if found, err := filepath.Glob(filepath.Join(filepath.Dir(path), "*")); err != nil || len(found) != 0 {
+		t.Errorf("it made %v", found)
+	}
+}
+
+func TestVisitorRefusesAnOldSchema(t *testing.T) {
+	t.Parallel()
+	path := migrated(t)
+	if _, err := Migrate(t.Context(), Config{Path: path}, Down); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Visit(t.Context(), Config{Path: path}); !errors.Is(err, ErrOldSchema) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// A backup that is served next to its original must not act, while the original continues.
+func TestABackupIsHeldAndItsOriginalIsNot(t *testing.T) {
+	t.Parallel()
+	path := migrated(t)
+	s := reopen(t, nil, path, nil)
+	defer func() { _ = s.Close() }()
+	dest := filepath.Join(t.TempDir(), "copy.db")
+	if err := Backup(t.Context(), path, dest); err != nil {
+		t.Fatal(err)
+	}
+	v, err := Visit(t.Context(), Config{Path: dest})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = v.Close() }()
+	h, err := v.Hold(t.Context())
+	if err != nil || h == nil || h.Who != "laneway backup" || h.Since.IsZero() {
+		t.Fatalf("the backup has the hold %+v, %v", h, err)
+	}
+	if h, err := s.Hold(t.Context()); err != nil || h != nil {
+		t.Fatalf("the original has the hold %+v, %v", h, err)
+	}
+	if err := v.SetHold(t.Context(), nil, store.ChangedBy{Who: "cli"}); err != nil {
+		t.Fatal(err)
+	}
+	if h, err := v.Hold(t.Context()); err != nil || h != nil {
+		t.Fatalf("the released backup has the hold %+v, %v", h, err)
+	}
+}

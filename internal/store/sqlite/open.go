@@ -1,12 +1,84 @@
+// Package sqlite is the embedded store: one file in the data directory, for one gateway process, with nothing to install.
+//
+// # One writer that batches
+//
+// A flush of the disk costs as much as hundreds of statements, and SQLite has one writer at a time anyway. So one goroutine owns the only connection that
+// writes. It runs all waiting operations, up to 256, in one transaction and flushes once. During the flush the next batch fills: under load the batches grow,
+// and a single operation never waits for others. Heartbeat, Stop, Ping and the other control operations go to the front of the queue.
+//
+// The accepts, starts and finishes of a batch run together, one per session: they share the statements that read. All other operations run alone.
+//
+// An operation that is refused, fails or panics undoes only itself; the rest of the batch commits. Savepoints do that when a failed operation has written. The
+// usual batch runs without them, because they cost a copy of every page. Callers get their results after the commit and never before, so every result is
+// durable (journal in WAL mode, synchronous=FULL). When the commit fails, every operation of the batch gets chat.ErrStoreUnavailable.
+//
+// # Readers
+//
+// A small pool of read-only connections serves lists, histories and counts. A read sees one snapshot, the last commit before it began; so a caller that has the
+// result of a write also reads what it wrote. Readers and the writer never wait for each other.
+//
+// # Connections
+//
+// A connection is one of zombiezen.com/go/sqlite, a thin layer on the engine that caches the prepared statements. One goroutine at a time uses it. The end of a
+// context interrupts a read; it does not interrupt the writer. Only goose, which runs the migrations when a store is opened, uses database/sql.
+//
+// # Jobs and their ledger
+//
+// A fire is a message: [Store.Claim] writes the ledger row, the message, its session and the next slot of the job in one operation, and from then on the run is
+// handled like every message. So the ledger has no leases. It follows the messages: Start, Finish, a takeover, a stop and a delivery update its row in their
+// own transaction. A claim takes at most 500 jobs, because no other operation writes meanwhile; its cost is proportional to the due jobs, independent of the
+// number of jobs. A ledger row enters the history indexes when it is finished.
+//
+// A job whose columns cannot be decoded is listed and does not fire, and the columns stay until a change replaces them. When another message has the id that
+// the message of a run needs, that one run ends with an error. Pruning a run also deletes the session that was made for it, unless the session has more
+// messages.
+//
+// # One process
+//
+// [Open] holds an operating system lock on a file next to the database while the store is open. A second process gets an error ([ErrInUse]) with the remedy.
+// The lock ends with the process, even with kill -9. As no other process writes, the clock of this process is the clock of the store.
+//
+// # What it promises
+//
+//   - The guarantees of package store; the suite in storetest runs against it.
+//   - A crash at any moment loses nothing that was acknowledged.
+//   - On a full disk, an input/output error or a read-only file, writes fail with a sentence, reads work where the disk allows
+//     them, and the store recovers without a restart.
+//   - A database of a newer schema ([ErrNewerSchema]), of another program ([ErrForeign]), or from before the first release ([migrations.ErrUnreleased]) is refused and never changed.
+//   - The cost of an operation depends on the unfinished work and not on the history: partial indexes contain only unfinished rows.
+//
+// # What it does not do
+//
+// It does not work on a network file system, whose locks are not reliable. It deletes no history by itself; that is the task of retention. Its queue has no
+// bound: every entry is a waiting caller, and the callers are bounded elsewhere.
+//
+// When the context of an operation ends before the writer takes it, nothing happens. When it ends later, the call returns immediately, and the operation
+// commits or fails as a whole without its caller. The store owns slices and maps of its parameters until the next operation has returned.
+//
+// # How it ends
+//
+// [Store.Close] completes the queued operations, ends the writer's goroutine, closes the connections and releases the directory.
+//
+// # Example
+//
+//	st, err := sqlite.Open(ctx, sqlite.Config{Path: filepath.Join(dataDir, "laneway.db"), Logger: log})
+//	if err != nil {
+//		return err
+//	}
+//	defer st.Close()
+//	err = st.Register(ctx, store.Node{ID: nodeID, Exclusive: true})
 package sqlite
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/pressly/goose/v3"
@@ -209,4 +281,99 @@ func touch(path string) error {
 		return fmt.Errorf("make the database file: %w", err)
 	}
 	return nil
+}
+
+// ErrInUse is wrapped by the error of [Open] and [Migrate] when another process has this database open.
+var ErrInUse = errors.New("the database is in use")
+
+// fileLock is the exclusive right to a database file. The operating system releases it when the process ends, however it ends.
+type fileLock struct{ file *os.File }
+
+// lockFile takes the lock next to the database, or returns an error that names its holder. SQLite's own locks would admit a second gateway: they last for a
+// transaction, this one for the life of the process.
+func lockFile(path string) (*fileLock, error) {
+	name := path + ".lock"
+	file, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600) //nolint:gosec // the path is the operator's own configuration
+	if err != nil {
+		return nil, fmt.Errorf("open the lock file of the database: %w", err)
+	}
+	if err := tryLock(file); err != nil {
+		holder := readHolder(file)
+		_ = file.Close()
+		if errors.Is(err, errHeld) {
+			return nil, fmt.Errorf("%w: the data directory %s belongs to another running gateway%s; stop it, choose another "+
+				"directory with --data, or let both share PostgreSQL with --database postgres://…", ErrInUse, filepath.Dir(path), holder)
+		}
+		return nil, fmt.Errorf("lock %s: %w", name, err)
+	}
+	return &fileLock{file: file}, writeHolder(file)
+}
+
+// release lets the next process take the lock. The file stays: if it were deleted, two processes could lock two files of one name.
+func (l *fileLock) release() error {
+	if err := errors.Join(unlock(l.file), l.file.Close()); err != nil {
+		return fmt.Errorf("release the lock file of the database: %w", err)
+	}
+	return nil
+}
+
+func writeHolder(file *os.File) error {
+	text := strconv.Itoa(os.Getpid()) + "\n"
+	err := file.Truncate(0)
+	if err == nil {
+		_, err = file.WriteAt([]byte(text), 0)
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("write the lock file of the database: %w", err), file.Close())
+	}
+	return nil
+}
+
+// readHolder is for the error message only: the lock is authoritative, not the number.
+func readHolder(file *os.File) string {
+	text, err := io.ReadAll(io.NewSectionReader(file, 0, 32))
+	pid, bad := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil || bad != nil {
+		return ""
+	}
+	return fmt.Sprintf(" (process %d)", pid)
+}
+
+// Register creates a new incarnation with a lease; see the port.
+func (s *Store) Register(ctx context.Context, n store.Node) error {
+	until, err := s.Registered(ctx, n)
+	if err == nil {
+		s.gate.Leased(n.ID, until)
+	}
+	return err
+}
+
+// Heartbeat extends the lease if it is still valid; see the port.
+func (s *Store) Heartbeat(ctx context.Context, nodeID string, draining bool) (store.Beat, error) {
+	beat, err := s.Store.Heartbeat(ctx, nodeID, draining)
+	if err == nil {
+		s.gate.Leased(nodeID, beat.LeaseUntil)
+	}
+	return beat, err
+}
+
+// Unregister is the clean stop; see the port.
+func (s *Store) Unregister(ctx context.Context, nodeID string) error {
+	s.gate.Leased(nodeID, time.Time{})
+	return s.Store.Unregister(ctx, nodeID)
+}
+
+var (
+	_ store.Holds = (*Store)(nil)
+	_ store.Holds = (*Visitor)(nil)
+)
+
+// holdCopy holds the gateway of a backup: the database at path, which no process uses.
+func holdCopy(ctx context.Context, path string, at int64, h store.Hold) error {
+	c, err := openWriting(path, false)
+	if err != nil {
+		return explain("open the backup", err)
+	}
+	err = c.until(ctx, "hold the backup", func() error { return c.exec(store.SetHoldSQL, at, h.Who, h.Reason) })
+	return errors.Join(err, c.close())
 }

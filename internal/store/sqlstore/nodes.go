@@ -270,3 +270,205 @@ func (s Nodes) ReleaseLease(ctx context.Context, l store.Lease) error {
 		return err
 	})
 }
+
+// The polls, which an engine may skip.
+const (
+	PollSweep     = "sweep"
+	PollHinted    = "read hinted messages"
+	PollOutgoing  = "claim outgoing messages"
+	PollQuestions = "take questions over"
+	PollTasks     = "list left sub-turns" // read-only
+	PollJobs      = "find due jobs"       // read-only
+)
+
+const mayBeDueSQL = `SELECT NOT EXISTS (SELECT 1 FROM nodes WHERE id = $1 AND lease_until > {now}),
+	EXISTS (SELECT 1 FROM inbox WHERE {open}),
+	EXISTS (SELECT 1 FROM runs WHERE {running} AND state = 'stopping')
+		OR EXISTS (SELECT 1 FROM nodes WHERE lease_until <= {now} - $2),
+	EXISTS (SELECT 1 FROM outbox WHERE ` + unsent + ` AND (state = 'sending' OR next_at <= {now} OR node = $1 OR expires_at <= {now})),
+	EXISTS (SELECT 1 FROM inbox i WHERE i.parent IS NOT NULL AND ({open i} OR i.announce = 1)),
+	EXISTS (SELECT 1 ` + leftQuestions + `)`
+
+// Due checks which polls of a node, except that of jobs, may find something. It is one statement whose cost does not depend on the size of the history. Polls
+// that need a live node must run when the node is dead, so that they return the error.
+func Due(ctx context.Context, tx Tx, nodeID string) (map[string]bool, error) {
+	var dead, unfinished, upkeep, outgoing, tasks, questions bool
+	_, err := one(ctx, tx, mayBeDueSQL, into(&dead, &unfinished, &upkeep, &outgoing, &tasks, &questions), nodeID, nodeKept.Milliseconds())
+	return map[string]bool{
+		PollSweep: dead || unfinished || upkeep, PollHinted: dead || unfinished, PollOutgoing: dead || outgoing, PollTasks: tasks, PollQuestions: dead || questions,
+	}, err
+}
+
+// Rest is the result of a poll about the next one.
+type Rest struct {
+	// Idle: the poll found nothing, and before Next only a change can make it find something.
+	Idle bool
+	// Next reads when something becomes due by time, in milliseconds; 0 = never. nil = never.
+	Next func(ctx context.Context, tx Tx) (int64, error)
+}
+
+// Rested is a poll that was skipped at Now. It can find nothing before Next; the zero time = before a change.
+type Rested struct{ Now, Next time.Time }
+
+// found is the result of a poll.
+type found[T any] struct {
+	out  T
+	idle bool
+	next func(ctx context.Context, tx Tx) (int64, error)
+}
+
+// poll runs a poll, unless the engine can tell that it would find nothing.
+func poll[T any](ctx context.Context, db Engine, p store.Poll, look func(ctx context.Context, tx Tx) (found[T], error)) (T, error) {
+	var none, out T
+	_, err := db.Poll(ctx, p, func(ctx context.Context, tx Tx) (Rest, error) {
+		f, err := look(ctx, tx)
+		out = f.out
+		return Rest{Idle: f.idle, Next: f.next}, err
+	})
+	if err != nil {
+		return none, err
+	}
+	return out, nil
+}
+
+// pollOf identifies a poll of a node that is restricted to the listed agents or channels; each list is a poll of its own.
+func pollOf(kind, nodeID string, of []string) (store.Poll, error) {
+	names, err := encode(of)
+	return store.Poll{Kind: kind, Node: nodeID, Of: names}, err
+}
+
+// leaseEnds is when the first lease of another node ends and its work becomes due; 0 when no other node is alive.
+func leaseEnds(ctx context.Context, tx Tx, nodeID string) (at int64, err error) {
+	_, err = one(ctx, tx, `SELECT COALESCE(min(lease_until), 0) FROM nodes WHERE lease_until > {now} AND id <> $1`, into(&at), nodeID)
+	return at, err
+}
+
+// earlier is the earlier of two instants, 0 = never.
+func earlier(a, b int64) int64 {
+	if a == 0 || b != 0 && b < a {
+		return b
+	}
+	return a
+}
+
+// Holds reads and sets the hold of the gateway.
+type Holds struct {
+	db   Engine
+	jobs Cron
+}
+
+var _ store.Holds = Holds{}
+
+// Hold reads the hold; see store.Holds.
+func (s Holds) Hold(ctx context.Context) (held *store.Hold, err error) {
+	err = s.db.View(ctx, "read the hold", func(ctx context.Context, tx Tx) error {
+		var h store.Hold
+		found, err := one(ctx, tx, store.HoldSQL, into(instant{&h.Since}, &h.Who, &h.Reason))
+		if found {
+			held = &h
+		}
+		return err
+	})
+	return held, err
+}
+
+// SetHold holds or releases the gateway; see store.Holds.
+func (s Holds) SetHold(ctx context.Context, h *store.Hold, by store.ChangedBy) error {
+	return s.db.Update(ctx, "hold or release the gateway", func(ctx context.Context, tx Tx) error {
+		now, err := tx.Now(ctx)
+		if err != nil {
+			return err
+		}
+		text, verb, args := store.ReleaseHoldSQL, store.VerbRelease, []any(nil)
+		if h != nil {
+			text, verb, args = store.SetHoldSQL, store.VerbHold, []any{now, h.Who, h.Reason}
+		}
+		n, err := tx.Exec(ctx, text, args...)
+		if err != nil || n == 0 {
+			return err
+		}
+		return logChange(ctx, tx, by, Change{Verb: verb})
+	})
+}
+
+// Held counts the work that waits for the release; see store.Holds.
+func (s Holds) Held(ctx context.Context) (w store.HeldWork, err error) {
+	err = s.db.View(ctx, "read what is held", func(ctx context.Context, tx Tx) error {
+		w = store.HeldWork{}
+		now, err := tx.Now(ctx)
+		if err != nil {
+			return err
+		}
+		w.Now = fromMillis(now)
+		if _, err := one(ctx, tx, store.HeldWorkSQL, into(&w.Outgoing, &w.Unfinished)); err != nil {
+			return err
+		}
+		scan := s.jobs.scanner()
+		w.Due, err = all(ctx, tx, readJob+jobPlanned+` AND next_run_at <= {now} ORDER BY next_run_at, id`, func(r Row) (cron.Job, error) {
+			j, err := scan(r)
+			return j.Job, err
+		})
+		return err
+	})
+	return w, err
+}
+
+// History is the history of jobs that is stored outside of the ledger.
+type History struct{ db Engine }
+
+var _ cron.History = History{}
+
+const (
+	// outagesKept is how long an outage is kept.
+	outagesKept = 400 * 24 * time.Hour
+
+	// A node that fires jobs and leaves no other such node begins an outage. $1 its node.
+	beginOutageSQL = `INSERT INTO cron_outages (from_at) SELECT {now} FROM nodes n WHERE n.id = $1 AND n.fires
+		AND NOT EXISTS (SELECT 1 FROM nodes o WHERE o.id <> $1 AND o.fires AND o.lease_until > {now})
+		AND NOT EXISTS (SELECT 1 FROM cron_outages c WHERE c.until_at IS NULL) ON CONFLICT (from_at) DO NOTHING`
+
+	endOutageSQL = `UPDATE cron_outages SET until_at = {now} WHERE until_at IS NULL`
+
+	// After a crash the outage began with the last heartbeat of the last process. $2: no other process can use the store, whatever its lease says.
+	crashOutageSQL = `INSERT INTO cron_outages (from_at, until_at)
+		SELECT d.last, {now} FROM (SELECT max(lease_until - lease_ms) AS last FROM nodes WHERE fires AND id <> $1) d
+		WHERE d.last IS NOT NULL AND d.last < {now} AND (CAST($2 AS boolean) OR NOT EXISTS (SELECT 1 FROM nodes o WHERE o.fires AND o.id <> $1 AND o.lease_until > {now}))
+			AND NOT EXISTS (SELECT 1 FROM cron_outages c WHERE c.until_at IS NULL OR c.until_at > d.last) ON CONFLICT (from_at) DO NOTHING`
+
+	outagesSQL = `SELECT from_at, COALESCE(until_at, 0) FROM cron_outages WHERE until_at IS NULL OR until_at > $1 ORDER BY from_at {limit $2}`
+
+	jobChangesSQL = `SELECT at, who, verb FROM audit_log WHERE object {in $1} AND at >= $2 AND verb LIKE 'cron.%' ORDER BY at DESC, id DESC {limit $3}`
+)
+
+// endOutage ends an outage when a node that fires jobs registers. It runs before the registration of the node.
+func endOutage(ctx context.Context, tx Tx, n store.Node) error {
+	if !n.Fires {
+		return nil
+	}
+	return later(ctx, tx,
+		with(crashOutageSQL, n.ID, n.Exclusive), with(endOutageSQL), with(`DELETE FROM cron_outages WHERE until_at < {now} - $1`, outagesKept.Milliseconds()))
+}
+
+// Past reads the history of a job; see cron.History.
+func (s History) Past(ctx context.Context, id, key string, since time.Time, limit int) (p cron.Past, err error) {
+	err = s.db.List(ctx, "read the past of a job", func(ctx context.Context, tx Tx) (err error) {
+		if p.Outages, err = all(ctx, tx, outagesSQL, scanOutage, since.UnixMilli(), limit); err == nil {
+			p.Changes, err = all(ctx, tx, jobChangesSQL, scanJobChange, []string{id, key}, since.UnixMilli(), limit)
+		}
+		return err
+	})
+	return p, err
+}
+
+func scanOutage(r Row) (o cron.Outage, err error) {
+	var until int64
+	if err = r.Scan(instant{&o.From}, &until); until > 0 {
+		o.Until = fromMillis(until)
+	}
+	return o, err
+}
+
+func scanJobChange(r Row) (c cron.JobChange, err error) {
+	err = r.Scan(instant{&c.At}, &c.Who, &c.Verb)
+	return c, err
+}

@@ -325,3 +325,74 @@ func TurnTexts() []string {
 		runMembersSQL, restSQL, addOutgoingSQL, endMembersSQL, endRunsSQL, rememberSQL,
 	}
 }
+
+const (
+	// lockRootSQL serializes the counting of the sub-turns of one tree across the replicas on which their parents run.
+	lockRootSQL = `SELECT 1 FROM runs WHERE id = $1 FOR NO KEY UPDATE`
+
+	treeSQL = `SELECT COALESCE((SELECT COALESCE(stop_by, '') <> '' FROM runs WHERE id = $1), false),
+		(SELECT count(*) FROM inbox WHERE parent = $1), (SELECT count(*) FROM inbox WHERE root = $2), EXISTS (SELECT 1 FROM inbox WHERE message_id = $3)`
+
+	markTaskSQL = `UPDATE inbox SET parent = $2, root = $3, announce = $4 WHERE message_id = $1`
+)
+
+// Spawn accepts the message of a sub-turn; see store.Tasks.
+func (s Inbox) Spawn(ctx context.Context, p store.SpawnParams) (store.Accepted, error) {
+	return result(ctx, func(ctx context.Context, doing string, change func(ctx context.Context, tx Tx) error) error {
+		return s.db.Turn(ctx, doing, Alone, change)
+	}, "accept a sub-turn", func(ctx context.Context, tx Tx) (out store.Accepted, err error) {
+		if err := fenceRun(ctx, tx, p.Claim, p.RunID); err != nil {
+			return out, err
+		}
+		if text := tx.PerEngine(lockRootSQL, ""); text != "" {
+			if err := tx.Later(ctx, text, nil, p.Root); err != nil {
+				return out, err
+			}
+		}
+		var (
+			stops, known   bool
+			children, tree int
+		)
+		_, err = one(ctx, tx, treeSQL, into(&stops, &children, &tree, &known), p.RunID, p.Root, p.Accept.Message.ID)
+		switch {
+		case err != nil:
+			return out, err
+		case known:
+			return s.AcceptOn(ctx, tx, p.Accept)
+		case stops:
+			return out, store.ErrRunStops
+		case children >= p.MaxChildren:
+			return out, store.ErrManyChildren
+		case tree >= p.MaxTree:
+			return out, store.ErrManyInTree
+		}
+		if out, err = s.AcceptOn(ctx, tx, p.Accept); err != nil || out.Duplicate {
+			return out, err
+		}
+		return out, tx.Later(ctx, markTaskSQL, nil, p.Accept.Message.ID, p.RunID, p.Root, number(p.Announce))
+	})
+}
+
+const (
+	// fenceSQL locks the session of a claim that holds. The lock orders the operation after every earlier change of the session, which the following statements
+	// therefore see.
+	fenceSQL = `SELECT 1 FROM sessions WHERE key = $1 AND owner = $2 AND epoch = $3
+		AND EXISTS (SELECT 1 FROM nodes WHERE id = $2 AND lease_until > {now}) {lock}`
+
+	// underClaim selects a run that runs under a claim. $1 run, $2 session, $3 node, $4 epoch.
+	underClaim = `id = $1 AND (session_key = $2) IS TRUE AND owner = $3 AND epoch = $4 AND state IN ('running', 'yielded')`
+)
+
+// fenceRun is the fence for writes of a run: the claim holds, and the run runs under it. chat.ErrFenced otherwise.
+func fenceRun(ctx context.Context, tx Tx, c store.Claim, runID string) error {
+	holds := false
+	err := tx.Later(ctx, fenceSQL, func(Row) error { holds = true; return nil }, c.Session.String(), c.Node, c.Epoch)
+	if err != nil {
+		return err
+	}
+	runs, err := one(ctx, tx, `SELECT 1 FROM runs WHERE `+underClaim, func(Row) error { return nil }, runID, c.Session.String(), c.Node, c.Epoch)
+	if err == nil && (!holds || !runs) {
+		err = chat.ErrFenced
+	}
+	return err
+}

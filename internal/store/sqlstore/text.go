@@ -1,11 +1,16 @@
 package sqlstore
 
 import (
+	"context"
+	"encoding/json"
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
+
+	"laneway/internal/store"
 )
 
 // Dialect turns the statement templates of this package into statements of an engine. The templates are the subset of PostgreSQL's SQL that SQLite supports,
@@ -211,4 +216,141 @@ func (s *Statement) columnsAsParameters(text string) string {
 		}
 		return use // a table of that name
 	})
+}
+
+// Set is the row set of a statement: rows with the columns that the statement declares. A value is a string, an integer or a boolean.
+type Set [][]any
+
+// HasSet reports whether the statement has a row set.
+func (s *Statement) HasSet() bool { return s.names != nil }
+
+// Split separates the plain arguments of a statement from its row set.
+func (s *Statement) Split(args []any) (plain []any, rows Set, err error) {
+	if !s.HasSet() {
+		return args, nil, nil
+	}
+	if len(args) > 0 {
+		if rows, ok := args[len(args)-1].(Set); ok {
+			return args[:len(args)-1], rows, nil
+		}
+	}
+	return nil, nil, fmt.Errorf("the last argument of a statement with a row set is not a Set: %s", s.SQL)
+}
+
+// JSON is the row set in the form for PostgreSQL; clean makes a string storable.
+func (s *Statement) JSON(rows Set, clean func(string) string) ([]byte, error) {
+	b := append(make([]byte, 0, 32*len(rows)*len(s.names)+2), '[')
+	for i, row := range rows {
+		if len(row) != len(s.names) {
+			return nil, fmt.Errorf("a row has %d values for the columns %v", len(row), s.names)
+		}
+		if i > 0 {
+			b = append(b, ',')
+		}
+		for c, v := range row {
+			b = append(append(append(b, "{,"[min(c, 1)], '"'), s.names[c]...), `":`...)
+			var err error
+			if b, err = appendJSON(b, v, clean); err != nil {
+				return nil, fmt.Errorf("encode a row set: %w", err)
+			}
+		}
+		b = append(b, '}')
+	}
+	return append(b, ']'), nil
+}
+
+// appendJSON appends a value. Most are numbers and plain words, which need no reflection.
+func appendJSON(b []byte, v any, clean func(string) string) ([]byte, error) {
+	switch v := v.(type) {
+	case int64:
+		return strconv.AppendInt(b, v, 10), nil
+	case int:
+		return strconv.AppendInt(b, int64(v), 10), nil
+	case bool:
+		return strconv.AppendBool(b, v), nil
+	case string:
+		text := clean(v)
+		if plain(text) {
+			return append(append(append(b, '"'), text...), '"'), nil
+		}
+		quoted, err := json.Marshal(text)
+		return append(b, quoted...), err
+	}
+	text, err := json.Marshal(v)
+	return append(b, text...), err
+}
+
+// plain reports whether a string needs no escaping in JSON.
+func plain(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c == '"' || c == '\\' || c > '~' {
+			return false
+		}
+	}
+	return true
+}
+
+// Parameters calls bind with the number and the value of each parameter of a row of the set, for SQLite. A statement without a set has no such parameters.
+func (s *Statement) Parameters(row []any, bind func(n int, v any) error) error {
+	if len(row) != len(s.names) {
+		return fmt.Errorf("a row has %d values for the columns %v", len(row), s.names)
+	}
+	for i, c := range s.order {
+		if err := bind(s.first+i, row[c]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// page is a list with a byte bound. rows is a query with an order and a limit, whose column page_size has the bytes of a row; columns are those to return.
+// bytes bounds the page; 0 = store.ReadBytes. At least one row is read. The bytes of the rows are added to read unless it is nil.
+type page struct {
+	columns, rows string
+	bytes         int
+	read          *int
+	args          []any
+}
+
+// uptoStart and uptoEnd make PostgreSQL compute lengths without reading the text, and return the text of the selected rows only.
+const uptoStart, uptoEnd = `(SELECT * FROM (SELECT *, row_number() OVER page_w AS page_n, sum(page_size) OVER page_w AS page_upto FROM (`,
+	`) page_all WINDOW page_w AS (ROWS UNBOUNDED PRECEDING)) page_sum WHERE page_upto <= `
+
+// readPage reads a page. SQLite returns one row after the other, so there the read ends when the byte bound is reached.
+func readPage[T any](ctx context.Context, tx Tx, p page, scan func(Row) (T, error)) (list []T, err error) {
+	budget, args := store.NewBudget(p.bytes), p.args
+	text := tx.PerEngine("", `SELECT page_size, `+p.columns+` FROM (`+p.rows+`) page_all`)
+	if text == "" {
+		bound := "CAST($" + strconv.Itoa(len(args)+1) + " AS bigint)"
+		text = `SELECT page_size, ` + p.columns + ` FROM ` + uptoStart + p.rows + uptoEnd + bound + ` OR page_upto = page_size) page_rows ORDER BY page_n`
+		args = append(slices.Clip(args), budget.Bytes())
+	}
+	err = tx.Query(ctx, text, func(r Row) error {
+		var size int
+		v, err := scan(prefixed{r, []any{&size}})
+		if err != nil {
+			return err
+		}
+		if !budget.Take(size) {
+			return ErrEnough
+		}
+		list = append(list, v)
+		if p.read != nil {
+			*p.read += size
+		}
+		return nil
+	}, args...)
+	return list, err
+}
+
+// prefixed is a row whose first columns have other targets.
+type prefixed struct {
+	Row
+
+	first []any
+}
+
+// Scan reads the whole row.
+func (p prefixed) Scan(dest ...any) error {
+	return p.Row.Scan(append(slices.Clip(p.first), dest...)...)
 }

@@ -3,6 +3,8 @@ package sqlstore
 import (
 	"maps"
 	"testing"
+
+	"laneway/internal/chat"
 )
 
 // TestATextBecomesAStatementOfEachEngine uses every mark once.
@@ -85,6 +87,17 @@ func TestOnlyAReadingStatementMayNotWrite(t *testing.T) {
 	for text, writes := range map[string]bool{` SELECT 1`: false, `INSERT INTO t VALUES (1)`: true, `WITH a AS (SELECT 1) UPDATE t SET x = 1`: true} {
 		if got := SQLite().Of(text).Writes; got != writes {
 			t.Errorf("Writes of %q = %v, want %v", text, got, writes)
+		}
+	}
+}
+
+func TestKeysReadBack(t *testing.T) {
+	t.Parallel()
+	for _, key := range []chat.SessionKey{
+		chat.MainKey("main"), chat.PeerKey("a-b", "telegram:7", "group", "-100", "5"), {Agent: "x", Rest: "api:://:"},
+	} {
+		if got := parseKey(key.String()); got != key {
+			t.Errorf("got %+v, want %+v", got, key)
 		}
 	}
 }

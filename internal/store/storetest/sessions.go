@@ -313,3 +313,99 @@ func deleteRefuses(w *world) {
 	try(w.st.DeleteSession(w.ctx, store.DeleteParams{Session: key, ExpectID: "another"})).fails(w, chat.ErrConflict)
 	equal(w, "state", w.row(waiting).State, store.StateWaiting)
 }
+
+func agentSessionTests() []test {
+	return []test{
+		{"OutlivesTheProcessAndIsReplaced", agentSessionIsKept},
+		{"EndsWithItsTranscript", agentSessionEndsWithReset},
+		{"OfADeletedConversationIsNotStored", agentSessionOfDeleted},
+	}
+}
+
+func (w *world) agentSession(key chat.SessionKey) chat.AgentSession {
+	w.Helper()
+	return try(w.st.AgentSession(w.ctx, key)).ok(w)
+}
+
+func agentSessionIsKept(w *world) {
+	key, other := w.key(), w.key()
+	w.write(key, 1, 1)
+	w.write(other, 1, 1)
+	equal(w, "before", w.agentSession(key), chat.AgentSession{})
+	used := chat.Usage{InputTokens: 30, OutputTokens: 4, CachedTokens: 20}
+	first := chat.AgentSession{ID: "a-1", Runs: []string{"run-1", "run-2"}, Seen: 7, Used: used, Dir: "/a", Host: "here", PID: 42, PIDStarted: "boot 99"}
+	w.ok(w.st.PutAgentSession(w.ctx, key, first))
+	w.st = w.h.Reopen()
+	equal(w, "kept", w.agentSession(key), first)
+	equal(w, "of another conversation", w.agentSession(other), chat.AgentSession{})
+	second := chat.AgentSession{ID: "a-2", Runs: []string{"run-3"}, Seen: 9, Dir: "/b", Host: "there", PID: 43, PIDStarted: "boot 100"}
+	w.ok(w.st.PutAgentSession(w.ctx, key, second))
+	equal(w, "replaced", w.agentSession(key), second)
+}
+
+func agentSessionEndsWithReset(w *world) {
+	key := w.key()
+	w.write(key, 1, 1)
+	old := chat.AgentSession{ID: "a-1", Runs: []string{"run-1"}}
+	w.ok(w.st.PutAgentSession(w.ctx, key, old))
+	try(w.st.ResetSession(w.ctx, store.ResetParams{Session: key, Principal: "ann", NewID: "second"})).ok(w)
+	equal(w, "after the reset", w.agentSession(key), chat.AgentSession{})
+	w.ok(w.st.PutAgentSession(w.ctx, key, old)) // its last turn ends after the reset
+	equal(w, "of the old transcript", w.agentSession(key), chat.AgentSession{})
+	next := chat.AgentSession{ID: "a-2", Runs: []string{"run-2"}}
+	w.ok(w.st.PutAgentSession(w.ctx, key, next))
+	equal(w, "of the new transcript", w.agentSession(key), next)
+}
+
+func agentSessionOfDeleted(w *world) {
+	key := w.key()
+	w.write(key, 1, 1)
+	try(w.st.DeleteSession(w.ctx, store.DeleteParams{Session: key})).ok(w)
+	w.ok(w.st.PutAgentSession(w.ctx, key, chat.AgentSession{ID: "a-1"}))
+	equal(w, "rows", len(w.h.Query(w.tb, `SELECT 1 FROM agent_sessions`)), 0)
+}
+
+func zoneTests() []test {
+	return []test{
+		{"AChoiceReplacesTheLastAndOutlivesTheProcess", func(w *world) {
+			w.wantZone("ann", "")
+			w.ok(w.st.SetZone(w.ctx, "ann", "Europe/Berlin"))
+			w.ok(w.st.SetZone(w.ctx, "bob", "+02:00"))
+			w.ok(w.st.SetZone(w.ctx, "ann", "Asia/Tokyo"))
+			w.st = w.h.Reopen()
+			w.wantZone("ann", "Asia/Tokyo")
+			w.wantZone("bob", "+02:00")
+		}},
+		{"AChoiceIsTakenBack", func(w *world) {
+			w.ok(w.st.SetZone(w.ctx, "ann", "Europe/Berlin"))
+			for range 2 { // the second time none is left
+				w.ok(w.st.SetZone(w.ctx, "ann", ""))
+				w.wantZone("ann", "")
+			}
+		}},
+	}
+}
+
+func (w *world) wantZone(principal, want string) {
+	w.Helper()
+	got := try(w.st.ZoneOf(w.ctx, principal)).ok(w)
+	if got != want {
+		w.Errorf("the zone of %s is %q, want %q", principal, got, want)
+	}
+}
+
+func ratioTests() []test {
+	return []test{
+		{"ARatioIsReplacedAndOutlivesTheProcess", func(w *world) {
+			list := try(w.st.TokenRatios(w.ctx)).ok(w)
+			equal(w, "ratios", len(list), 0)
+			w.ok(w.st.SaveTokenRatios(w.ctx, []store.TokenRatio{{Endpoint: "b", Model: "m", Permille: 500}, {Endpoint: "a", Model: "m", Permille: 2000}}))
+			w.ok(w.st.SaveTokenRatios(w.ctx, []store.TokenRatio{{Endpoint: "b", Model: "m", Permille: 700}, {Endpoint: "b", Model: "n", Permille: 1000}}))
+			w.st = w.h.Reopen()
+			list = try(w.st.TokenRatios(w.ctx)).ok(w)
+			equal(w, "ratios", list, []store.TokenRatio{
+				{Endpoint: "a", Model: "m", Permille: 2000}, {Endpoint: "b", Model: "m", Permille: 700}, {Endpoint: "b", Model: "n", Permille: 1000},
+			})
+		}},
+	}
+}

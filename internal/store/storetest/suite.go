@@ -1,11 +1,52 @@
+// Package storetest is the suite that every engine of package store passes: the contracts in the port's comments, as tests.
+//
+// # Central ideas
+//
+// The suite uses only the port. An engine provides one function, an [Opener], that opens a new and empty store; each test opens its own, so all of them run in
+// parallel. The suite owns the clock: an engine reads it wherever it would use the clock of its database, and a test advances it by hours without waiting.
+//
+// A run of cron is a message, so the tests of cron drive it like every message. The policies of package cron decide about due jobs, and the tests check that
+// the store writes exactly that decision.
+//
+// After every test all nodes die, and a new one sweeps and runs the remaining work. Then every message must have an outcome, and no query of store.Invariants
+// may return a row. This also finds defects that a test does not check itself.
+//
+// # What it promises
+//
+// Where the port allows several results (an error or no effect; the state of a message between takeover and start), the suite accepts all of them. It never
+// sleeps, and nothing depends on the speed of the machine.
+//
+// # What it does not do
+//
+// It tests no migration, no driver and no crash of a process: those belong to the engine.
+//
+// # How it ends
+//
+// [Run] returns when all tests have ended; goroutines of a test end before the test. An engine calls it so:
+//
+//	func TestStore(t *testing.T) {
+//		storetest.Run(t, func(tb testing.TB, now func() time.Time) storetest.Harness {
+//			path := filepath.Join(tb.TempDir(), "test.db")
+//			...
+//			return storetest.Harness{Open: open, Reopen: reopen, Query: query, Exec: exec}
+//		})
+//	}
 package storetest
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"laneway/internal/chat"
+	"laneway/internal/cron"
 	"laneway/internal/store"
 )
 
@@ -133,4 +174,306 @@ func Run(t *testing.T, open Opener, except ...string) {
 		t.Parallel()
 		runModel(t, open)
 	})
+}
+
+// lease is how long a node of the suite lives without a heartbeat.
+const lease = 15 * time.Second
+
+// many is a limit that no test reaches.
+const many = 1000
+
+// reporter receives the failures: a test, or one attempt of a property.
+type reporter interface {
+	Helper()
+	Errorf(format string, args ...any)
+	Fatalf(format string, args ...any)
+}
+
+// world is one test: its store, its clock, and short methods for frequent steps. Unexpected errors end the test.
+type world struct {
+	reporter
+
+	tb testing.TB
+	//nolint:containedctx // the context of a test lives exactly as long as its world
+	ctx   context.Context
+	clock *clock
+	h     Harness
+	st    store.Store
+	// cap is the parameter of the queue invariant at the end.
+	cap int
+	// sending are the ids of the outgoing messages that each node has claimed.
+	sending map[string][]string
+	// broken: a test violated the invariants intentionally, so they are not checked afterwards.
+	broken bool
+	ids    *atomic.Int64
+}
+
+func newWorld(t *testing.T, open Opener) *world {
+	t.Helper()
+	w := &world{reporter: t, tb: t, ctx: t.Context(), clock: newClock(), cap: 1 << 20, ids: &atomic.Int64{}}
+	w.h = open(t, w.clock.now)
+	w.st = w.h.Open()
+	t.Cleanup(func() {
+		if !t.Failed() && !w.broken {
+			w.ctx = context.WithoutCancel(t.Context())
+			w.rest()
+		}
+	})
+	return w
+}
+
+// id makes an id that is unique in this world.
+func (w *world) id(prefix string) string { return fmt.Sprintf("%s-%d", prefix, w.ids.Add(1)) }
+
+func (w *world) ok(err error) {
+	w.Helper()
+	if err != nil {
+		w.Fatalf("unexpected error: %v", err)
+	}
+}
+
+// result is the result of an operation.
+type result[V any] struct {
+	value V
+	err   error
+}
+
+// try is for operations that return a value: try(w.st.Session(w.ctx, key, "")).ok(w).
+func try[V any](value V, err error) result[V] { return result[V]{value, err} }
+
+// checker is a world, or a type that embeds one.
+type checker interface {
+	Helper()
+	ok(err error)
+	fails(err, want error)
+}
+
+// ok is the value; an error ends the test.
+func (r result[V]) ok(w checker) V {
+	w.Helper()
+	w.ok(r.err)
+	return r.value
+}
+
+// fails expects an error.
+func (r result[V]) fails(w checker, want error) {
+	w.Helper()
+	w.fails(r.err, want)
+}
+
+func (w *world) fails(err, want error) {
+	w.Helper()
+	if !errors.Is(err, want) {
+		w.Fatalf("got error %v, want %v", err, want)
+	}
+}
+
+// equal compares by value; no rows and nil are the same.
+func equal[V any](w *world, what string, got, want V) {
+	w.Helper()
+	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
+		w.Fatalf("%s differs (- want, + got):\n%s", what, diff)
+	}
+}
+
+// node registers a node and returns its id.
+func (w *world) node() string {
+	w.Helper()
+	return w.nodeOf()
+}
+
+// nodeOf is a node with the given agents; without arguments it has all agents.
+func (w *world) nodeOf(agents ...string) string {
+	w.Helper()
+	id := w.id("node")
+	w.ok(w.st.Register(w.ctx, store.Node{ID: id, Addr: "127.0.0.1:1", Version: "test", Lease: lease, Agents: agents}))
+	return id
+}
+
+func (w *world) key() chat.SessionKey {
+	return chat.SessionKey{Agent: "main", Rest: w.id("room")}
+}
+
+// message is a message that the node accepts for the session: typed text that takes an idle session.
+func (w *world) message(node string, key chat.SessionKey) store.AcceptParams {
+	id := w.id("msg")
+	return store.AcceptParams{
+		Node: node, Take: true,
+		Message: chat.Message{
+			Session: key, ID: id, Lane: "main", Principal: "ann", Channel: "web", Dedupe: "key:" + id, ParamsHash: "hash:" + id,
+			Content: chat.Content{Text: "text of " + id, Sender: chat.Sender{ID: "7", Name: "Ann"}},
+		},
+	}
+}
+
+func (w *world) accept(p store.AcceptParams) store.Accepted {
+	w.Helper()
+	return try(w.st.Accept(w.ctx, p)).ok(w)
+}
+
+// acceptText accepts one message and returns its id with the result.
+func (w *world) acceptText(node string, key chat.SessionKey) (string, store.Accepted) {
+	w.Helper()
+	p := w.message(node, key)
+	return p.Message.ID, w.accept(p)
+}
+
+func (w *world) start(c store.Claim, runID string, seqs ...int64) store.Started {
+	w.Helper()
+	p := store.StartParams{Claim: c, RunID: runID, Lane: "main", Seqs: seqs, Cron: w.attempt(runID, c.Node)}
+	if p.Cron != nil {
+		p.Lane = "cron"
+	}
+	return try(w.st.Start(w.ctx, p)).ok(w)
+}
+
+func answered(c store.Claim, runID string) store.FinishParams {
+	return store.FinishParams{Claim: c, RunID: runID, State: store.RunOK, Outcome: chat.OutcomeAnswered}
+}
+
+func stopped(c store.Claim, runID string) store.FinishParams {
+	return store.FinishParams{Claim: c, RunID: runID, State: store.RunStopped, Outcome: chat.OutcomeStopped, Cause: "stop"}
+}
+
+func requeued(c store.Claim, runID string) store.FinishParams {
+	return store.FinishParams{Claim: c, RunID: runID, State: store.RunInterrupted, Cause: "draining", Requeue: true}
+}
+
+func (w *world) finish(p store.FinishParams) store.Finished {
+	w.Helper()
+	return try(w.st.Finish(w.ctx, p)).ok(w)
+}
+
+// turn accepts and starts one message: a run in progress.
+func (w *world) turn(node string, key chat.SessionKey) (store.Claim, string, int64) {
+	w.Helper()
+	id, a := w.acceptText(node, key)
+	c := claimOf(key, a)
+	s := w.start(c, id, a.Seq)
+	equal(w, "started", s.Seqs, []int64{a.Seq})
+	return c, id, a.Seq
+}
+
+func claimOf(key chat.SessionKey, a store.Accepted) store.Claim {
+	return store.Claim{Session: key, Node: a.Owner, Epoch: a.Epoch}
+}
+
+func (w *world) session(key chat.SessionKey) store.Session {
+	w.Helper()
+	return try(w.st.Session(w.ctx, key, "")).ok(w)
+}
+
+func (w *world) row(id string) store.Waiting {
+	w.Helper()
+	return try(w.st.MessageByID(w.ctx, id)).ok(w)
+}
+
+func (w *world) run(id string) store.Run {
+	w.Helper()
+	return try(w.st.RunByID(w.ctx, id)).ok(w)
+}
+
+func (w *world) sweep(node string) []store.Taken {
+	w.Helper()
+	return try(w.st.Sweep(w.ctx, store.SweepParams{Node: node, Limit: many})).ok(w)
+}
+
+// sweepOne expects exactly one session.
+func (w *world) sweepOne(node string, key chat.SessionKey) store.Taken {
+	w.Helper()
+	list := w.sweep(node)
+	if len(list) != 1 || list[0].Session != key {
+		w.Fatalf("sweep took %d sessions (%+v), want exactly %s", len(list), list, key)
+	}
+	return list[0]
+}
+
+func (w *world) beat(node string) store.Beat {
+	w.Helper()
+	return try(w.st.Heartbeat(w.ctx, node, false)).ok(w)
+}
+
+func (w *world) unfinished() int {
+	w.Helper()
+	held := try(w.st.Held(w.ctx)).ok(w)
+	return held.Unfinished
+}
+
+// ended checks the outcome of a message.
+func (w *world) ended(id string, want chat.Outcome) store.Waiting {
+	w.Helper()
+	m := w.row(id)
+	if m.State != store.StateDone || m.Outcome != want {
+		w.Fatalf("message %s is %q with outcome %q, want done with %q", id, m.State, m.Outcome, want)
+	}
+	return m
+}
+
+func seqsOf(list []store.Waiting) []int64 {
+	var seqs []int64
+	for _, m := range list {
+		seqs = append(seqs, m.Seq)
+	}
+	return seqs
+}
+
+func idsOf(list []store.Waiting) []string {
+	var ids []string
+	for _, m := range list {
+		ids = append(ids, m.MessageID)
+	}
+	return ids
+}
+
+// rest lets every node die, has a new one take over the remaining work, and checks that all of it ends and that every invariant holds.
+func (w *world) rest() {
+	w.Helper()
+	w.clock.advance(time.Minute)
+	node := w.node()
+	w.claimAll(node)
+	for {
+		list := w.sweep(node)
+		if len(list) == 0 {
+			break
+		}
+		w.checkInvariants("after the sweep")
+		for _, taken := range list {
+			w.runTaken(taken)
+		}
+	}
+	if n := w.unfinished(); n != 0 {
+		w.Fatalf("%d messages have no outcome after everything was swept and run", n)
+	}
+	w.checkInvariants("at rest")
+}
+
+// runTaken runs all work of a session that was taken over, each run separately.
+func (w *world) runTaken(taken store.Taken) {
+	w.Helper()
+	var order []string
+	groups := map[string][]int64{}
+	for _, m := range taken.Messages {
+		id := m.MessageID
+		if m.RunID != "" {
+			id = m.RunID
+		}
+		if !slices.Contains(order, id) {
+			order = append(order, id)
+		}
+		groups[id] = append(groups[id], m.Seq)
+	}
+	for _, id := range order {
+		s := w.start(taken.Claim, id, groups[id]...)
+		equal(w, "started after a takeover", s.Seqs, groups[id])
+		if s.StopBy != "" {
+			p := stopped(taken.Claim, id)
+			p.Cron = w.cronEnd(id, cron.RunCancelled)
+			w.finish(p)
+		} else {
+			p := answered(taken.Claim, id)
+			p.Cron = w.cronEnd(id, cron.RunOK)
+			w.finish(p)
+		}
+		w.clock.advance(time.Millisecond)
+	}
 }

@@ -377,3 +377,231 @@ func (w *world) unowned() map[string]store.Unowned {
 	w.Helper()
 	return try(w.st.Unowned(w.ctx)).ok(w)
 }
+
+func leaseTests() []test {
+	return []test{
+		{"OneHolderAtATime", oneHolder},
+		{"NewHolderNewEpoch", newHolderNewEpoch},
+		{"ReleaseGivesBack", releaseGivesBack},
+		{"DeadNodeGetsNoLease", deadNodeGetsNoLease},
+	}
+}
+
+const poller = "telegram:1"
+
+// leaseNames are the named leases, and whether a live node holds them.
+func (w *world) leaseNames() map[string]bool {
+	w.Helper()
+	return try(w.st.Cluster(w.ctx)).ok(w).Leases
+}
+
+func (w *world) acquire(node string) (store.Lease, bool) {
+	w.Helper()
+	l, ok, err := w.st.AcquireLease(w.ctx, poller, node)
+	w.ok(err)
+	return l, ok
+}
+
+// hold takes the lease, which must be free.
+func (w *world) hold(node string) store.Lease {
+	w.Helper()
+	l, ok := w.acquire(node)
+	if !ok || l.Owner != node || l.Name != poller || l.Epoch < 1 {
+		w.Fatalf("lease: %+v, %v", l, ok)
+	}
+	return l
+}
+
+func oneHolder(w *world) {
+	first, second := w.node(), w.node()
+	l := w.hold(first)
+	_, ok := w.acquire(second)
+	equal(w, "taken by a second node", ok, false)
+	again := w.hold(first)
+	equal(w, "confirmed", again, l)
+	equal(w, "leases", w.beat(first).Leases, []string{poller})
+	equal(w, "named leases", w.leaseNames(), map[string]bool{poller: true})
+	equal(w, "leases of the other node", len(w.beat(second).Leases), 0)
+}
+
+func newHolderNewEpoch(w *world) {
+	first := w.node()
+	l := w.hold(first)
+	w.clock.advance(lease - time.Millisecond)
+	second := w.node()
+	_, ok := w.acquire(second)
+	equal(w, "taken before the owner died", ok, false)
+	w.clock.advance(time.Millisecond)
+	next := w.hold(second)
+	equal(w, "lease of the second node", next, store.Lease{Name: poller, Owner: second, Epoch: l.Epoch + 1})
+	w.ok(w.st.Unregister(w.ctx, second))
+	third := w.hold(w.node()) // immediately after a clean stop
+	equal(w, "epoch after a clean stop", third.Epoch, l.Epoch+2)
+}
+
+func releaseGivesBack(w *world) {
+	first, second := w.node(), w.node()
+	l := w.hold(first)
+	for _, stale := range []store.Lease{
+		{Name: poller, Owner: first, Epoch: l.Epoch - 1}, {Name: poller, Owner: second, Epoch: l.Epoch}, {Name: "other", Owner: first, Epoch: 1},
+	} {
+		w.ok(w.st.ReleaseLease(w.ctx, stale))
+	}
+	_, ok := w.acquire(second)
+	equal(w, "taken after a release that is not current", ok, false)
+	w.ok(w.st.ReleaseLease(w.ctx, l))
+	equal(w, "leases", len(w.beat(first).Leases), 0)
+	equal(w, "named leases after the release", w.leaseNames(), map[string]bool{poller: false})
+	next := w.hold(second)
+	equal(w, "epoch after a release", next.Epoch, l.Epoch+1)
+	w.ok(w.st.ReleaseLease(w.ctx, l))
+	equal(w, "leases of the second node", w.beat(second).Leases, []string{poller})
+}
+
+func deadNodeGetsNoLease(w *world) {
+	dead := w.node()
+	w.clock.advance(lease)
+	for _, node := range []string{dead, "unregistered"} {
+		_, ok, err := w.st.AcquireLease(w.ctx, poller, node)
+		equal(w, "taken by a dead node", err == nil && ok, false)
+	}
+	w.hold(w.node())
+}
+
+func fenceTests() []test {
+	return []test{
+		{"StaleEpochChangesNothing", fenced(func(_ *world, c store.Claim, run string) (store.Claim, string) {
+			c.Epoch--
+			return c, run
+		})},
+		{"EpochToComeChangesNothing", fenced(func(_ *world, c store.Claim, run string) (store.Claim, string) {
+			c.Epoch++
+			return c, run
+		})},
+		{"OtherNodeChangesNothing", fenced(func(w *world, c store.Claim, run string) (store.Claim, string) {
+			c.Node = w.node()
+			return c, run
+		})},
+		{"NoNodeChangesNothing", fenced(func(_ *world, c store.Claim, run string) (store.Claim, string) {
+			c.Node = ""
+			return c, run
+		})},
+		{"OtherSessionChangesNothing", fenced(func(w *world, c store.Claim, run string) (store.Claim, string) {
+			other := w.key()
+			_, a := w.acceptText(c.Node, other)
+			return claimOf(other, a), run
+		})},
+		{"UnknownSessionChangesNothing", fenced(func(w *world, c store.Claim, run string) (store.Claim, string) {
+			c.Session = w.key()
+			return c, run
+		})},
+		{"UnknownRunChangesNothing", fenced(func(w *world, c store.Claim, _ string) (store.Claim, string) {
+			return c, w.id("run")
+		})},
+		{"ExpiredNodeChangesNothing", fenced(func(w *world, c store.Claim, run string) (store.Claim, string) {
+			w.clock.advance(lease)
+			return c, run
+		})},
+		{"UnregisteredNodeChangesNothing", fenced(func(w *world, c store.Claim, run string) (store.Claim, string) {
+			w.ok(w.st.Unregister(w.ctx, c.Node))
+			return c, run
+		})},
+		{"NodeThatCameBackChangesNothing", fenced(func(w *world, c store.Claim, run string) (store.Claim, string) {
+			w.clock.advance(lease)
+			w.sweepOne(w.node(), c.Session)
+			return c, run
+		})},
+		{"StartOfAStaleClaim", startOfStaleClaim},
+		{"EndStoppingOfAStaleClaim", endStoppingOfStaleClaim},
+		{"EndedRunChangesNothing", endedRunChangesNothing},
+	}
+}
+
+// picture is everything that a refused finish could have changed.
+type picture struct {
+	Session    store.Session
+	Run        store.Run
+	Message    store.Waiting
+	Transcript store.Transcript
+	Outgoing   map[string]store.OutboxCount
+	Unfinished int
+}
+
+func (w *world) picture(key chat.SessionKey, run string) picture {
+	w.Helper()
+	tr := try(w.st.Transcript(w.ctx, store.TranscriptQuery{Session: key})).ok(w)
+	counts := try(w.st.OutboxCounts(w.ctx)).ok(w)
+	return picture{
+		Session: w.session(key), Run: w.run(run), Message: w.row(run), Transcript: tr, Outgoing: counts, Unfinished: w.unfinished(),
+	}
+}
+
+// fenced makes a test: spoil invalidates the claim of a run in progress, and no way to finish writes anything.
+func fenced(spoil func(w *world, c store.Claim, run string) (store.Claim, string)) func(w *world) {
+	return func(w *world) {
+		node, key := w.node(), w.key()
+		c, run, _ := w.turn(node, key)
+		w.acceptText(node, key)
+		wrong, wrongRun := spoil(w, c, run)
+		before := w.picture(key, run)
+		w.clock.advance(time.Millisecond)
+		for _, p := range []store.FinishParams{answered(wrong, wrongRun), requeued(wrong, wrongRun), stopped(wrong, wrongRun)} {
+			p.StillRunning = p.State == store.RunStopped
+			p.Usage = chat.Usage{InputTokens: 1, OutputTokens: 1}
+			p.Preview = "late"
+			p.Transcript = []chat.TranscriptEntry{{RunID: wrongRun, Role: chat.RoleAssistant, Text: "late"}}
+			p.Outgoing = []store.Outgoing{{Session: key, Kind: store.KindReply, Text: "late", Target: chat.Target{Channel: "web", ChatID: "1"}}}
+			try(w.st.Finish(w.ctx, p)).fails(w, chat.ErrFenced)
+			equal(w, "the store after a refused finish", w.picture(key, run), before)
+		}
+	}
+}
+
+func startOfStaleClaim(w *world) {
+	node, key := w.node(), w.key()
+	id, a := w.acceptText(node, key)
+	c := claimOf(key, a)
+	w.clock.advance(lease)
+	try(w.st.Start(w.ctx, store.StartParams{Claim: c, RunID: id, Lane: "main", Seqs: []int64{a.Seq}})).fails(w, chat.ErrFenced)
+	next := w.node()
+	taken := w.sweepOne(next, key)
+	for _, wrong := range []store.Claim{c, {Session: key, Node: node, Epoch: taken.Epoch}, {Session: key, Node: next, Epoch: a.Epoch}} {
+		try(w.st.Start(w.ctx, store.StartParams{
+			Claim: wrong, RunID: id, Lane: "main", Seqs: []int64{a.Seq}, Transcript: []chat.TranscriptEntry{{Role: chat.RoleUser, Text: "late"}},
+		})).fails(w, chat.ErrFenced)
+	}
+	equal(w, "state", w.row(id).State, store.StateWaiting)
+	try(w.st.RunByID(w.ctx, id)).fails(w, chat.ErrNotFound)
+	tr := try(w.st.Transcript(w.ctx, store.TranscriptQuery{Session: key})).ok(w)
+	equal(w, "transcript", len(tr.Entries), 0)
+	w.start(taken.Claim, id, a.Seq)
+}
+
+func endStoppingOfStaleClaim(w *world) {
+	node, key := w.node(), w.key()
+	c, id, _ := w.turn(node, key)
+	p := stopped(c, id)
+	p.StillRunning = true
+	w.finish(p)
+	wrong := c
+	wrong.Epoch++
+	w.fails(w.st.EndStopping(w.ctx, wrong, id), chat.ErrFenced)
+	wrong = c
+	wrong.Node = w.node()
+	w.fails(w.st.EndStopping(w.ctx, wrong, id), chat.ErrFenced)
+	equal(w, "state", w.run(id).State, store.RunStopping)
+	w.ok(w.st.EndStopping(w.ctx, c, id))
+}
+
+func endedRunChangesNothing(w *world) {
+	node, key := w.node(), w.key()
+	c, run, _ := w.turn(node, key)
+	w.acceptText(node, key)
+	w.finish(stopped(c, run))
+	before := w.picture(key, run)
+	w.clock.advance(time.Millisecond)
+	for _, p := range []store.FinishParams{answered(c, run), requeued(c, run)} {
+		try(w.st.Finish(w.ctx, p)).fails(w, chat.ErrFenced)
+		equal(w, "the store after a refused finish", w.picture(key, run), before)
+	}
+}

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"encoding/json"
 	"slices"
 	"strings"
 	"time"
@@ -181,4 +182,329 @@ func endedWithoutATurn(w *world) {
 	list := w.turns(store.TurnFilter{Which: store.TurnsEnded})
 	equal(w, "ended", w.turnIDs(store.TurnFilter{Which: store.TurnsEnded}), []string{id})
 	equal(w, "how", []any{list[0].Outcome, list[0].Attempt, list[0].StartedAt}, []any{chat.OutcomeStopped, 0, time.Time{}})
+}
+
+func joinTests() []test {
+	return []test{
+		{"JoinedMessageEndsMergedIntoTheLeader", joinedIsMerged},
+		{"JoinSharesTheOutcomeOfAFailure", joinedFails},
+		{"JoinLeavesOutWhatIsNotWaiting", joinLeavesOut},
+		{"JoinToAnEndedRunIsFenced", joinToEnded},
+		{"JoinNeedsTheClaim", joinNeedsTheClaim},
+		{"JoinedMessageRunsAgainWithItsRun", joinedRunsAgain},
+		{"JoinAcrossAnotherRun", joinAcrossAnotherRun},
+		{"FilesOfTheMessagesOfARun", filesOfRun},
+	}
+}
+
+func (w *world) join(c store.Claim, runID string, seqs ...int64) []int64 {
+	w.Helper()
+	entries := []chat.TranscriptEntry{{RunID: runID, Role: chat.RoleUser, Text: "and this"}}
+	return try(w.st.Join(w.ctx, store.StartParams{Claim: c, RunID: runID, Lane: "main", Seqs: seqs, Transcript: entries})).ok(w)
+}
+
+func joinedIsMerged(w *world) {
+	node, key := w.node(), w.key()
+	c, run, _ := w.turn(node, key)
+	id, a := w.acceptText(node, key)
+	equal(w, "joined", w.join(c, run, a.Seq), []int64{a.Seq})
+	m := w.row(id)
+	equal(w, "state and run", []string{m.State, m.RunID}, []string{store.StateRunning, run})
+	s := w.session(key)
+	equal(w, "waiting", s.Waiting, 0)
+	equal(w, "taken_seq", s.TakenSeq, a.Seq)
+	tr := try(w.st.Transcript(w.ctx, store.TranscriptQuery{Session: key, RunID: run})).ok(w)
+	equal(w, "transcript", len(tr.Entries), 1)
+	f := w.finish(answered(c, run))
+	equal(w, "released", f.Released, true)
+	equal(w, "merged", idsOf(f.Merged), []string{id})
+	equal(w, "merged into", w.ended(id, chat.OutcomeMerged).MergedInto, 1)
+	w.ended(run, chat.OutcomeAnswered)
+}
+
+// The files of a run are those of its messages in order, including a joined one, and no others.
+func filesOfRun(w *world) {
+	node, key := w.node(), w.key()
+	with := func(key chat.SessionKey, names ...string) (string, store.Accepted) {
+		p := w.message(node, key)
+		for _, name := range names {
+			p.Message.Content.Attachments = append(p.Message.Content.Attachments, chat.Attachment{Name: name, MIMEType: "image/png", Path: "uploads/o/" + name, Size: 7})
+		}
+		return p.Message.ID, w.accept(p)
+	}
+	run, first := with(key, "one.png", "two.png")
+	_, second := with(key)
+	_, third := with(key, "three.png")
+	c := claimOf(key, first)
+	w.start(c, run, first.Seq, second.Seq, third.Seq)
+	_, late := with(key, "late.png")
+	w.join(c, run, late.Seq)
+	waits, _ := with(key, "waits.png")
+	other, _ := with(w.key(), "other.png")
+	look := func(when string) {
+		w.Helper()
+		got := try(w.st.FilesOfRuns(w.ctx, key, []string{run, waits, other, "unknown"})).ok(w)
+		names := map[string][]string{}
+		for id, files := range got {
+			for _, f := range files {
+				equal(w, when, f, chat.Attachment{Name: f.Name, MIMEType: "image/png", Path: "uploads/o/" + f.Name, Size: 7})
+				names[id] = append(names[id], f.Name)
+			}
+		}
+		equal(w, when, names, map[string][]string{run: {"one.png", "two.png", "three.png", "late.png"}})
+	}
+	look("while it runs")
+	w.finish(answered(c, run))
+	look("after its end")
+	got := try(w.st.FilesOfRuns(w.ctx, key, nil)).ok(w)
+	equal(w, "of no run", len(got), 0)
+}
+
+func joinedFails(w *world) {
+	node, key := w.node(), w.key()
+	c, run, _ := w.turn(node, key)
+	id, a := w.acceptText(node, key)
+	w.join(c, run, a.Seq)
+	w.finish(stopped(c, run))
+	w.ended(id, chat.OutcomeStopped)
+	w.ended(run, chat.OutcomeStopped)
+}
+
+func joinLeavesOut(w *world) {
+	node, key := w.node(), w.key()
+	c, run, seq := w.turn(node, key)
+	id, a := w.acceptText(node, key)
+	try(w.st.EndWaiting(w.ctx, store.EndParams{Session: key, Seqs: []int64{a.Seq}, Outcome: chat.OutcomeStopped})).ok(w)
+	equal(w, "joined", len(w.join(c, run, seq, a.Seq, 99)), 0)
+	tr := try(w.st.Transcript(w.ctx, store.TranscriptQuery{Session: key})).ok(w)
+	equal(w, "transcript of an unknown session", len(tr.Entries), 0)
+	w.ended(id, chat.OutcomeStopped)
+}
+
+func joinToEnded(w *world) {
+	node, key := w.node(), w.key()
+	c, run, _ := w.turn(node, key)
+	id, a := w.acceptText(node, key)
+	w.finish(answered(c, run))
+	for _, runID := range []string{run, "unknown"} {
+		try(w.st.Join(w.ctx, store.StartParams{Claim: c, RunID: runID, Lane: "main", Seqs: []int64{a.Seq}})).fails(w, chat.ErrFenced)
+	}
+	equal(w, "state", w.row(id).State, store.StateWaiting)
+	w.start(c, id, a.Seq)
+	p := stopped(c, id)
+	p.StillRunning = true
+	w.finish(p)
+	equal(w, "a run that stops is active", w.session(key).ActiveRuns, []string{id})
+	_, b := w.acceptText(node, key)
+	try(w.st.Join(w.ctx, store.StartParams{Claim: c, RunID: id, Lane: "main", Seqs: []int64{b.Seq}})).fails(w, chat.ErrFenced)
+	w.ok(w.st.EndStopping(w.ctx, c, id))
+}
+
+func joinNeedsTheClaim(w *world) {
+	node, key := w.node(), w.key()
+	c, run, _ := w.turn(node, key)
+	id, a := w.acceptText(node, key)
+	c.Epoch++
+	try(w.st.Join(w.ctx, store.StartParams{Claim: c, RunID: run, Lane: "main", Seqs: []int64{a.Seq}})).fails(w, chat.ErrFenced)
+	equal(w, "state", w.row(id).State, store.StateWaiting)
+}
+
+func joinedRunsAgain(w *world) {
+	node, key := w.node(), w.key()
+	c, run, seq := w.turn(node, key)
+	id, a := w.acceptText(node, key)
+	w.join(c, run, a.Seq)
+	w.clock.advance(lease)
+	next := w.node()
+	taken := w.sweepOne(next, key)
+	for _, m := range taken.Messages {
+		equal(w, "run of the message", m.RunID, run)
+	}
+	equal(w, "messages", seqsOf(taken.Messages), []int64{seq, a.Seq})
+	s := w.start(taken.Claim, run, seq, a.Seq)
+	equal(w, "attempt", s.Attempt, 2)
+	f := w.finish(answered(taken.Claim, run))
+	equal(w, "merged", idsOf(f.Merged), []string{id})
+	w.ended(run, chat.OutcomeAnswered)
+}
+
+// joinAcrossAnotherRun joins a message to a run that began before another run: the ranges of the two must not overlap, so the range of a run is that of its
+// first messages.
+func joinAcrossAnotherRun(w *world) {
+	node, key := w.node(), w.key()
+	p, q := w.message(node, key), w.message(node, key)
+	p.RunLimit, q.RunLimit = 2, 2
+	a, b := w.accept(p), w.accept(q)
+	c := claimOf(key, a)
+	w.start(c, p.Message.ID, a.Seq)
+	w.start(c, q.Message.ID, b.Seq)
+	r := w.message(node, key)
+	r.RunLimit = 2
+	joined := w.accept(r)
+	equal(w, "joined", w.join(c, p.Message.ID, joined.Seq), []int64{joined.Seq})
+	w.finish(answered(c, p.Message.ID))
+	w.finish(answered(c, q.Message.ID))
+	equal(w, "merged into", w.ended(r.Message.ID, chat.OutcomeMerged).MergedInto, a.Seq)
+}
+
+func journalTests() []test {
+	return []test{
+		{"ARunWithoutCallsHasNoJournal", noJournal},
+		{"RoundsComeBackAsTheyWereRecorded", roundsComeBack},
+		{"ARepeatedRecordChangesNothing", repeatedRecords},
+		{"RecordsNeedTheClaim", recordsNeedTheClaim},
+		{"RecordsNeedARunningRun", recordsNeedARun},
+		{"JoinedMessagesAreRecordedWithTheirRound", inputIsRecorded},
+		{"TheJournalOutlivesATakeover", journalOutlivesTakeover},
+		{"TheJournalOutlivesAnInterruption", journalOutlivesRequeue},
+		{"TheJournalEndsWithItsRun", journalEnds},
+		{"TheJournalIsPrunedWithItsRun", journalIsPruned},
+	}
+}
+
+func round(number int, calls ...string) chat.Round {
+	r := chat.Round{
+		Number: number, Text: "I set it. \u00fc\"\\", Usage: chat.Usage{InputTokens: 7, OutputTokens: 3, Model: "m", Provider: "p"},
+		Extra: json.RawMessage(`[{"type":"thinking"}]`), Results: make([]*chat.ToolResult, len(calls)),
+	}
+	for _, id := range calls {
+		r.Calls = append(r.Calls, chat.ToolCall{ID: id, Name: "set", Args: `{"what":"` + id + `"}`})
+	}
+	return r
+}
+
+// asked is the row of a round, and result the row of the result of a call.
+func (w *world) asked(r chat.Round) store.JournalRow {
+	w.Helper()
+	return try(store.AskedRow(r)).ok(w)
+}
+
+func (w *world) result(at store.CallRef, r chat.ToolResult) store.JournalRow {
+	w.Helper()
+	return try(store.ResultRow(at, r)).ok(w)
+}
+
+func (w *world) rounds(runID string) []store.Round {
+	w.Helper()
+	return try(w.st.Rounds(w.ctx, runID)).ok(w)
+}
+
+func noJournal(w *world) {
+	_, run, _ := w.turn(w.node(), w.key())
+	equal(w, "rounds", len(w.rounds(run)), 0)
+	equal(w, "rounds of an unknown run", len(w.rounds("unknown")), 0)
+}
+
+func roundsComeBack(w *world) {
+	c, run, _ := w.turn(w.node(), w.key())
+	w.ok(w.st.Record(w.ctx, c, run, w.asked(round(1, "a", "b"))))
+	equal(w, "without results", w.rounds(run), []store.Round{{Round: round(1, "a", "b")}})
+	w.ok(w.st.Record(w.ctx, c, run, w.result(store.CallRef{Round: 1, Call: 1}, chat.ToolResult{Text: "no such time", IsError: true})))
+	w.ok(w.st.Record(w.ctx, c, run, w.result(store.CallRef{Round: 1, Call: 0}, chat.ToolResult{Text: "15:00"})))
+	w.ok(w.st.Record(w.ctx, c, run, w.asked(round(2, "c"))))
+	first := round(1, "a", "b")
+	first.Results = []*chat.ToolResult{{Text: "15:00"}, {Text: "no such time", IsError: true}}
+	equal(w, "rounds", w.rounds(run), []store.Round{{Round: first}, {Round: round(2, "c")}})
+}
+
+// repeatedRecords covers a commit whose result was lost, and a defect that would record something else: the recorded row stays.
+func repeatedRecords(w *world) {
+	c, run, _ := w.turn(w.node(), w.key())
+	for _, ids := range [][]string{{"a"}, {"a"}, {"x", "y"}} {
+		w.ok(w.st.Record(w.ctx, c, run, w.asked(round(1, ids...))))
+	}
+	for _, text := range []string{"first", "first", "second"} {
+		w.ok(w.st.Record(w.ctx, c, run, w.result(store.CallRef{Round: 1, Call: 0}, chat.ToolResult{Text: text})))
+	}
+	want := round(1, "a")
+	want.Results[0] = &chat.ToolResult{Text: "first"}
+	equal(w, "rounds", w.rounds(run), []store.Round{{Round: want}})
+}
+
+func recordsNeedTheClaim(w *world) {
+	node, key := w.node(), w.key()
+	c, run, _ := w.turn(node, key)
+	other := w.key()
+	otherClaim, _, _ := w.turn(node, other)
+	wrong := []store.Claim{c, c, otherClaim}
+	wrong[0].Epoch++
+	wrong[1].Node = w.node()
+	for _, claim := range wrong {
+		w.fails(w.st.Record(w.ctx, claim, run, w.asked(round(1, "a"))), chat.ErrFenced)
+		w.fails(w.st.Record(w.ctx, claim, run, w.result(store.CallRef{Round: 1, Call: 0}, chat.ToolResult{})), chat.ErrFenced)
+	}
+	equal(w, "rounds", len(w.rounds(run)), 0)
+}
+
+func recordsNeedARun(w *world) {
+	c, run, _ := w.turn(w.node(), w.key())
+	w.fails(w.st.Record(w.ctx, c, "unknown", w.asked(round(1, "a"))), chat.ErrFenced)
+	end := stopped(c, run)
+	end.StillRunning = true
+	w.finish(end)
+	w.fails(w.st.Record(w.ctx, c, run, w.asked(round(1, "a"))), chat.ErrFenced)
+	w.fails(w.st.Record(w.ctx, c, run, w.result(store.CallRef{Round: 1, Call: 0}, chat.ToolResult{})), chat.ErrFenced)
+	equal(w, "rounds", len(w.rounds(run)), 0)
+}
+
+func inputIsRecorded(w *world) {
+	node, key := w.node(), w.key()
+	c, run, _ := w.turn(node, key)
+	_, a := w.acceptText(node, key)
+	_, b := w.acceptText(node, key)
+	w.ok(w.st.Record(w.ctx, c, run, w.asked(round(1, "a"))))
+	w.ok(w.st.Record(w.ctx, c, run, w.result(store.CallRef{Round: 1, Call: 0}, chat.ToolResult{Text: "ok"})))
+	p := store.StartParams{Claim: c, RunID: run, Lane: "main", Seqs: []int64{a.Seq, b.Seq}, Round: 1}
+	joined := try(w.st.Join(w.ctx, p)).ok(w)
+	equal(w, "joined", joined, []int64{a.Seq, b.Seq})
+	joined = try(w.st.Join(w.ctx, p)).ok(w) // the result of the first was lost
+	equal(w, "joined again", joined, []int64{a.Seq, b.Seq})
+	equal(w, "input", w.rounds(run)[0].Input, []int64{a.Seq, b.Seq})
+	equal(w, "result beside the input", w.rounds(run)[0].Results[0].Text, "ok")
+}
+
+func journalOutlivesTakeover(w *world) {
+	key := w.key()
+	c, run, seq := w.turn(w.node(), key)
+	w.ok(w.st.Record(w.ctx, c, run, w.asked(round(1, "a"))))
+	w.clock.advance(time.Minute)
+	claim := w.sweepOne(w.node(), key).Claim
+	w.fails(w.st.Record(w.ctx, c, run, w.result(store.CallRef{Round: 1, Call: 0}, chat.ToolResult{Text: "too late"})), chat.ErrFenced)
+	try(w.st.Start(w.ctx, store.StartParams{Claim: claim, RunID: run, Lane: "main", Seqs: []int64{seq}})).ok(w)
+	equal(w, "rounds", w.rounds(run), []store.Round{{Round: round(1, "a")}})
+	w.ok(w.st.Record(w.ctx, claim, run, w.result(store.CallRef{Round: 1, Call: 0}, chat.ToolResult{Text: "done"})))
+	equal(w, "result", w.rounds(run)[0].Results[0].Text, "done")
+}
+
+func journalOutlivesRequeue(w *world) {
+	c, run, _ := w.turn(w.node(), w.key())
+	w.ok(w.st.Record(w.ctx, c, run, w.asked(round(1, "a"))))
+	w.finish(store.FinishParams{Claim: c, RunID: run, State: store.RunInterrupted, Cause: "draining", Requeue: true, Journal: true})
+	equal(w, "rounds", len(w.rounds(run)), 1)
+}
+
+func journalEnds(w *world) {
+	node := w.node()
+	c, run, _ := w.turn(node, w.key())
+	other, otherRun, _ := w.turn(node, w.key())
+	w.ok(w.st.Record(w.ctx, c, run, w.asked(round(1, "a"))))
+	w.ok(w.st.Record(w.ctx, other, otherRun, w.asked(round(1, "a"))))
+	end := answered(c, run)
+	end.Journal = true
+	w.finish(end)
+	equal(w, "rounds", len(w.rounds(run)), 0)
+	equal(w, "rounds of another run", len(w.rounds(otherRun)), 1)
+	w.ended(run, chat.OutcomeAnswered)
+}
+
+// journalIsPruned ends a run without removing its journal, as a process of an earlier version does.
+func journalIsPruned(w *world) {
+	c, run, _ := w.turn(w.node(), w.key())
+	w.ok(w.st.Record(w.ctx, c, run, w.asked(round(1, "a"))))
+	w.finish(answered(c, run))
+	equal(w, "rounds", len(w.rounds(run)), 1)
+	w.clock.advance(time.Hour)
+	try(w.st.Prune(w.ctx, store.PruneParams{What: store.PruneMessages, Before: w.clock.now(), Limit: 100})).ok(w)
+	try(w.st.RunByID(w.ctx, run)).fails(w, chat.ErrNotFound)
+	equal(w, "rounds", len(w.rounds(run)), 0)
 }

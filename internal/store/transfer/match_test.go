@@ -7,6 +7,12 @@ import (
 	"testing"
 )
 
+// Alike returns an error wrapping [ErrUnlike] when the tables of two sides cannot be copied into each other. It names every difference.
+func Alike(a, b []Table) error {
+	_, err := pairUp(a, b)
+	return err
+}
+
 func table(name string, references ...string) Table {
 	return Table{Name: name, Key: []string{"id"}, References: references, Columns: []Column{{Name: "id", Kind: Integer}, {Name: "text", Kind: Text}}}
 }

@@ -1,3 +1,32 @@
+// Package modelhttp is the common part of the clients of model APIs: one streaming POST with deadlines, retries and
+// errors classified by the closed set of [chat.FailReason].
+//
+// A [Client] sends a body and passes the answer to a [Reader], event by event, in the goroutine of the caller. It is
+// independent of the provider: the Reader interprets events. A [PieceReader] receives bodies of other media types as they
+// arrive.
+//
+// # Deadlines
+//
+// The first line of the answer has to arrive within FirstByte, each further line within Silence of the one before. Lines are
+// counted, not bytes, so that a server that sends only a byte at a time is detected. Comments count, because providers send
+// them while a model thinks. The deadline of the context bounds the whole call.
+//
+// # Retries
+//
+// 429, 5xx and broken connections are retried, with growing pauses and never before the Retry-After of the server, as long as
+// [Reader.Begun] is false. A call that exceeded one of these deadlines is not retried: its slot has waited long enough and is freed
+// instead. When the pause would be longer than MaxPause or than what is left of the context, the error is returned at once; it is marked
+// as retryable, and the caller that scheduled the turn decides. With [Call.Once] every failure is returned at once.
+//
+// # Secrets
+//
+// Errors of net/http quote the URL, which may carry a password, so they are rebuilt without it; messages of the provider
+// may quote the key, so the key is removed. Redirects are not followed: they would carry the key to another host.
+//
+// # How it ends
+//
+// [Client.Do] starts no goroutine and has closed the answer when it returns. Idle connections stay in the pool
+// of the transport until [Client.Close]. The proxy environment is honoured as net/http does, so never for loopback.
 package modelhttp
 
 import (
@@ -17,8 +46,10 @@ import (
 	"strings"
 	"time"
 
+	"laneway/internal/agent"
 	"laneway/internal/agent/internal/sse"
 	"laneway/internal/chat"
+	"laneway/internal/retry"
 	"laneway/internal/secret"
 )
 
@@ -262,4 +293,125 @@ func (c *Client) whole(ctx context.Context, body io.Reader, reader Reader) error
 func finish(body io.Reader, watch *watch) {
 	watch.last(tailWait)
 	_, _ = io.CopyN(io.Discard, body, tailSize) //nolint:errcheck // the answer is complete; only the connection is lost
+}
+
+// The causes with which a watch cancels.
+var (
+	errFirstByte = errors.New("nothing arrived within the time for the first byte")
+	errSilence   = errors.New("nothing more arrived within the time of silence")
+	errTail      = errors.New("the stream was not closed after its end")
+	errTooMuch   = errors.New("the response is larger than it may be")
+)
+
+// watch cancels a request when nothing arrives in time. Its methods belong to the goroutine of the request; the timer only cancels.
+type watch struct {
+	cancel  context.CancelCauseFunc
+	timer   *time.Timer
+	silence time.Duration
+}
+
+func startWatch(ctx context.Context, first, silence time.Duration) (*watch, context.Context) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	w := &watch{cancel: cancel, silence: silence}
+	w.after(first, errFirstByte)
+	return w, ctx
+}
+
+func (w *watch) after(d time.Duration, why error) {
+	if w.timer != nil {
+		w.timer.Stop()
+	}
+	if d > 0 {
+		w.timer = time.AfterFunc(d, func() { w.cancel(why) })
+	}
+}
+
+// alive restarts the time of silence when something has arrived.
+func (w *watch) alive() { w.after(w.silence, errSilence) }
+
+// last bounds the time for the rest of the stream.
+func (w *watch) last(d time.Duration) { w.after(d, errTail) }
+
+func (w *watch) stop() {
+	w.after(0, nil)
+	w.cancel(context.Canceled)
+}
+
+// watched is a bounded body that resets its watch with each line, or each byte.
+type watched struct {
+	in      io.Reader
+	watch   *watch
+	left    int64
+	anyByte bool
+}
+
+func (b *watched) Read(p []byte) (int, error) {
+	n, err := b.in.Read(p)
+	if n > 0 && (b.anyByte || bytes.ContainsAny(p[:n], "\n\r")) {
+		b.watch.alive()
+	}
+	b.left -= int64(n)
+	if b.left < 0 {
+		return 0, errTooMuch
+	}
+	return n, err // io.EOF must not be wrapped
+}
+
+// Call is one request.
+type Call struct {
+	Body []byte
+	// Header returns headers for each attempt, which are added to Config.Header and replace headers of the same name; nil means none. It is called
+	// for each attempt because a signature contains the time.
+	Header func() http.Header
+	// Once disables retries: the first failure is returned.
+	Once bool
+}
+
+// Do posts the body of call and passes the answer to the Reader that begin makes, a new one for each attempt. It blocks until the
+// answer is complete, the context is done or the attempts are used up. It returns an *agent.Error or the cause of the context.
+// The package comment lists what is retried.
+func (c *Client) Do(ctx context.Context, call Call, begin func() Reader) error {
+	retries := max(0, c.cfg.Retries)
+	if call.Once {
+		retries = 0
+	}
+	begun := false // the reader has emitted something
+	err := retry.Do(ctx, retry.Options{
+		// About 0.5, 1 and 2 seconds, with a spread of one half, so that many turns do not retry at once.
+		Policy:    retry.Policy{Base: 500 * time.Millisecond, Max: time.Minute, Spread: 0.5},
+		Attempts:  1 + retries,
+		Retryable: func(err error) bool { return ctx.Err() == nil && !begun && again(err) },
+		After:     wanted,
+		MaxWait:   c.cfg.MaxPause,
+		Notify: func(err error, attempt int, pause time.Duration) {
+			c.log.WarnContext(ctx, "model request is tried again", "attempt", attempt+1, "pause_ms", pause.Milliseconds(),
+				"reason", agent.ReasonOf(err), "err", err)
+		},
+	}, func(ctx context.Context) error {
+		reader := begin()
+		err := c.attempt(ctx, call, reader)
+		begun = reader.Begun()
+		return err
+	})
+	if ended := agent.Ended(ctx); err != nil && ended != nil {
+		return ended
+	}
+	return err
+}
+
+// again reports whether a retry may help now. A call that exceeded our own deadlines is not retried: its slot has waited long enough.
+func again(err error) bool {
+	var failed *agent.Error
+	if !errors.As(err, &failed) {
+		return false
+	}
+	return failed.Retryable && !errors.Is(err, errFirstByte) && !errors.Is(err, errSilence)
+}
+
+// wanted returns the pause that the server asks for.
+func wanted(err error) time.Duration {
+	if refusal, ok := errors.AsType[*StatusError](err); ok {
+		return refusal.After
+	}
+	return 0
 }

@@ -1,3 +1,29 @@
+// Package toolloop is the loop of runners whose model calls tools: request an answer, run its tool calls, request the next answer with
+// the results, until an answer has no calls.
+//
+// A runner passes a [Model], which posts one request of its provider and reads one answer; everything else is here, for all
+// providers. Text of all rounds is streamed into one answer, with an empty line between rounds; usage is summed.
+//
+// # Journal
+//
+// A round is recorded before the first of its calls runs, and each result when it arrives (agent.Journal). A turn that runs again receives the
+// recorded rounds: their text is the first delta, their results are used unchanged, and only then is a request made. A call without a recorded
+// result is repeated when its tool is idempotent, under its key `<session>/<run>/<round>/<call>`; otherwise its result states that it may or may
+// not have happened. So a recorded round is never requested twice, and a result never belongs to another call. Crash points: before the round is
+// recorded nothing has happened; after it, and after a call whose result was not recorded, the call is repeated under the same key; after the
+// result is recorded, the next step is the next request.
+//
+// # Bounds
+//
+// A turn makes at most [MaxRounds] requests. The last one forbids calls; a model that calls tools nevertheless receives one more request without any
+// tools. The first [MaxCalls] calls of a round are run, [parallel] of them at once, each for at most [Options.CallTime]. Calls of tools that wait for
+// another turn count to neither: they may take as long as the turn. Arguments and results have at most [MaxArgs] and [MaxResult] bytes, all rounds of
+// a turn together [MaxJournal]. Instead of what exceeds a bound, the model receives one sentence, and the turn continues.
+//
+// # Goroutines
+//
+// One for each call that runs; it ends with its call, and [Run] waits for all of them. The turn stops waiting for a tool that ignores the end of its
+// context after a second, but Run does not return before the tool has returned. Events and records are made on the goroutine of Run.
 package toolloop
 
 import (
@@ -372,4 +398,92 @@ func unrecorded(ctx context.Context, err error) error {
 		return ended
 	}
 	return agent.NewError(chat.FailUnknown, "What the agent asked for could not be stored; try again.", err)
+}
+
+// between separates the text of two rounds.
+const between = "\n\n"
+
+// Text collects the text of a turn over its rounds. It belongs to the goroutine of Run.
+type Text struct {
+	emit   func(agent.Event)
+	answer *agent.Answer
+	start  int // where the text of the round begins
+	gap    bool
+}
+
+// NewText makes an empty Text of at most limit bytes; limit <= 0 means [agent.DefaultMaxAnswer].
+func NewText(limit int, emit func(agent.Event)) *Text {
+	return &Text{emit: emit, answer: agent.NewAnswer(limit, emit)}
+}
+
+// nextRound starts the text of the next round.
+func (t *Text) nextRound() {
+	t.start = len(t.answer.Text())
+	t.gap = t.start > 0
+}
+
+// Append adds text of the round, see [agent.Answer.Append].
+func (t *Text) Append(text string) error {
+	if text == "" {
+		return nil
+	}
+	if t.gap {
+		t.gap = false
+		if err := t.answer.Append(between); err != nil {
+			return err
+		}
+		t.start += len(between)
+	}
+	return t.answer.Append(text)
+}
+
+// Begun reports whether anything of the round was emitted; after that its request must not be repeated.
+func (t *Text) Begun() bool { return len(t.answer.Text()) > t.start }
+
+// Round returns the text of the round.
+func (t *Text) Round() string { return t.answer.Text()[t.start:] }
+
+// Whole returns the text of the turn.
+func (t *Text) Whole() string { return t.answer.Text() }
+
+// Images are the pictures of the new input, read once for a turn.
+type Images struct {
+	List []agent.Image
+	left string // lines about pictures that are not shown
+}
+
+// ImagesOf reads the pictures of a request.
+func ImagesOf(req agent.Request) Images {
+	var i Images
+	i.List, i.left = agent.Images(req)
+	return i
+}
+
+// Tokens estimates the cost of the pictures.
+func (i *Images) Tokens() int { return len(i.List) * agent.ImageTokens }
+
+// Text returns the text of the new input with the lines about pictures that are not shown.
+func (i *Images) Text(input string) string {
+	if i.left == "" {
+		return input
+	}
+	return input + "\n" + i.left
+}
+
+// Refused reports whether an endpoint has refused a request because of its pictures. If so, it removes them, so that the same request can be sent
+// without pictures. The next turn sends its pictures again: one picture may be broken and the next one not.
+func (i *Images) Refused(err error) bool {
+	var refusal *modelhttp.StatusError
+	if len(i.List) == 0 || !errors.As(err, &refusal) {
+		return false
+	}
+	words := strings.ToLower(refusal.Message)
+	for _, sign := range []string{"image", "vision", "multimodal", "multi-modal", "content must be a string", "content.str"} {
+		if strings.Contains(words, sign) {
+			i.List = nil
+			i.left = strings.TrimPrefix(i.left+"\n[the model cannot be shown pictures]", "\n")
+			return true
+		}
+	}
+	return false
 }

@@ -3,8 +3,11 @@ package toolloop_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -361,4 +364,128 @@ func TestCallsThatWaitForTurnsHaveTheTimeOfTheirOwn(t *testing.T) {
 			t.Errorf("the turn took %s, want the time of one wait: they wait side by side", took)
 		}
 	})
+}
+
+// sending is a toolbox whose calls take the time in their arguments. Calls of "send" run in order, calls of "read" concurrently.
+type sending struct {
+	tools
+
+	mu    sync.Mutex
+	ended []string // ids of the calls
+}
+
+func (s *sending) Specs() []agent.ToolSpec {
+	schema := []byte(`{"type":"object"}`)
+	return []agent.ToolSpec{{Name: "send", Schema: schema, InOrder: true}, {Name: "read", Schema: schema}}
+}
+
+func (s *sending) Call(_ context.Context, _ string, call chat.ToolCall) chat.ToolResult {
+	took, err := time.ParseDuration(call.Args[len(`{"for":"`) : len(call.Args)-len(`"}`)])
+	if err != nil {
+		return chat.ToolResult{Text: err.Error(), IsError: true}
+	}
+	time.Sleep(took)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ended = append(s.ended, call.ID)
+	return chat.ToolResult{Text: "sent"}
+}
+
+// TestCallsThatSendRunInTheOrderOfTheAnswer lets a model request sends that would overtake each other, between reads.
+func TestCallsThatSendRunInTheOrderOfTheAnswer(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		box := &sending{}
+		m := &model{calls: []chat.ToolCall{
+			{ID: "send 1", Name: "send", Args: `{"for":"5s"}`},
+			{ID: "read 1", Name: "read", Args: `{"for":"1s"}`},
+			{ID: "send 2", Name: "send", Args: `{"for":"3s"}`},
+			{ID: "send 3", Name: "send", Args: `{"for":"2ms"}`},
+			{ID: "read 2", Name: "read", Args: `{"for":"2s"}`},
+		}}
+		begin := time.Now()
+		if _, err := turnWith(t.Context(), m, box, &box.tools); err != nil {
+			t.Fatal(err)
+		}
+		if want := []string{"read 1", "read 2", "send 1", "send 2", "send 3"}; !slices.Equal(box.ended, want) {
+			t.Errorf("the calls ended as %q, want %q", box.ended, want)
+		}
+		if took := time.Since(begin); took != 8*time.Second+2*time.Millisecond {
+			t.Errorf("the round took %s, want the sum of its sends", took)
+		}
+	})
+}
+
+// reader calls a tool in each of its first rounds, then reads what was left out of the first result, then answers.
+type reader struct {
+	text   *toolloop.Text
+	rounds int
+	most   int // tokens of the largest conversation
+	read   string
+}
+
+func (m *reader) Ask(_ context.Context, talk toolloop.Conversation) (toolloop.Reply, error) {
+	m.most = max(m.most, talk.Tokens())
+	reply := toolloop.Reply{StopReason: agent.StopNormal}
+	switch n := len(talk.Rounds); {
+	case n < m.rounds:
+		reply.Calls = []chat.ToolCall{{ID: fmt.Sprint("a", n), Name: "set", Args: "{}"}, {ID: fmt.Sprint("b", n), Name: "set", Args: `{"text":"` + strings.Repeat("z", 9_000) + `"}`}}
+	case n == m.rounds:
+		if last := talk.Tools[len(talk.Tools)-1].Name; last != "result" {
+			return reply, fmt.Errorf("the last tool is %q", last)
+		}
+		reply.Calls = []chat.ToolCall{{ID: "r", Name: "result", Args: `{"call":"1.2","from":30000}`}}
+	default:
+		m.read = talk.Rounds[n-1].Results[0].Text
+		return reply, m.text.Append("done")
+	}
+	return reply, nil
+}
+
+// The arguments of the calls are long too, as when a model writes files.
+func TestResultsThatDoNotFitAreCutAndCanBeRead(t *testing.T) {
+	t.Parallel()
+	for _, window := range []int{2_000, 14_000, 100_000} {
+		t.Run(strconv.Itoa(window), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				long := strings.Repeat("x", 30_000) + "continued at 30k" + strings.Repeat("y", 20_000)
+				b := &tools{run: func(context.Context) chat.ToolResult { return chat.ToolResult{Text: long} }}
+				m := &reader{rounds: 12}
+				m.text = toolloop.NewText(1<<20, func(agent.Event) {})
+				req := agent.Request{Tools: b, Journal: b, IdempotencyKey: "run"}
+				result, err := toolloop.Run(t.Context(), req, m, m.text, toolloop.Options{Window: func() (int, agent.Ratio) { return window, 1 }})
+				if err != nil || result.Text != "done" {
+					t.Fatalf("the turn ended with %q, %v; want an answer", result.Text, err)
+				}
+				if m.most > window {
+					t.Errorf("the model was given %d tokens in a window of %d", m.most, window)
+				}
+				if !strings.HasPrefix(m.read, "continued at 30k") {
+					t.Errorf("the rest of the result is %.40q; want the text at byte 30000", m.read)
+				}
+				for i, result := range b.results[:24] {
+					if result.Text != long {
+						t.Fatalf("result %d in the journal has %d bytes; want all %d", i, len(result.Text), len(long))
+					}
+				}
+			})
+		})
+	}
+}
+
+func TestResultsThatFitStayWhole(t *testing.T) {
+	t.Parallel()
+	b := &tools{run: func(context.Context) chat.ToolResult { return chat.ToolResult{Text: strings.Repeat("x", 9_000)} }}
+	m := &model{}
+	m.text = toolloop.NewText(1<<20, func(agent.Event) {})
+	m.calls = []chat.ToolCall{{ID: "a", Name: "set", Args: "{}"}}
+	req := agent.Request{Tools: b, Journal: b, IdempotencyKey: "run"}
+	if _, err := toolloop.Run(t.Context(), req, m, m.text, toolloop.Options{Window: func() (int, agent.Ratio) { return 5_000, 1 }}); err != nil {
+		t.Fatal(err)
+	}
+	last := m.asked[len(m.asked)-1]
+	if got := len(last.Rounds[0].Results[0].Text); got != 9_000 || len(last.Tools) != 1 {
+		t.Errorf("the model was given %d bytes and %d tools; want the whole result and its one tool", got, len(last.Tools))
+	}
 }

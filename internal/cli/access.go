@@ -1,0 +1,368 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"laneway/internal/app"
+	"laneway/internal/config"
+	"laneway/internal/secret"
+	"laneway/internal/wire"
+)
+
+// tokenKeeper changes the named tokens of the configured store; a running gateway applies the change within seconds.
+type tokenKeeper interface {
+	Create(ctx context.Context, cfg config.Config, r app.TokenRequest, by string) (app.Token, secret.Secret, error)
+	List(ctx context.Context, cfg config.Config) ([]app.Token, error)
+	Revoke(ctx context.Context, cfg config.Config, name, by string) error
+}
+
+// storeTokens is the keeper of this program.
+type storeTokens struct{}
+
+// Create makes a token.
+func (storeTokens) Create(ctx context.Context, cfg config.Config, r app.TokenRequest, by string) (app.Token, secret.Secret, error) {
+	return app.CreateToken(ctx, cfg, r, by)
+}
+
+// List lists the tokens.
+func (storeTokens) List(ctx context.Context, cfg config.Config) ([]app.Token, error) {
+	return app.ListTokens(ctx, cfg)
+}
+
+// Revoke removes a token.
+func (storeTokens) Revoke(ctx context.Context, cfg config.Config, name, by string) error {
+	return app.RevokeToken(ctx, cfg, name, by)
+}
+
+type tokenCmd struct {
+	Create tokenCreate `cmd:"" help:"Make a token; its secret is shown once."`
+	List   tokenList   `cmd:"" help:"Show the tokens without their secrets."`
+	Revoke tokenRevoke `cmd:"" help:"Revoke a token; its connections end within seconds."`
+}
+
+type tokenFlags struct {
+	configFlags
+	JSON bool `help:"Print JSON."`
+}
+
+type tokenCreate struct {
+	tokenFlags
+	Name    string        `arg:"" help:"Name of the token, which owns what is made with it."`
+	Scope   []string      `help:"What it may do: read, write or admin; each includes those before it." default:"read" placeholder:"SCOPE" complete:"read,write,admin"`
+	Visible string        `help:"What it sees: all, or own (only what it made)." default:"all" enum:"all,own" placeholder:"all|own"`
+	Expires time.Duration `help:"Lifetime, such as 720h; 0 = until it is revoked." default:"0"`
+}
+
+type tokenList struct{ tokenFlags }
+
+type tokenRevoke struct {
+	tokenFlags
+	Name string `arg:"" help:"Name of the token."`
+}
+
+// Help is the example of the command.
+func (*tokenCreate) Help() string {
+	return `The secret goes to standard output and nowhere else; the store keeps only its digest. A running gateway takes the token within
+seconds.
+
+Examples:
+
+    laneway token create ci --scope write --expires 720h
+    laneway token create anna --scope write --visible own > anna.token`
+}
+
+// Help is the example of the command.
+func (*tokenList) Help() string { return "Example:\n\n    laneway token list --json" }
+
+// Help is the example of the command.
+func (*tokenRevoke) Help() string { return "Example:\n\n    laneway token revoke ci" }
+
+// tokenReport is a token as the commands print it.
+type tokenReport struct {
+	Name        string   `json:"name"`
+	Scopes      []string `json:"scopes"`
+	Visible     string   `json:"visible"`
+	CreatedAtMs int64    `json:"createdAtMs"`
+	// ExpiresAtMs is absent when it never expires.
+	ExpiresAtMs int64 `json:"expiresAtMs,omitempty"`
+	Expired     bool  `json:"expired"`
+	// Token is the secret; set only for a new token.
+	Token string `json:"token,omitempty"`
+}
+
+func reportOf(t app.Token, now time.Time) tokenReport {
+	r := tokenReport{Name: t.Name, Scopes: t.Scopes, Visible: t.Visible, CreatedAtMs: t.CreatedAt.UnixMilli()}
+	if !t.ExpiresAt.IsZero() {
+		r.ExpiresAtMs, r.Expired = t.ExpiresAt.UnixMilli(), !now.Before(t.ExpiresAt)
+	}
+	return r
+}
+
+// here returns who changes a token, for the audit log: a person with access to the store is the operator.
+func here() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown host"
+	}
+	return "user " + strconv.Itoa(os.Getuid()) + " on " + host
+}
+
+// Run makes a token.
+func (c *tokenCreate) Run(ctx context.Context, env *environment) error {
+	loaded, err := c.loadBeside(env)
+	if err != nil {
+		return err
+	}
+	made, secret, err := env.tokens.Create(ctx, loaded.Config, app.TokenRequest{
+		Name: c.Name, Scopes: c.Scope, Visible: c.Visible, ExpiresIn: c.Expires,
+	}, here())
+	if err != nil {
+		return fmt.Errorf("making the token: %w", err)
+	}
+	if c.JSON {
+		r := reportOf(made, env.now())
+		r.Token = secret.Reveal()
+		return printJSON(env.stdout, r)
+	}
+	env.note(fmt.Sprintf("token %s may %s and sees %s; this is its secret, shown only now", made.Name, scopeWords(made.Scopes), sees(made.Visible)))
+	_, err = fmt.Fprintln(env.stdout, secret.Reveal())
+	return err
+}
+
+// scopeWords returns scopes without their common prefix.
+func scopeWords(scopes []string) string {
+	return strings.ReplaceAll(strings.Join(scopes, ", "), "operator.", "")
+}
+
+func sees(visible string) string {
+	if visible == "own" {
+		return "only what it makes"
+	}
+	return "everything"
+}
+
+// Run lists the tokens.
+func (c *tokenList) Run(ctx context.Context, env *environment) error {
+	loaded, err := c.loadBeside(env)
+	if err != nil {
+		return err
+	}
+	list, err := env.tokens.List(ctx, loaded.Config)
+	if err != nil {
+		return fmt.Errorf("reading the tokens: %w", err)
+	}
+	reports := make([]tokenReport, 0, len(list))
+	rows := [][]string{{"NAME", "SCOPES", "SEES", "MADE", "EXPIRES"}}
+	for _, t := range list {
+		r := reportOf(t, env.now())
+		reports = append(reports, r)
+		rows = append(rows, []string{cell(r.Name, 64), scopeWords(r.Scopes), r.Visible, ago(env.now(), r.CreatedAtMs), expiry(t, env.now())})
+	}
+	switch {
+	case c.JSON:
+		return printJSON(env.stdout, map[string]any{"tokens": reports})
+	case len(list) == 0:
+		_, err := fmt.Fprintln(env.stdout, "no named tokens; make one with laneway token create NAME")
+		return err
+	default:
+		return table(env.stdout, rows)
+	}
+}
+
+func expiry(t app.Token, now time.Time) string {
+	switch {
+	case t.ExpiresAt.IsZero():
+		return "never"
+	case !now.Before(t.ExpiresAt):
+		return "expired"
+	default:
+		return "in " + short(t.ExpiresAt.Sub(now))
+	}
+}
+
+// Run revokes a token.
+func (c *tokenRevoke) Run(ctx context.Context, env *environment) error {
+	loaded, err := c.loadBeside(env)
+	if err != nil {
+		return err
+	}
+	if err := env.tokens.Revoke(ctx, loaded.Config, c.Name, here()); err != nil {
+		return fmt.Errorf("revoking the token: %w", err)
+	}
+	if c.JSON {
+		return printJSON(env.stdout, map[string]any{"name": c.Name, "revoked": true})
+	}
+	_, err = fmt.Fprintf(env.stdout, "token %s is revoked; its connections end within seconds\n", c.Name)
+	return err
+}
+
+type pairCmd struct {
+	List    pairList    `cmd:"" help:"Show open requests for access to a bot, and the people with access."`
+	Approve pairApprove `cmd:"" help:"Grant a person access, by the code that they received or by the request."`
+	Dismiss pairDismiss `cmd:"" help:"Refuse a request."`
+	Revoke  pairRevoke  `cmd:"" help:"Revoke the access of a person."`
+}
+
+type pairList struct {
+	clientFlags
+	JSON bool `help:"Print JSON."`
+}
+
+type pairApprove struct {
+	clientFlags
+	Code  string `arg:"" help:"The code that the person received, or the request as laneway pair list shows it."`
+	Quiet bool   `help:"Send the person no message."`
+}
+
+type pairDismiss struct {
+	clientFlags
+	Request string `arg:"" help:"The request, as laneway pair list shows it."`
+}
+
+type pairRevoke struct {
+	clientFlags
+	ID      string `arg:"" help:"The person's number, as laneway pair list shows it."`
+	Account string `help:"Only for this account of a bot." placeholder:"NAME"`
+}
+
+// Help is the example of the command.
+func (*pairList) Help() string { return "Example:\n\n    laneway pair list --json" }
+
+// Help is the example of the command.
+func (*pairApprove) Help() string {
+	return "The code is good for one hour and for one use; it lets one person in, in one chat.\n\nExample:\n\n    laneway pair approve K7QF2M3A"
+}
+
+// Help is the example of the command.
+func (*pairRevoke) Help() string { return "Example:\n\n    laneway pair revoke 123456789" }
+
+// Run lists people.
+func (c *pairList) Run(ctx context.Context, env *environment) error {
+	var raw json.RawMessage
+	if err := c.call(ctx, env, "channels.pairing.list", map[string]any{"extended": true}, &raw); err != nil {
+		return err
+	}
+	if c.JSON {
+		return printJSON(env.stdout, raw)
+	}
+	var list wire.PairingListResult
+	if err := json.Unmarshal(raw, &list); err != nil {
+		return fmt.Errorf("the list cannot be read: %w", err)
+	}
+	rows := [][]string{{"PERSON", "NAME", "BOT", "STATE", "SINCE", "BY", "REQUEST"}}
+	now := env.now()
+	for _, p := range list.Requests {
+		state := "asks, for another " + short(instant(p.ExpiresAt).Sub(now))
+		row := pairRow(wire.PairingGrant{SenderID: p.SenderID, SenderLabel: p.SenderLabel, Channel: p.Channel, AccountID: p.AccountID}, state, ago(now, instant(p.CreatedAt).UnixMilli()))
+		rows = append(rows, append(row, env.cell(p.RequestID, 40)))
+	}
+	for _, p := range list.Granted {
+		rows = append(rows, append(pairRow(p, "let in", ago(now, instant(p.ApprovedAt).UnixMilli())), "-"))
+	}
+	return table(env.stdout, rows)
+}
+
+// instant parses a time of the protocol. An invalid one is the zero time.
+func instant(iso string) time.Time {
+	at, err := time.Parse(time.RFC3339, iso)
+	if err != nil {
+		return time.Time{}
+	}
+	return at
+}
+
+func pairRow(p wire.PairingGrant, state, since string) []string {
+	by := p.ApprovedBy
+	if by == "" {
+		by = "-"
+	}
+	return []string{cell(p.SenderID, 24), cell(p.SenderLabel, 40), cell(p.Channel+" "+p.AccountID, 40), state, since, cell(by, 40)}
+}
+
+// Run approves a person.
+func (c *pairApprove) Run(ctx context.Context, env *environment) error {
+	conn, err := c.connect(ctx, env)
+	if err != nil {
+		return err
+	}
+	defer closeQuietly(conn)
+	notify := !c.Quiet
+	params := wire.PairingApproveParams{Code: c.Code, Notify: &notify}
+	if request, err := findRequest(ctx, conn, c.Code); err != nil {
+		return err
+	} else if request != nil {
+		params.Code, params.RequestID = "", request.RequestID
+	}
+	var done wire.PairingApproveResult
+	if err := conn.Call(ctx, "channels.pairing.approve", params, &done); err != nil {
+		return err
+	}
+	notified := "and is told so"
+	if done.Notification != "sent" {
+		notified = "and is not told"
+	}
+	_, err = fmt.Fprintf(env.stdout, "%s may talk to the bot %s\n", oneLine(done.SenderID), notified)
+	return err
+}
+
+// findRequest returns the request with an id, or nil: the argument is then a code.
+func findRequest(ctx context.Context, conn gatewayConn, id string) (*wire.PairingRequest, error) {
+	var list wire.PairingListResult
+	if err := conn.Call(ctx, "channels.pairing.list", map[string]any{}, &list); err != nil {
+		return nil, err
+	}
+	for _, r := range list.Requests {
+		if r.RequestID == id {
+			return &r, nil
+		}
+	}
+	return nil, nil //nolint:nilnil // not every word is a request
+}
+
+// Help is the example of the command.
+func (*pairDismiss) Help() string {
+	return "Example:\n\n    laneway pair dismiss 01a2040c-57f3-74f5-8425-9f8d9b3d0e2c"
+}
+
+// Run refuses a request.
+func (c *pairDismiss) Run(ctx context.Context, env *environment) error {
+	conn, err := c.connect(ctx, env)
+	if err != nil {
+		return err
+	}
+	defer closeQuietly(conn)
+	request, err := findRequest(ctx, conn, c.Request)
+	if err != nil {
+		return err
+	}
+	if request == nil {
+		return fmt.Errorf("there is no request %s; see laneway pair list", oneLine(c.Request))
+	}
+	var done wire.PairingDismissResult
+	params := wire.PairingDismissParams{Channel: request.Channel, AccountID: request.AccountID, RequestID: request.RequestID}
+	if err := conn.Call(ctx, "channels.pairing.dismiss", params, &done); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(env.stdout, "the request of %s is dismissed\n", oneLine(done.SenderID))
+	return err
+}
+
+// Run revokes access.
+func (c *pairRevoke) Run(ctx context.Context, env *environment) error {
+	params := map[string]any{"senderId": c.ID}
+	if c.Account != "" {
+		params["accountId"] = c.Account
+	}
+	var done wire.PairingRevokeResult
+	if err := c.call(ctx, env, "channels.pairing.revoke", params, &done); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(env.stdout, "%s may not talk to the bot any more\n", oneLine(c.ID))
+	return err
+}

@@ -1,0 +1,162 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"laneway/internal/chat"
+	"laneway/internal/scheduler"
+	"laneway/internal/store"
+)
+
+// lineUp offers numbered messages in the given order and returns the order in which the scheduler started them.
+func lineUp(t *testing.T, waitsBefore func(seq int64) bool, offered []int64) []int64 {
+	t.Helper()
+	ctx, end := context.WithCancelCause(t.Context())
+	defer end(errors.New("over"))
+	var started []int64
+	s, err := scheduler.New(ctx, scheduler.Config[work]{Run: func(_ context.Context, turn *scheduler.Turn[work]) error {
+		started = append(started, turn.SeqTo())
+		return nil
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &order{current: func(store.Claim) bool { return true }}
+	key := chat.MainKey("main")
+	for _, seq := range offered {
+		it := scheduler.Item[work]{
+			Session: key.String(), ID: strconv.FormatInt(seq, 10), Seq: seq,
+			Payload: work{claim: store.Claim{Session: key, Epoch: 1}},
+		}
+		h.offer(s, it, !waitsBefore(seq))
+	}
+	synctest.Wait()
+	if err := s.Drain(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if len(h.lines[key].parked) > 0 {
+		t.Errorf("%d messages are still parked", len(h.lines[key].parked))
+	}
+	return started
+}
+
+// The messages of one session are offered in every order, as by concurrent callers. The first one has no predecessor, each other one waits
+// for its predecessor.
+func TestMessagesReachTheSchedulerInTheirOrder(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(rt *rapid.T) {
+		n := rapid.IntRange(1, 9).Draw(rt, "n")
+		order := rapid.Permutation(numbers(n)).Draw(rt, "order")
+		synctest.Test(t, func(t *testing.T) {
+			got := lineUp(t, func(seq int64) bool { return seq > 1 }, order)
+			if !slices.Equal(got, numbers(n)) {
+				t.Errorf("offered as %v they started as %v", order, got)
+			}
+		})
+	})
+}
+
+func numbers(n int) []int64 {
+	var all []int64
+	for i := range n {
+		all = append(all, int64(i+1))
+	}
+	return all
+}
+
+// A process that is not ready receives no messages, so no success can reset the state: it must expire by itself.
+func TestARefusedWriteCountsForABoundedTime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var w writeRecord
+		w.note(chat.ErrStoreUnavailable)
+		time.Sleep(writeHold)
+		if !errors.Is(w.fault(), chat.ErrStoreUnavailable) {
+			t.Error("the refusal was forgotten too early")
+		}
+		time.Sleep(time.Millisecond)
+		if err := w.fault(); err != nil {
+			t.Errorf("the refusal still counts: %v", err)
+		}
+		w.note(chat.ErrStoreUnavailable)
+		w.note(chat.ErrQueueFull) // not a result of the store
+		if w.fault() == nil {
+			t.Error("the refusal of a message itself counts as a success of the store")
+		}
+		w.note(nil)
+		if err := w.fault(); err != nil {
+			t.Errorf("the refusal counts after a success: %v", err)
+		}
+	})
+}
+
+func filled(id string, n int, text string) *tail {
+	t := newTail(id)
+	entries := make([]chat.TranscriptEntry, 0, n)
+	for i := range n {
+		entries = append(entries, chat.TranscriptEntry{Seq: int64(i + 1), Text: text})
+	}
+	t.precede(entries)
+	return t
+}
+
+func TestTailKeepsBetweenOneBudgetAndFiveQuarters(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{"x", strings.Repeat("word ", 100), strings.Repeat("word ", 3000)} {
+		k := filled("a", 2000, text)
+		k.budget = 9000
+		k.trim(0)
+		one := k.tokens / len(k.entries)
+		if k.tokens < 9000 || k.tokens > 9000*5/4+one {
+			t.Errorf("%d tokens in entries of %d are kept, want 9,000 to 11,250", k.tokens, one)
+		}
+		if k.from != k.entries[0].Seq {
+			t.Errorf("the tail begins at %d, its entries at %d", k.from, k.entries[0].Seq)
+		}
+		k.trim(1990)
+		if len(k.entries) != min(10, len(k.entries)) || k.entries[0].Seq < 1991 {
+			t.Errorf("entries from %d are kept beside their summary", k.entries[0].Seq)
+		}
+	}
+}
+
+func TestLeastRecentlyUsedTailsAreForgotten(t *testing.T) {
+	t.Parallel()
+	var ts tails
+	const each = 1 << 20
+	for i := range 200 {
+		ts.put(filled(fmt.Sprint(i), 1, strings.Repeat("x", each)))
+		first := ts.take("0")
+		if first.last == 0 {
+			t.Fatalf("the tail in use was forgotten after %d others", i)
+		}
+		ts.put(first)
+		if ts.bytes > mostTails || ts.used.Len() != len(ts.of) || ts.bytes != ts.used.Len()*(each+entryBytes) {
+			t.Fatalf("%d bytes of %d tails, %d in the list", ts.bytes, len(ts.of), ts.used.Len())
+		}
+	}
+	if len(ts.of) < 60 || ts.take("50").last != 0 || ts.take("199").last == 0 {
+		t.Errorf("%d tails are kept", len(ts.of))
+	}
+}
+
+func TestOlderTailDoesNotReplaceNewerOne(t *testing.T) {
+	t.Parallel()
+	var ts tails
+	old, newer := filled("a", 3, "x"), filled("a", 4, "x")
+	ts.put(newer)
+	ts.put(old)
+	if got := ts.take("a").last; got != 4 {
+		t.Errorf("the tail ends at %d, want 4", got)
+	}
+}
