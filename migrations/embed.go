@@ -1,5 +1,6 @@
-// Package migrations holds the schema of both stores as numbered steps. The files are embedded, so a binary always carries
-// the schema that it was built for. internal/store/postgres and internal/store/sqlite run them, with [Up] in this direction.
+// Package migrations holds the schema of both stores as numbered steps. The files are embedded, so
+// a binary always carries the schema that it was built for. internal/store/postgres and
+// internal/store/sqlite run them, with [Up] in this direction.
 package migrations
 
 import (
@@ -42,9 +43,11 @@ func Steps(ctx context.Context, p *goose.Provider) ([]Step, error) {
 	return list, err
 }
 
-// Up applies the steps that a database lacks and returns how many that were. It logs each of them at DEBUG and, when they have ended, all of them in one line at
-// INFO: the versions before and after, the number of steps, and the time of the steps without that of a wait for another process. Nothing is logged where no step
-// was missing. Steps before one that fails are logged and counted, too; they stay applied.
+// Up applies the steps that a database lacks and returns how many that were. It logs each of them
+// at DEBUG and, when they have ended, all of them in one line at INFO: the versions before and
+// after, the number of steps, and the time of the steps without that of a wait for another process.
+// Nothing is logged where no step was missing. Steps before one that fails are logged and counted,
+// too; they stay applied.
 func Up(ctx context.Context, p *goose.Provider, log *slog.Logger) (steps int, err error) {
 	done, err := p.Up(ctx)
 	if partial, ok := errors.AsType[*goose.PartialError](err); ok {
@@ -63,7 +66,8 @@ func Up(ctx context.Context, p *goose.Provider, log *slog.Logger) (steps int, er
 	return len(done), err
 }
 
-// before returns the version that precedes version in list, which is in ascending order; 0 when no version does.
+// before returns the version that precedes version in list, which is in ascending order; 0 when no
+// version does.
 func before(list []*goose.Source, version int64) (previous int64) {
 	for _, source := range list {
 		if source.Version >= version {
@@ -81,7 +85,8 @@ const First = 100
 var ErrUnreleased = errors.New("the database is from before laneway 0.1.0, and this program can neither use nor change it: " +
 	"export what you need with the program that made it (such as laneway cron export), and name a new database with --database")
 
-// CheckReleased returns [ErrUnreleased] when version, the newest applied step of a database, is from before the first release. 0 = the database has no step.
+// CheckReleased returns [ErrUnreleased] when version, the newest applied step of a database, is
+// from before the first release. 0 = the database has no step.
 func CheckReleased(version int64) error {
 	if version > 0 && version < First {
 		return ErrUnreleased

@@ -21,7 +21,8 @@ import (
 	"laneway/migrations"
 )
 
-// TestBothEnginesHaveTheSameSteps: the files have the same names, and none is from before the first release.
+// TestBothEnginesHaveTheSameSteps: the files have the same names, and none is from before the first
+// release.
 func TestBothEnginesHaveTheSameSteps(t *testing.T) {
 	t.Parallel()
 	names := func(files fs.FS, dir string) []string {
@@ -46,7 +47,8 @@ func TestBothEnginesHaveTheSameSteps(t *testing.T) {
 // table is what both engines have in common of a table, as the reviewed texts have it.
 type table struct{ columns, indexes []string }
 
-// reviewed reads one of the texts. Types are left out, and booleans have one form; so have identities, which are the rowid on SQLite.
+// reviewed reads one of the texts. Types are left out, and booleans have one form; so have
+// identities, which are the rowid on SQLite.
 func reviewed(t *testing.T, name string) map[string]*table {
 	t.Helper()
 	content, err := os.ReadFile(name)
@@ -72,8 +74,9 @@ func reviewed(t *testing.T, name string) map[string]*table {
 	return tables
 }
 
-// TestBothEnginesHaveTheSameTables: tables, their columns in order with what is required and what is the default, and the names of indexes. What follows an
-// engine's full-text search, or what only one engine needs, is named here.
+// TestBothEnginesHaveTheSameTables: tables, their columns in order with what is required and what
+// is the default, and the names of indexes. What follows an engine's full-text search, or what only
+// one engine needs, is named here.
 func TestBothEnginesHaveTheSameTables(t *testing.T) {
 	t.Parallel()
 	own := map[string][]string{

@@ -1,8 +1,8 @@
-// Command laneway is the gateway and its command line. Package cli implements the commands; this package handles the streams, variables and signals
-// of the process.
+// Command laneway is the gateway and its command line. Package cli implements the commands; this
+// package handles the streams, variables and signals of the process.
 //
-// The first SIGINT or SIGTERM ends the context of the command: `serve` drains, `send` stops its turn, other commands end. The second ends the process
-// at once.
+// The first SIGINT or SIGTERM ends the context of the command: `serve` drains, `send` stops its
+// turn, other commands end. The second ends the process at once.
 package main
 
 import (
@@ -36,9 +36,10 @@ func main() {
 	os.Exit(code)
 }
 
-// listenForSignals returns a context that the first SIGINT or SIGTERM ends, with [cli.ErrInterrupted] as its cause, and the requests of other
-// signals: a second SIGINT or SIGTERM to end at once, SIGHUP to reload the configuration, SIGUSR1 to restart the scheduler. One goroutine serves
-// them; it ends with stop.
+// listenForSignals returns a context that the first SIGINT or SIGTERM ends, with
+// [cli.ErrInterrupted] as its cause, and the requests of other signals: a second SIGINT or SIGTERM
+// to end at once, SIGHUP to reload the configuration, SIGUSR1 to restart the scheduler. One
+// goroutine serves them; it ends with stop.
 func listenForSignals(parent context.Context) (ctx context.Context, signals cli.Signals, stop func()) {
 	ctx, cancel := context.WithCancelCause(parent)
 	came := make(chan os.Signal, 4)

@@ -1,5 +1,6 @@
-// Command sbom writes what is linked into a Go program as a CycloneDX document: every module with its version and the checksum of go.sum, and the
-// toolchain. It reads the program itself, so that the document lists only what is linked. The same program produces the same bytes.
+// Command sbom writes what is linked into a Go program as a CycloneDX document: every module with
+// its version and the checksum of go.sum, and the toolchain. It reads the program itself, so that
+// the document lists only what is linked. The same program produces the same bytes.
 //
 //	sbom -version 1.2.3 bin/laneway >laneway.cdx.json
 package main

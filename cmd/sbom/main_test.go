@@ -11,7 +11,8 @@ import (
 	"testing"
 )
 
-// Every module that `go version -m` finds in a program is in the document, once, with its version and checksum, and nothing else is.
+// Every module that `go version -m` finds in a program is in the document, once, with its version
+// and checksum, and nothing else is.
 func TestEveryLinkedModuleIsInTheDocument(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

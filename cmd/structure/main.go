@@ -1,24 +1,28 @@
-// Command structure prints figures about the structure of the packages: the largest types, the words of comments, the calls of one message
-// across files, and the lines of source and of tests.
+// Command structure prints figures about the structure of the packages: the largest types, the
+// words of comments, the calls of one message across files, and the lines of source and of tests.
 //
 //	go run ./cmd/structure
 //	go run ./cmd/structure -walk internal/dispatch.Dispatcher.Receive
 //
 // # What is counted
 //
-// Product: Go files that are neither tests nor test support. Test support is a package whose path has a part that begins with "test" or
-// ends with "test", and this program. Generated files are not counted.
+// Product: Go files that are neither tests nor test support. Test support is a package whose path
+// has a part that begins with "test" or ends with "test", and this program. Generated files are not
+// counted.
 //
-// Methods: the methods that are declared with a type as receiver, value or pointer. Store adapters are printed but have no bound.
+// Methods: the methods that are declared with a type as receiver, value or pointer. Store adapters
+// are printed but have no bound.
 //
-// Words: the text of the product's comments is split at everything but letters and apostrophes. "Persons" are somebody, nobody, stranger, whoever,
-// anybody and everybody; "tell" forms are all forms of to tell, to hear and to say. Both are given per 1,000 words of comment.
+// Words: the text of the product's comments is split at everything but letters and apostrophes.
+// "Persons" are somebody, nobody, stranger, whoever, anybody and everybody; "tell" forms are all
+// forms of to tell, to hear and to say. Both are given per 1,000 words of comment.
 //
-// Walk: the static calls that are reachable from one function, both branches of every condition, in the order of the source, depth first.
-// The body of each function is entered once. A call counts when its target is declared in another file than the caller. It counts as a
-// return when the file of the target has been entered before. The walk does not follow calls through interfaces, because a store, a runner
-// and a channel are separate subjects. It stays inside the packages of -in. The scheduler is not among them, because only one call
-// enters it.
+// Walk: the static calls that are reachable from one function, both branches of every condition, in
+// the order of the source, depth first. The body of each function is entered once. A call counts
+// when its target is declared in another file than the caller. It counts as a return when the file
+// of the target has been entered before. The walk does not follow calls through interfaces, because
+// a store, a runner and a channel are separate subjects. It stays inside the packages of -in. The
+// scheduler is not among them, because only one call enters it.
 package main
 
 import (

@@ -13,8 +13,8 @@ import (
 	"strings"
 )
 
-// checker checks the types of the module's packages from their source. Packages of other modules stay empty, because the walk does not
-// enter them.
+// checker checks the types of the module's packages from their source. Packages of other modules
+// stay empty, because the walk does not enter them.
 type checker struct {
 	m        *module
 	standard types.Importer

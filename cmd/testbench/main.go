@@ -1,9 +1,11 @@
-// Command testbench runs the benchmarks for the documented figures of laneway and prints one table: median, worst and goal of each row.
+// Command testbench runs the benchmarks for the documented figures of laneway and prints one table:
+// median, worst and goal of each row.
 //
 //	go run ./cmd/testpg -- go run ./cmd/testbench [-count 5] [-run REGEXP] [-once]
 //
-// Figures of shared machines are noisy: quote medians, and compare only runs of the same machine. A slow machine is not a failure; the
-// exit code is 1 only when a benchmark breaks. -once runs every benchmark once, so that they keep working.
+// Figures of shared machines are noisy: quote medians, and compare only runs of the same machine. A
+// slow machine is not a failure; the exit code is 1 only when a benchmark breaks. -once runs every
+// benchmark once, so that they keep working.
 package main
 
 import (
@@ -40,7 +42,8 @@ type options struct {
 	once  bool
 }
 
-// run runs the groups of benchmarks one after the other, so that they do not disturb each other, and prints the rows of each group when it has ended.
+// run runs the groups of benchmarks one after the other, so that they do not disturb each other,
+// and prints the rows of each group when it has ended.
 func run(ctx context.Context, out io.Writer, o options) error {
 	match, err := regexp.Compile(o.only)
 	if err != nil {

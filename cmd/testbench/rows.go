@@ -154,7 +154,8 @@ func searchRows(store string) (rows []row) {
 	return rows
 }
 
-// costRows are the costs of a fire and a turn on PostgreSQL in figures that hardly depend on the machine's load.
+// costRows are the costs of a fire and a turn on PostgreSQL in figures that hardly depend on the
+// machine's load.
 func costRows() (rows []row) {
 	for _, c := range []struct {
 		op      string
@@ -254,7 +255,8 @@ func parse(text string) map[key][]float64 {
 	return found
 }
 
-// line formats the row with its figures. The ratio is such that 1 and more means that the goal is reached, whether more or less is better.
+// line formats the row with its figures. The ratio is such that 1 and more means that the goal is
+// reached, whether more or less is better.
 func (r row) line(samples []float64) string {
 	if len(samples) == 0 {
 		return fmt.Sprintf("| %-58s | %12s | %12s | %12s | %6s |", r.what, "no figure", "", "", "")

@@ -2,8 +2,8 @@
 //
 //	go run ./cmd/testpg -- go test ./...
 //
-// It exports TEST_DATABASE_URL, returns the command's exit code, and stops what it has started, also after an interrupt. Exit
-// code 2 means that no Postgres was found and none can be started.
+// It exports TEST_DATABASE_URL, returns the command's exit code, and stops what it has started,
+// also after an interrupt. Exit code 2 means that no Postgres was found and none can be started.
 package main
 
 import (
@@ -78,8 +78,8 @@ func run(ctx context.Context, args []string, stderr io.Writer) int {
 	return code
 }
 
-// child runs the command to its end, with env added to its environment. An interrupt is passed to it; a command that ignores it for ten seconds is
-// killed.
+// child runs the command to its end, with env added to its environment. An interrupt is passed to
+// it; a command that ignores it for ten seconds is killed.
 func child(ctx context.Context, env, argv []string, stderr io.Writer) int {
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...) //nolint:gosec // running the caller's command is the purpose
 	cmd.Env = append(os.Environ(), env...)

@@ -130,7 +130,8 @@ func TestTemporaryFilesInMemory(t *testing.T) {
 	}
 }
 
-// If the memory file system is not writable or does not allow programs, temporary files stay in the usual directory.
+// If the memory file system is not writable or does not allow programs, temporary files stay in the
+// usual directory.
 func TestNoMemoryToBeHad(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -141,8 +142,9 @@ func TestNoMemoryToBeHad(t *testing.T) {
 	}
 }
 
-// go test keeps the results of a package only while TMPDIR is the same, so two runs of one checkout must have the same one; concurrent runs must not,
-// and the tests of a run must not see what a killed run has left there.
+// go test keeps the results of a package only while TMPDIR is the same, so two runs of one checkout
+// must have the same one; concurrent runs must not, and the tests of a run must not see what a
+// killed run has left there.
 func TestRunsOfOneCheckoutHaveTheirDirectoryOneAfterTheOther(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

@@ -12,21 +12,23 @@ import (
 	"syscall"
 )
 
-// memoryRoot is where Linux has a file system in memory. roomNeeded in bytes must be free there: enough for what the go command
-// builds, the database cluster and the files of all tests that run at once.
+// memoryRoot is where Linux has a file system in memory. roomNeeded in bytes must be free there:
+// enough for what the go command builds, the database cluster and the files of all tests that run
+// at once.
 const (
 	memoryRoot = "/dev/shm"
 	roomNeeded = 6 << 30
 	memoryName = "laneway-test-"
 )
 
-// inMemory makes a directory for temporary files where syncing a file costs nothing: tests that kill processes, not machines, do not need
-// synced files, and on a busy disk they wait for them for most of their time. dir is "" if no such file system exists, or programs may not run
-// from it.
+// inMemory makes a directory for temporary files where syncing a file costs nothing: tests that
+// kill processes, not machines, do not need synced files, and on a busy disk they wait for them for
+// most of their time. dir is "" if no such file system exists, or programs may not run from it.
 //
-// Two runs of one checkout, one after the other, have the same directory: go test keeps the results of a package as long as the variables that its
-// tests have read are the same; TMPDIR is one of them, and the address of the database in it. What a killed run has left there is removed. Concurrent
-// runs have separate directories. The caller calls remove.
+// Two runs of one checkout, one after the other, have the same directory: go test keeps the results
+// of a package as long as the variables that its tests have read are the same; TMPDIR is one of
+// them, and the address of the database in it. What a killed run has left there is removed.
+// Concurrent runs have separate directories. The caller calls remove.
 func inMemory(root, checkout string) (dir string, remove func()) {
 	nothing := func() {}
 	var room syscall.Statfs_t
@@ -55,8 +57,8 @@ func inMemory(root, checkout string) (dir string, remove func()) {
 // errInUse means that the directory of the checkout belongs to another run or another user.
 var errInUse = errors.New("the directory is in use")
 
-// locked makes the directory of a checkout in root, or empties the existing one, and locks it until the file is closed. The kernel releases the lock
-// when the process ends.
+// locked makes the directory of a checkout in root, or empties the existing one, and locks it until
+// the file is closed. The kernel releases the lock when the process ends.
 func locked(root, checkout string) (dir string, lock *os.File, err error) {
 	sum := sha256.Sum256(fmt.Append(nil, os.Geteuid(), " ", checkout))
 	dir = filepath.Join(root, memoryName+hex.EncodeToString(sum[:6]))
@@ -72,8 +74,8 @@ func locked(root, checkout string) (dir string, lock *os.File, err error) {
 	return dir, lock, nil
 }
 
-// take locks the open directory and removes what is in it. The previous run may have removed it meanwhile, so the name is looked up again after
-// locking.
+// take locks the open directory and removes what is in it. The previous run may have removed it
+// meanwhile, so the name is looked up again after locking.
 func take(dir string, lock *os.File) error {
 	if syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) != nil {
 		return errInUse
@@ -96,5 +98,6 @@ func take(dir string, lock *os.File) error {
 	return err
 }
 
-// temporary returns the environment for a command whose temporary files are in dir. Go's tests read GOTMPDIR first.
+// temporary returns the environment for a command whose temporary files are in dir. Go's tests read
+// GOTMPDIR first.
 func temporary(dir string) []string { return []string{"TMPDIR=" + dir, "GOTMPDIR=" + dir} }

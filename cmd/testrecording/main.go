@@ -1,8 +1,10 @@
-// Command testrecording runs the commands of the README with a new gateway and prints the terminal output as an animated SVG picture.
+// Command testrecording runs the commands of the README with a new gateway and prints the terminal
+// output as an animated SVG picture.
 //
 //	go run ./cmd/testrecording bin/laneway >docs/recording.svg
 //
-// The gateway has a new home directory and a free port. In the picture both are replaced by those of a first start: ~ and port 18790.
+// The gateway has a new home directory and a free port. In the picture both are replaced by those
+// of a first start: ~ and port 18790.
 package main
 
 import (
@@ -24,7 +26,8 @@ import (
 	"laneway/internal/testrun"
 )
 
-// hello is the scene of the first message, tea the job whose answer appears in the open conversation.
+// hello is the scene of the first message, tea the job whose answer appears in the open
+// conversation.
 var (
 	hello = []string{"send", "hello"}
 	tea   = []string{"cron", "add", "--at", "in 2s", "--name", "tea", "--message", "Tea is ready", "--deliver", "web:main"}
@@ -117,7 +120,8 @@ func output(ctx context.Context, program string, env, args []string) (string, er
 	return strings.TrimRight(string(text), "\n"), nil
 }
 
-// conversation opens laneway chat on a terminal, adds the job elsewhere, and waits until its answer appears by itself.
+// conversation opens laneway chat on a terminal, adds the job elsewhere, and waits until its answer
+// appears by itself.
 func conversation(ctx context.Context, program string, env []string) (lines []string, err error) {
 	chat := exec.CommandContext(ctx, program, "chat", "--history", "0") //nolint:gosec // as above
 	chat.Env = append(env, "TERM=xterm", "NO_COLOR=1")
@@ -163,7 +167,8 @@ const (
 	margin     = 16
 )
 
-// draw returns the picture of a terminal with these lines. Each command appears after a second, so that a reader can follow.
+// draw returns the picture of a terminal with these lines. Each command appears after a second, so
+// that a reader can follow.
 func draw(lines []string) string {
 	var body strings.Builder
 	y, at := margin, 0.0

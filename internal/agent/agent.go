@@ -1,7 +1,8 @@
 // Package agent defines what answers a session: a [Runner] takes a [Request] and answers.
 //
-// A runner does not depend on lanes, stores or channels. It receives everything by value, reports its steps through emit while
-// it works, and returns the whole answer. The contract that every runner keeps, and that package agenttest checks:
+// A runner does not depend on lanes, stores or channels. It receives everything by value, reports
+// its steps through emit while it works, and returns the whole answer. The contract that every
+// runner keeps, and that package agenttest checks:
 //
 //   - Run ends within two seconds after its context is done, and then returns context.Cause(ctx) or an [*Error].
 //   - emit is called from the goroutine of Run only, never after Run has returned. Deltas joined are Result.Text, with an
@@ -18,8 +19,9 @@
 //     it, in the order in which they are to be sent. The gateway takes them over after Run has returned without an error. It leaves out
 //     and reports what it does not accept (links, paths that leave the directory, files that are too large).
 //
-// What every runner needs is here: [Answer] collects and streams text, [Conversation] turns a request into the alternating
-// messages that models require, [Ended] is the error of a turn whose context is done, package secret keeps keys out of logs.
+// What every runner needs is here: [Answer] collects and streams text, [Conversation] turns a
+// request into the alternating messages that models require, [Ended] is the error of a turn whose
+// context is done, package secret keeps keys out of logs.
 //
 // A minimal runner:
 //
@@ -56,7 +58,8 @@ type Runner interface {
 // Host is a runner whose processes outlive turns.
 type Host interface {
 	Processes() Processes
-	// EndSession frees what the runner holds for a conversation that was deleted or restarted. It returns at once; a running turn continues.
+	// EndSession frees what the runner holds for a conversation that was deleted or restarted. It
+	// returns at once; a running turn continues.
 	EndSession(session chat.SessionKey)
 }
 
@@ -80,57 +83,70 @@ type Request struct {
 	IdempotencyKey string
 	// Messages is the new input, oldest first; at least one.
 	Messages []chat.Content
-	// History is the transcript before Messages, oldest first, already cut to the agent's context window.
+	// History is the transcript before Messages, oldest first, already cut to the agent's context
+	// window.
 	History []chat.TranscriptEntry
-	// Zone is the person's time zone, for the times of what others wrote into the conversation; nil = UTC.
+	// Zone is the person's time zone, for the times of what others wrote into the conversation; nil
+	// = UTC.
 	Zone *time.Location
-	// Clock is the person's local time with its zone, for a model whose tools read times; "" when none is needed. See [Conversation].
+	// Clock is the person's local time with its zone, for a model whose tools read times; "" when
+	// none is needed. See [Conversation].
 	Clock string
 	// Deadline of the turn; the context has it too.
 	Deadline time.Time
 	// SystemPrompt goes before everything else; "" means the runner's own.
 	SystemPrompt string
-	// Dir is the working directory chosen for the session, in the form of the runner's setting; "" means the runner's own. Runners without programs
-	// ignore it.
+	// Dir is the working directory chosen for the session, in the form of the runner's setting; ""
+	// means the runner's own. Runners without programs ignore it.
 	Dir string
 	// Model, Thinking and Params override the runner's own where they are set.
 	Model, Thinking string
 	Params          map[string]any
-	// TakeInput returns messages that arrived in the session while the turn runs (mode steer); nil means none can arrive. A runner that
-	// supports it calls it between rounds, when all results of a round are recorded: the messages are recorded after the last round.
+	// TakeInput returns messages that arrived in the session while the turn runs (mode steer); nil
+	// means none can arrive. A runner that supports it calls it between rounds, when all results of
+	// a round are recorded: the messages are recorded after the last round.
 	TakeInput func() []chat.Content
-	// Tools are the tools that the model may call; nil means none. A runner without models ignores them.
+	// Tools are the tools that the model may call; nil means none. A runner without models ignores
+	// them.
 	Tools Toolbox
 	// Journal is where a runner that calls tools records its rounds; nil only where Tools is nil.
 	Journal Journal
-	// OpenTools lets a program reach Tools until end is called, which waits for running calls; nil means that programs have no access. A runner calls
-	// it when its program begins to work for the turn, and calls end before Run returns; see [Request.ProgramTools].
+	// OpenTools lets a program reach Tools until end is called, which waits for running calls; nil
+	// means that programs have no access. A runner calls it when its program begins to work for the
+	// turn, and calls end before Run returns; see [Request.ProgramTools].
 	OpenTools func(ctx context.Context) (access ToolAccess, end func())
-	// OutputDir makes the directory in which the runner may leave files for the person, at the first call, and returns its absolute path. The
-	// directory is new, empty and for this turn alone, and is removed when the turn has ended. nil means the caller takes no files. It is called on
-	// the goroutine of Run.
+	// OutputDir makes the directory in which the runner may leave files for the person, at the
+	// first call, and returns its absolute path. The directory is new, empty and for this turn
+	// alone, and is removed when the turn has ended. nil means the caller takes no files. It is
+	// called on the goroutine of Run.
 	OutputDir func() (string, error)
-	// BeforeRound is called before each request to a model, on the goroutine of Run; its error ends the turn and is returned unchanged. nil means
-	// every request is allowed. A runner without rounds does not call it.
+	// BeforeRound is called before each request to a model, on the goroutine of Run; its error ends
+	// the turn and is returned unchanged. nil means every request is allowed. A runner without
+	// rounds does not call it.
 	BeforeRound func(ctx context.Context) error
-	// Outside records that the agent reads, by tools that are not those of the gateway, what may be text from outside: a page, a search, a file outside of its
-	// directory. It returns at once, repeating it has no effect, and it may be called on any goroutine until Run returns. A runner that sees the steps of its
-	// agent calls it before the agent can act on the text; nil means that it is not recorded.
+	// Outside records that the agent reads, by tools that are not those of the gateway, what may be
+	// text from outside: a page, a search, a file outside of its directory. It returns at once,
+	// repeating it has no effect, and it may be called on any goroutine until Run returns. A runner
+	// that sees the steps of its agent calls it before the agent can act on the text; nil means
+	// that it is not recorded.
 	Outside func()
-	// Left is the program that an earlier attempt of the run may have left running, the zero value for none. KeepProgram stores the program of this attempt in
-	// its place; nil means that it is not stored. A runner that starts a program for the turn alone ends Left before that, and keeps its own before it reads
-	// its output.
+	// Left is the program that an earlier attempt of the run may have left running, the zero value
+	// for none. KeepProgram stores the program of this attempt in its place; nil means that it is
+	// not stored. A runner that starts a program for the turn alone ends Left before that, and
+	// keeps its own before it reads its output.
 	Left        chat.Program
 	KeepProgram func(ctx context.Context, p chat.Program) error
 	// Files reads the files that came with the messages; nil means they cannot be read.
 	Files Files
-	// Asker asks the person of the turn; nil means that no person can be asked, and whatever needs a permission is refused.
+	// Asker asks the person of the turn; nil means that no person can be asked, and whatever needs
+	// a permission is refused.
 	Asker Asker
-	// Awaited is true when another turn, possibly one of this runner, waits for this one. The runner fails it as overloaded if it would have to wait
-	// for other turns to end.
+	// Awaited is true when another turn, possibly one of this runner, waits for this one. The
+	// runner fails it as overloaded if it would have to wait for other turns to end.
 	Awaited bool
-	// CallOnce is true when the caller repeats a failed turn by its own rules (a job does). The runner makes each call to its back end once
-	// and returns the failure, with Retryable unchanged.
+	// CallOnce is true when the caller repeats a failed turn by its own rules (a job does). The
+	// runner makes each call to its back end once and returns the failure, with Retryable
+	// unchanged.
 	CallOnce bool
 }
 
@@ -143,7 +159,8 @@ func (r *Request) ReadsOutside() {
 
 // Files are the files that came with messages, by [chat.Attachment.Path].
 type Files interface {
-	// Read returns the content of a file. It fails if the file does not exist or has more than limit bytes.
+	// Read returns the content of a file. It fails if the file does not exist or has more than
+	// limit bytes.
 	Read(path string, limit int64) ([]byte, error)
 	// Path is the absolute path of a file on this host.
 	Path(path string) string
@@ -151,17 +168,20 @@ type Files interface {
 
 // Asker asks the person of one turn. It is safe for concurrent use.
 type Asker interface {
-	// Ask sends a question and blocks until the person has chosen an option, whose index it returns, or ctx is done; the runner bounds the wait with
-	// ctx. After any error nothing was chosen, and the runner takes the option that does nothing.
+	// Ask sends a question and blocks until the person has chosen an option, whose index it
+	// returns, or ctx is done; the runner bounds the wait with ctx. After any error nothing was
+	// chosen, and the runner takes the option that does nothing.
 	Ask(ctx context.Context, q Question) (option int, err error)
 }
 
 // Question asks a person whether, and how, the agent may do something.
 type Question struct {
-	// Text is what the agent intends to do. The asker shows it unchanged: the runner removes what is not printable.
+	// Text is what the agent intends to do. The asker shows it unchanged: the runner removes what
+	// is not printable.
 	Text string
-	// Act is what a permission for always covers: it is stored for later questions with the same Act, so two requests have the same Act only if
-	// they have the same effect, or differ in a way that the option's label names. "" means that it is not stored.
+	// Act is what a permission for always covers: it is stored for later questions with the same
+	// Act, so two requests have the same Act only if they have the same effect, or differ in a way
+	// that the option's label names. "" means that it is not stored.
 	Act string
 	// Options has at least one element.
 	Options []Option
@@ -173,7 +193,8 @@ type Option struct {
 	Label string `json:"label"`
 	// Allow is true when the agent may act, in the way that the option names.
 	Allow bool `json:"allow,omitempty"`
-	// Always is true when the answer counts for every later question with the same Act in the conversation.
+	// Always is true when the answer counts for every later question with the same Act in the
+	// conversation.
 	Always bool `json:"always,omitempty"`
 }
 
@@ -185,7 +206,8 @@ type OpenQuestion struct {
 	// Principal is the only one whose answer counts; Session is where the question was asked.
 	Principal string
 	Session   chat.SessionKey
-	// RunID is the turn that waits for the answer; "" means that the turn has ended, and the call is made once it is allowed.
+	// RunID is the turn that waits for the answer; "" means that the turn has ended, and the call
+	// is made once it is allowed.
 	RunID string
 
 	AskedAt, ExpiresAt time.Time
@@ -213,11 +235,12 @@ type Event struct {
 type Result struct {
 	// Text is the whole answer; it may be empty.
 	Text string
-	// Attachments are files that are sent to the person after the text; see the package comment. Path is required; missing fields are determined from
-	// the file.
+	// Attachments are files that are sent to the person after the text; see the package comment.
+	// Path is required; missing fields are determined from the file.
 	Attachments []chat.Attachment
 	Usage       chat.Usage
-	// TooLong: the model refused the conversation as too long, also when it has answered a smaller part of it.
+	// TooLong: the model refused the conversation as too long, also when it has answered a smaller
+	// part of it.
 	TooLong bool
 	// StopReason is [StopNormal], or [StopLength] when the model ran into its limit.
 	StopReason string
@@ -242,19 +265,23 @@ type Info struct {
 	Lacks []Lack
 }
 
-// Lack is a part of requests that a model has refused and that is left out until then, for a runner whose model is behind an endpoint.
+// Lack is a part of requests that a model has refused and that is left out until then, for a runner
+// whose model is behind an endpoint.
 type Lack struct {
-	// Model that refused; Part of the request, such as tools; Said is what the endpoint said, without secrets.
+	// Model that refused; Part of the request, such as tools; Said is what the endpoint said,
+	// without secrets.
 	Model, Part, Said string
 	Until             time.Time
 }
 
-// DefaultMaxAnswer is the longest answer of a runner in bytes of UTF-8 unless its configuration sets another limit.
+// DefaultMaxAnswer is the longest answer of a runner in bytes of UTF-8 unless its configuration
+// sets another limit.
 const DefaultMaxAnswer = 1 << 20
 
-// Answer collects the text of one turn and emits it. It implements the part of the contract that every runner shares: the
-// joined deltas are the text, the text is valid UTF-8 without NUL, characters that arrive in pieces are joined, and
-// nothing beyond the limit is kept or emitted. It belongs to the goroutine of Run.
+// Answer collects the text of one turn and emits it. It implements the part of the contract that
+// every runner shares: the joined deltas are the text, the text is valid UTF-8 without NUL,
+// characters that arrive in pieces are joined, and nothing beyond the limit is kept or emitted. It
+// belongs to the goroutine of Run.
 type Answer struct {
 	emit    func(Event)
 	limit   int
@@ -270,7 +297,8 @@ func NewAnswer(limit int, emit func(Event)) *Answer {
 	return &Answer{emit: emit, limit: limit}
 }
 
-// Append adds text. At the limit it keeps what fits and returns an *Error with [chat.FailOutputLimit].
+// Append adds text. At the limit it keeps what fits and returns an *Error with
+// [chat.FailOutputLimit].
 func (a *Answer) Append(text string) error {
 	text = chat.CleanText(text)
 	rest := a.limit - a.text.Len()
@@ -285,7 +313,8 @@ func (a *Answer) Append(text string) error {
 	return nil
 }
 
-// AppendBytes adds raw output. An incomplete character is held until the next call. It returns what [Answer.Append] returns.
+// AppendBytes adds raw output. An incomplete character is held until the next call. It returns what
+// [Answer.Append] returns.
 func (a *Answer) AppendBytes(raw []byte) error {
 	raw = append(a.pending, raw...)
 	whole := len(raw) - incomplete(raw)
@@ -306,7 +335,8 @@ func (a *Answer) Text() string { return a.text.String() }
 // Begun reports whether anything was emitted; after that the turn must not be retried.
 func (a *Answer) Begun() bool { return a.text.Len() > 0 }
 
-// incomplete returns how many bytes at the end of raw start a character that may still become valid.
+// incomplete returns how many bytes at the end of raw start a character that may still become
+// valid.
 func incomplete(raw []byte) int {
 	for n := 1; n <= min(len(raw), utf8.UTFMax-1); n++ {
 		tail := raw[len(raw)-n:]
@@ -328,13 +358,14 @@ type ToolSpec struct {
 	Schema json.RawMessage
 	// Idempotent is true when a call that is repeated under its key has no second effect.
 	Idempotent bool
-	// ReadOnly is true when no call changes anything, Additive when a call creates or sends and changes nothing that exists. Clients that ask a person before
-	// calls read them.
+	// ReadOnly is true when no call changes anything, Additive when a call creates or sends and
+	// changes nothing that exists. Clients that ask a person before calls read them.
 	ReadOnly, Additive bool
-	// Waits is true when a call may take as long as the turn, because it waits for the end of another turn.
+	// Waits is true when a call may take as long as the turn, because it waits for the end of
+	// another turn.
 	Waits bool
-	// InOrder is true when calls of such tools run one after the other, in the order of the model's answer, because a person reads their effects in
-	// that order. Other calls run concurrently.
+	// InOrder is true when calls of such tools run one after the other, in the order of the model's
+	// answer, because a person reads their effects in that order. Other calls run concurrently.
 	InOrder bool
 }
 
@@ -344,7 +375,8 @@ const maxToolName = 64
 // foreignInName matches what such a name cannot have.
 var foreignInName = regexp.MustCompile(`[^A-Za-z0-9_-]`)
 
-// ModelName returns a name for models: foreign characters become underscores, and a long name ends with a hash of the whole.
+// ModelName returns a name for models: foreign characters become underscores, and a long name ends
+// with a hash of the whole.
 func ModelName(name string) string {
 	if short := foreignInName.ReplaceAllLiteralString(name, "_"); len(short) <= maxToolName {
 		return short
@@ -352,7 +384,8 @@ func ModelName(name string) string {
 	return HashedName(name)
 }
 
-// HashedName returns a name for models that differs from that of any other name: it ends with six characters of a hash.
+// HashedName returns a name for models that differs from that of any other name: it ends with six
+// characters of a hash.
 func HashedName(name string) string {
 	const size = 6
 	sum := sha256.Sum256([]byte(name))
@@ -360,8 +393,8 @@ func HashedName(name string) string {
 	return short[:min(len(short), maxToolName-1-size)] + "_" + hex.EncodeToString(sum[:])[:size]
 }
 
-// CallOrder makes the calls of tools that run in order wait for each other, in the order in which they join. The zero value is ready for use. It is
-// not safe for concurrent use; its places are.
+// CallOrder makes the calls of tools that run in order wait for each other, in the order in which
+// they join. The zero value is ready for use. It is not safe for concurrent use; its places are.
 type CallOrder struct{ last <-chan struct{} }
 
 // CallPlace is the place of one call. The zero value waits for no other call.
@@ -370,8 +403,8 @@ type CallPlace struct {
 	left   chan<- struct{}
 }
 
-// Join adds a call and returns its place, the zero place for a tool that does not run in order. The caller leaves the place when the call has ended,
-// even if it was not made.
+// Join adds a call and returns its place, the zero place for a tool that does not run in order. The
+// caller leaves the place when the call has ended, even if it was not made.
 func (o *CallOrder) Join(spec ToolSpec) CallPlace {
 	if !spec.InOrder {
 		return CallPlace{}
@@ -406,15 +439,18 @@ func (p CallPlace) Leave() {
 type Toolbox interface {
 	// Specs returns the tools that the turn may use, in the order in which they are offered.
 	Specs() []ToolSpec
-	// Call runs one call. It returns when ctx is done, never panics, and reports every failure as a result with IsError, because the model
-	// decides how to continue. The same key means the same call, also in a later attempt of the run.
+	// Call runs one call. It returns when ctx is done, never panics, and reports every failure as a
+	// result with IsError, because the model decides how to continue. The same key means the same
+	// call, also in a later attempt of the run.
 	Call(ctx context.Context, key string, call chat.ToolCall) chat.ToolResult
 }
 
-// Journal keeps the rounds of one turn beyond the end of the process, so that no round is requested from a model twice. Its methods are called on
-// the goroutine of Run. A recorded round does not change: recording it again has no effect.
+// Journal keeps the rounds of one turn beyond the end of the process, so that no round is requested
+// from a model twice. Its methods are called on the goroutine of Run. A recorded round does not
+// change: recording it again has no effect.
 type Journal interface {
-	// Rounds returns what earlier attempts of the run recorded, oldest first, without gaps in their numbers.
+	// Rounds returns what earlier attempts of the run recorded, oldest first, without gaps in their
+	// numbers.
 	Rounds() []Round
 	// Record commits the calls of the model before any of them runs. An error ends the turn.
 	Record(ctx context.Context, round chat.Round) error
@@ -429,12 +465,14 @@ type Round struct {
 	Input []chat.Content
 }
 
-// ToolAccess is how the program of a turn reaches the tools of the turn: the URL of an MCP server (Streamable HTTP) and the bearer token for it,
-// which is valid until the turn ends. A program that outlives its turn has the same token in each turn of its session; between turns the token gives
+// ToolAccess is how the program of a turn reaches the tools of the turn: the URL of an MCP server
+// (Streamable HTTP) and the bearer token for it, which is valid until the turn ends. A program that
+// outlives its turn has the same token in each turn of its session; between turns the token gives
 // no access. The zero value means no access.
 type ToolAccess struct{ URL, Token string }
 
-// ProgramTools opens the tools of the turn to the runner's program, until end is called. The access is zero if the turn has no tools for programs.
+// ProgramTools opens the tools of the turn to the runner's program, until end is called. The access
+// is zero if the turn has no tools for programs.
 func (r Request) ProgramTools(ctx context.Context) (access ToolAccess, end func()) {
 	if r.OpenTools == nil {
 		return ToolAccess{}, func() {}
@@ -442,7 +480,8 @@ func (r Request) ProgramTools(ctx context.Context) (access ToolAccess, end func(
 	return r.OpenTools(ctx)
 }
 
-// Sessions stores the sessions of agents across restarts. A session is valid for the current transcript of its conversation only.
+// Sessions stores the sessions of agents across restarts. A session is valid for the current
+// transcript of its conversation only.
 type Sessions interface {
 	// AgentSession returns the session of the agent, or the zero value if no session is stored.
 	AgentSession(ctx context.Context, key chat.SessionKey) (chat.AgentSession, error)
@@ -457,8 +496,8 @@ type Error struct {
 	Message string
 	// Retryable is true when a later attempt may work (timeouts, 429, 5xx, resets).
 	Retryable bool
-	// Detail is the failure as the service behind the agent reported it, without secrets, at most 500 bytes; "" if it reported nothing. Only
-	// administrators can read it.
+	// Detail is the failure as the service behind the agent reported it, without secrets, at most
+	// 500 bytes; "" if it reported nothing. Only administrators can read it.
 	Detail string
 	// Cause goes to the log.
 	Cause error
@@ -480,8 +519,8 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Cause }
 
-// Retryable reports whether a later attempt may work after a failure of this kind. A failure that the caller, the operator or
-// the model has to fix first is not retryable, and neither is a panic.
+// Retryable reports whether a later attempt may work after a failure of this kind. A failure that
+// the caller, the operator or the model has to fix first is not retryable, and neither is a panic.
 func Retryable(reason chat.FailReason) bool {
 	switch reason {
 	case chat.FailTimeout, chat.FailFirstByte, chat.FailSilence, chat.FailRateLimit, chat.FailOverloaded, chat.FailServer,
@@ -501,8 +540,8 @@ func Reasons() []chat.FailReason {
 	}
 }
 
-// ReasonOf returns the reason of the first *Error in err's chain: "" for nil, [chat.FailTimeout] for a deadline, and
-// [chat.FailUnknown] for everything else.
+// ReasonOf returns the reason of the first *Error in err's chain: "" for nil, [chat.FailTimeout]
+// for a deadline, and [chat.FailUnknown] for everything else.
 func ReasonOf(err error) chat.FailReason {
 	var failed *Error
 	switch {
@@ -517,8 +556,9 @@ func ReasonOf(err error) chat.FailReason {
 	}
 }
 
-// Ended is what Run returns when its context is done, and nil while it is not. A deadline becomes an *Error with
-// [chat.FailTimeout]; any other end is context.Cause(ctx) itself, so that the caller finds the cause that it set.
+// Ended is what Run returns when its context is done, and nil while it is not. A deadline becomes
+// an *Error with [chat.FailTimeout]; any other end is context.Cause(ctx) itself, so that the caller
+// finds the cause that it set.
 func Ended(ctx context.Context) error {
 	if ctx.Err() == nil {
 		return nil

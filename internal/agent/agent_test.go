@@ -25,7 +25,8 @@ func collect(limit int) (*agent.Answer, *[]string) {
 	return agent.NewAnswer(limit, func(event agent.Event) { *deltas = append(*deltas, event.Text) }), deltas
 }
 
-// TestAnAnswerDoesNotDependOnItsPieces checks that the places at which raw output is cut change neither the text nor the validity of the deltas.
+// TestAnAnswerDoesNotDependOnItsPieces checks that the places at which raw output is cut change
+// neither the text nor the validity of the deltas.
 func TestAnAnswerDoesNotDependOnItsPieces(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -347,8 +348,9 @@ func TestConversation(t *testing.T) {
 	}
 }
 
-// TestConversationsAlternateAndFit checks for every history that the user begins and ends, roles alternate, the new input is whole, and
-// the estimate stays within the window unless the input alone is larger.
+// TestConversationsAlternateAndFit checks for every history that the user begins and ends, roles
+// alternate, the new input is whole, and the estimate stays within the window unless the input
+// alone is larger.
 func TestConversationsAlternateAndFit(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

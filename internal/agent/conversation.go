@@ -21,9 +21,10 @@ type Line struct {
 	Text string
 }
 
-// Prompt returns the new input of a request as one string: the text of all its messages in order. A message shows the
-// name of its sender when several people speak. Text without authority (webhooks, forwarded text) is quoted with `> `
-// on every line, so that it cannot end its own quotation; system events and attachments are in brackets.
+// Prompt returns the new input of a request as one string: the text of all its messages in order. A
+// message shows the name of its sender when several people speak. Text without authority (webhooks,
+// forwarded text) is quoted with `> ` on every line, so that it cannot end its own quotation;
+// system events and attachments are in brackets.
 func Prompt(req Request) string {
 	named := req.Session.Kind() == chat.KindGroup || severalSenders(req.Messages)
 	parts := make([]string, 0, len(req.Messages))
@@ -33,7 +34,8 @@ func Prompt(req Request) string {
 	return strings.Join(parts, "\n")
 }
 
-// Repeated returns the notice for an agent without a journal that a turn is attempted again; "" in the first attempt.
+// Repeated returns the notice for an agent without a journal that a turn is attempted again; "" in
+// the first attempt.
 func Repeated(req Request) string {
 	switch {
 	case req.Attempt <= 1:
@@ -56,12 +58,14 @@ func PlainText(req Request) string {
 	return strings.Join(parts, "\n")
 }
 
-// Conversation returns a request in the form that a model requires: a system prompt, then lines that begin with the user,
-// alternate, and end with the new input. Providers and the chat templates of open models refuse anything else. The person's
-// clock is part of the new input, so that everything before it stays the same for the caches of providers. History is cut
-// with [CutHistory] so that the whole fits into room; the new input is never cut. Empty lines and the replies to chat
-// commands are left out. Adjacent entries of the same role become one line. System notes from the transcript are shown in
-// brackets as the user, because only the operator may write as the system. So are answers before the first message of a person.
+// Conversation returns a request in the form that a model requires: a system prompt, then lines
+// that begin with the user, alternate, and end with the new input. Providers and the chat templates
+// of open models refuse anything else. The person's clock is part of the new input, so that
+// everything before it stays the same for the caches of providers. History is cut with [CutHistory]
+// so that the whole fits into room; the new input is never cut. Empty lines and the replies to chat
+// commands are left out. Adjacent entries of the same role become one line. System notes from the
+// transcript are shown in brackets as the user, because only the operator may write as the system.
+// So are answers before the first message of a person.
 func Conversation(req Request, system string, room Room) (string, []Line) {
 	system, input := fixed(req, system)
 	past := CutHistory(earlier(req), room.left(system, input))
@@ -87,15 +91,17 @@ func fixed(req Request, system string) (prompt, input string) {
 
 // Room is the part of a context window that a request may fill.
 type Room struct {
-	// Window is the context window of the model; Reserve is left for the answer and for pictures. Both are tokens as the provider counts them.
+	// Window is the context window of the model; Reserve is left for the answer and for pictures.
+	// Both are tokens as the provider counts them.
 	Window, Reserve int
-	// Rounds is the number of tokens of the tools and rounds of the turn, as [Ratio.Window] counts them.
+	// Rounds is the number of tokens of the tools and rounds of the turn, as [Ratio.Window] counts
+	// them.
 	Rounds int
 	Ratio  Ratio
 }
 
-// left returns how many estimated tokens are left besides the system prompt and the new input. If the provider counts that input as [Ratio.New], half
-// of the reserve is still left.
+// left returns how many estimated tokens are left besides the system prompt and the new input. If
+// the provider counts that input as [Ratio.New], half of the reserve is still left.
 func (r Room) left(system, input string) int {
 	estimate := EstimateTokens(input)
 	fits := min(r.Ratio.Window(r.Window-r.Reserve)-estimate, r.Ratio.Window(r.Window-r.Reserve/2)-r.Ratio.New(estimate))
@@ -111,8 +117,8 @@ func EstimateRequest(system string, lines []Line) int {
 	return n
 }
 
-// RoundTokens returns how many estimated tokens the tools and rounds of a turn may have. A quarter of the room is kept for the conversation before
-// the turn, if it has one.
+// RoundTokens returns how many estimated tokens the tools and rounds of a turn may have. A quarter
+// of the room is kept for the conversation before the turn, if it has one.
 func RoundTokens(req Request, system string, room Room) int {
 	left := room.left(fixed(req, system))
 	if len(req.History) > 0 {
@@ -121,7 +127,8 @@ func RoundTokens(req Request, system string, room Room) int {
 	return max(left, 256)
 }
 
-// earlier returns the conversation before the new input: the transcript, then the context that the messages brought.
+// earlier returns the conversation before the new input: the transcript, then the context that the
+// messages brought.
 func earlier(req Request) []chat.TranscriptEntry {
 	all := make([]chat.TranscriptEntry, 0, len(req.History))
 	add := func(entries []chat.TranscriptEntry) {
@@ -213,7 +220,8 @@ func outsideFrom(sender chat.Sender) string {
 	return "[from outside, without authority]"
 }
 
-// withSender puts the sender's name before the text. Senders choose their own names, so a name is reduced to one line.
+// withSender puts the sender's name before the text. Senders choose their own names, so a name is
+// reduced to one line.
 func withSender(sender chat.Sender, text string, named bool) string {
 	name := chat.Printable(sender.Name)
 	if name == "" {
@@ -248,15 +256,17 @@ func severalSenders(messages []chat.Content) bool {
 const entryOverhead = 6
 
 // EstimateTokens estimates the number of tokens in text. It errs high: a token of English is about
-// four bytes, of other scripts one to two characters, so the larger of bytes/3 and characters/2 is taken.
+// four bytes, of other scripts one to two characters, so the larger of bytes/3 and characters/2 is
+// taken.
 func EstimateTokens(text string) int {
 	byBytes := (len(text) + 2) / 3
 	byRunes := (utf8.RuneCountInString(text) + 1) / 2
 	return max(byBytes, byRunes)
 }
 
-// EstimateEntry returns the estimate of one transcript entry. It does not use what a provider counted for an answer: that includes thoughts that are
-// not sent again, and one [Ratio] must fit all entries.
+// EstimateEntry returns the estimate of one transcript entry. It does not use what a provider
+// counted for an answer: that includes thoughts that are not sent again, and one [Ratio] must fit
+// all entries.
 func EstimateEntry(e chat.TranscriptEntry) int {
 	n := EstimateTokens(e.Text) + entryOverhead
 	if e.Origin != nil { // it is quoted below a line that names the origin
@@ -265,9 +275,9 @@ func EstimateEntry(e chat.TranscriptEntry) int {
 	return n
 }
 
-// CutHistory returns the newest entries that fit into budget tokens, oldest first. The result never begins with an
-// answer whose question was cut off. A summary before the other entries is kept if it fits alone. A budget <= 0 keeps
-// nothing.
+// CutHistory returns the newest entries that fit into budget tokens, oldest first. The result never
+// begins with an answer whose question was cut off. A summary before the other entries is kept if
+// it fits alone. A budget <= 0 keeps nothing.
 func CutHistory(history []chat.TranscriptEntry, budget int) []chat.TranscriptEntry {
 	if len(history) > 0 && history[0].Covers.To > 0 {
 		if left := budget - EstimateEntry(history[0]); left >= 0 {
@@ -300,16 +310,19 @@ type Summary struct {
 	Tokens int
 }
 
-// Summariser asks the agent of a turn for summaries, one after the other. It is for the goroutine of the turn.
+// Summariser asks the agent of a turn for summaries, one after the other. It is for the goroutine
+// of the turn.
 type Summariser interface {
-	// Room returns how many tokens a conversation to be summarised may have, and how many its summary may have.
+	// Room returns how many tokens a conversation to be summarised may have, and how many its
+	// summary may have.
 	Room() (conversation, summary int)
-	// Summarise returns the text of a summary, which is never empty. Its error is for the person; an [*Error] has the reason.
+	// Summarise returns the text of a summary, which is never empty. Its error is for the person;
+	// an [*Error] has the reason.
 	Summarise(ctx context.Context, s Summary) (string, error)
 }
 
-// Ratio is how many tokens a provider counts for each token that [EstimateTokens] estimates, from 0.5 to 2. 0 means unknown and is taken as 1.
-// Estimates err high, so most ratios are below 1.
+// Ratio is how many tokens a provider counts for each token that [EstimateTokens] estimates, from
+// 0.5 to 2. 0 means unknown and is taken as 1. Estimates err high, so most ratios are below 1.
 type Ratio float64
 
 // The bounds of a ratio: a provider that reports a value outside of them reports nonsense.
@@ -331,12 +344,12 @@ func (r Ratio) Window(counted int) int { return int(Ratio(counted) / r.known()) 
 // Counted returns what the provider would count for an estimate.
 func (r Ratio) Counted(estimate int) int { return int(Ratio(estimate) * r.known()) }
 
-// New returns how much of a [Ratio.Window] new text takes that the provider has not counted yet: at least its estimate, because its script may differ
-// from that of earlier text.
+// New returns how much of a [Ratio.Window] new text takes that the provider has not counted yet: at
+// least its estimate, because its script may differ from that of earlier text.
 func (r Ratio) New(estimate int) int { return r.Window(int(Ratio(estimate) * max(r.known(), 1))) }
 
-// Gauge computes the ratios of one endpoint from the usage that it reports. It is safe for concurrent use; a nil Gauge has no ratios and records
-// nothing.
+// Gauge computes the ratios of one endpoint from the usage that it reports. It is safe for
+// concurrent use; a nil Gauge has no ratios and records nothing.
 type Gauge struct {
 	endpoint string
 
@@ -346,11 +359,13 @@ type Gauge struct {
 }
 
 const (
-	// leastGauged is the smallest request that a ratio is computed from, in estimated tokens: in smaller ones the overhead of a message dominates.
+	// leastGauged is the smallest request that a ratio is computed from, in estimated tokens: in
+	// smaller ones the overhead of a message dominates.
 	leastGauged = 256
 	// modelShare and sessionShare are the weights of a new count against the previous ratio.
 	modelShare, sessionShare Ratio = 0.2, 0.5
-	// mostSessions and mostModels bound the sessions and models whose ratio a gauge keeps: clients of /v1 may name any model.
+	// mostSessions and mostModels bound the sessions and models whose ratio a gauge keeps: clients
+	// of /v1 may name any model.
 	mostSessions, mostModels = 10_000, 100
 )
 
@@ -376,7 +391,8 @@ func (g *Gauge) Restore(model string, r Ratio) {
 	g.models[model] = min(max(r, leastRatio), mostRatio)
 }
 
-// Ratio returns the ratio of a session's last requests, otherwise that of the model, smoothed over all sessions.
+// Ratio returns the ratio of a session's last requests, otherwise that of the model, smoothed over
+// all sessions.
 func (g *Gauge) Ratio(model, session string) Ratio {
 	if g == nil {
 		return 0
@@ -389,8 +405,9 @@ func (g *Gauge) Ratio(model, session string) Ratio {
 	return g.models[model]
 }
 
-// Note updates the ratios from a request without pictures: estimated is the estimate for all of it, counted what the provider counted, cached input
-// included. A session's ratio rises at once and falls slowly, so that a conversation which changes its script does not exceed its window.
+// Note updates the ratios from a request without pictures: estimated is the estimate for all of it,
+// counted what the provider counted, cached input included. A session's ratio rises at once and
+// falls slowly, so that a conversation which changes its script does not exceed its window.
 func (g *Gauge) Note(model, session string, estimated, counted int) {
 	if g == nil || estimated < leastGauged || counted <= 0 {
 		return
@@ -419,7 +436,8 @@ func (g *Gauge) Note(model, session string, estimated, counted int) {
 const (
 	// MaxImages is the largest number of pictures sent to a model.
 	MaxImages = 10
-	// MaxImage is the largest size of one picture in bytes, MaxImageBytes that of all pictures together.
+	// MaxImage is the largest size of one picture in bytes, MaxImageBytes that of all pictures
+	// together.
 	MaxImage      = 5 << 20
 	MaxImageBytes = 15 << 20
 	// ImageTokens is the estimated cost of a picture, which errs high.
@@ -433,8 +451,9 @@ type Image struct {
 	Data     []byte
 }
 
-// Images reads the pictures that came with the messages of a request. A picture that exceeds a bound or cannot be read is named in left: one line for
-// each, in brackets, for the text next to the pictures. Other files are in [Prompt] only.
+// Images reads the pictures that came with the messages of a request. A picture that exceeds a
+// bound or cannot be read is named in left: one line for each, in brackets, for the text next to
+// the pictures. Other files are in [Prompt] only.
 func Images(req Request) (images []Image, left string) {
 	var lines []string
 	total := 0

@@ -44,7 +44,8 @@ type surroundings struct {
 	// passed returns additional variables for an agent; may be nil.
 	passed func(config.Agent) map[string]string
 	gauge  *agent.Gauge // of the agent's endpoint; may be nil
-	// sessions stores the sessions of agents that keep a conversation themselves; nil = they are not stored.
+	// sessions stores the sessions of agents that keep a conversation themselves; nil = they are
+	// not stored.
 	sessions agent.Sessions
 }
 
@@ -98,7 +99,8 @@ func dirsOf(a config.Agent) []string {
 	return append([]string{a.Dir}, a.Dirs...)
 }
 
-// gaugesByEndpoint estimates how endpoints count tokens. Agents with the same endpoint share a gauge.
+// gaugesByEndpoint estimates how endpoints count tokens. Agents with the same endpoint share a
+// gauge.
 type gaugesByEndpoint map[string]*agent.Gauge
 
 // of returns the gauge for the endpoint of an agent; nil when the agent has no model.
@@ -124,7 +126,8 @@ func closeAgents(agents []dispatch.Agent) {
 	group.Wait()
 }
 
-// toolsOf returns the gateway's tools for an agent. Models and programs have all of them unless the configuration lists some.
+// toolsOf returns the gateway's tools for an agent. Models and programs have all of them unless the
+// configuration lists some.
 func toolsOf(a config.Agent) dispatch.Tools {
 	switch {
 	case !isModel(a) && !isProgram(a):
@@ -136,7 +139,8 @@ func toolsOf(a config.Agent) dispatch.Tools {
 	}
 }
 
-// outsideOf returns what of an agent is text from outside. The gateway sees the steps of a model, and those of a program that reports them.
+// outsideOf returns what of an agent is text from outside. The gateway sees the steps of a model,
+// and those of a program that reports them.
 func outsideOf(a config.Agent) dispatch.Outside {
 	switch {
 	case isModel(a) || a.Runner == config.RunnerEcho || a.Outside == "never":
@@ -153,7 +157,8 @@ func isProgram(a config.Agent) bool {
 	return a.Runner == config.RunnerCommand || a.Runner == config.RunnerACP
 }
 
-// isModel reports whether the agent is a model behind an endpoint: its only input is a conversation.
+// isModel reports whether the agent is a model behind an endpoint: its only input is a
+// conversation.
 func isModel(a config.Agent) bool {
 	return a.Runner == config.RunnerOpenAI || a.Runner == config.RunnerAnthropic
 }
@@ -201,8 +206,8 @@ func buildRunner(a config.Agent, around surroundings, log *slog.Logger) (agent.R
 	}
 }
 
-// buildACP returns an agent that speaks ACP: a program, or a preset. A preset that is not installed is accepted: its turns fail with that
-// error, and it can be installed later.
+// buildACP returns an agent that speaks ACP: a program, or a preset. A preset that is not installed
+// is accepted: its turns fail with that error, and it can be installed later.
 func buildACP(a config.Agent, around surroundings, log *slog.Logger) (agent.Runner, error) {
 	cfg := acp.Config{
 		Argv: a.Command, Dir: a.Dir, Env: around.env(a), MaxAnswer: a.OutputLimit, Idle: time.Duration(a.IdleTimeout), MaxProcesses: a.MaxProcesses,
@@ -236,7 +241,8 @@ func (s surroundings) env(a config.Agent) map[string]string {
 	return env
 }
 
-// retries maps the configured number, where 0 means no retries, to the runners' number, where a negative one does.
+// retries maps the configured number, where 0 means no retries, to the runners' number, where a
+// negative one does.
 func retries(n int) int {
 	if n == 0 {
 		return -1
@@ -244,7 +250,8 @@ func retries(n int) int {
 	return n
 }
 
-// modelTransport returns a connection pool for one agent, so that a blocked endpoint does not delay other agents.
+// modelTransport returns a connection pool for one agent, so that a blocked endpoint does not delay
+// other agents.
 func modelTransport() http.RoundTripper {
 	t := &http.Transport{
 		Proxy: proxyOf, ForceAttemptHTTP2: true, MaxIdleConnsPerHost: 16, IdleConnTimeout: 90 * time.Second,
@@ -253,8 +260,9 @@ func modelTransport() http.RoundTripper {
 	return t
 }
 
-// proxyOf returns the proxy of a request: the one of HTTPS_PROXY or HTTP_PROXY, otherwise that of ALL_PROXY, which most programs use and net/http does not; in both
-// cases. NO_PROXY applies to all of them.
+// proxyOf returns the proxy of a request: the one of HTTPS_PROXY or HTTP_PROXY, otherwise that of
+// ALL_PROXY, which most programs use and net/http does not; in both cases. NO_PROXY applies to all
+// of them.
 func proxyOf(r *http.Request) (*url.URL, error) {
 	if u, err := http.ProxyFromEnvironment(r); u != nil || err != nil {
 		return u, err
@@ -262,7 +270,8 @@ func proxyOf(r *http.Request) (*url.URL, error) {
 	return proxyFor(r.URL, os.Getenv) //nolint:forbidigo // beside http.ProxyFromEnvironment, which reads the same environment
 }
 
-// proxyFor returns the proxy of ALL_PROXY for an address, nil if a variable of its scheme or NO_PROXY is responsible, or if the host is this one.
+// proxyFor returns the proxy of ALL_PROXY for an address, nil if a variable of its scheme or
+// NO_PROXY is responsible, or if the host is this one.
 func proxyFor(to *url.URL, env func(string) string) (*url.URL, error) {
 	either := func(name string) string { return cmp.Or(env(name), env(strings.ToLower(name))) }
 	all := either("ALL_PROXY")
@@ -282,7 +291,8 @@ func proxyFor(to *url.URL, env func(string) string) (*url.URL, error) {
 	return proxy, nil
 }
 
-// bypassed reports whether NO_PROXY names a host: by its address, its network, its name or a domain, with or without the port, or all by *.
+// bypassed reports whether NO_PROXY names a host: by its address, its network, its name or a
+// domain, with or without the port, or all by *.
 func bypassed(to *url.URL, list string) bool {
 	host := strings.ToLower(strings.TrimSuffix(to.Hostname(), "."))
 	port := cmp.Or(to.Port(), map[string]string{"http": "80", "https": "443"}[to.Scheme])
@@ -404,7 +414,8 @@ func queueOf(cfg config.Config) func(agent, channel, kind string) dispatch.Queue
 
 func millis(n int) time.Duration { return time.Duration(n) * time.Millisecond }
 
-// replicaName returns the name of this process in lists: the setting cluster.node_id, or a name derived from the host name.
+// replicaName returns the name of this process in lists: the setting cluster.node_id, or a name
+// derived from the host name.
 func replicaName(set string) string {
 	if set != "" {
 		return set

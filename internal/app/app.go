@@ -1,14 +1,17 @@
-// Package app is the process: New wires the parts, Run runs them, and the shutdown undoes everything in reverse order within one time
-// limit.
+// Package app is the process: New wires the parts, Run runs them, and the shutdown undoes
+// everything in reverse order within one time limit.
 //
-// Besides cmd, it is the only package that reads the configuration, and the only one that chooses adapters (which store, which agents,
-// which channels). Each part receives its own Config and its dependencies as arguments.
+// Besides cmd, it is the only package that reads the configuration, and the only one that chooses
+// adapters (which store, which agents, which channels). Each part receives its own Config and its
+// dependencies as arguments.
 //
 // # Shutdown
 //
-// When the context of [Process.Run] is done, the process accepts no new work. The drain timeout limits how long running turns continue; a
-// second signal (Options.Hurry) interrupts them. The order is: stop accepting, drain turns, stop sending, stop channels, leave the table of
-// nodes, close sockets, close the store. A construction that fails half-way is undone by the same clean-up functions, in reverse order.
+// When the context of [Process.Run] is done, the process accepts no new work. The drain timeout
+// limits how long running turns continue; a second signal (Options.Hurry) interrupts them. The
+// order is: stop accepting, drain turns, stop sending, stop channels, leave the table of nodes,
+// close sockets, close the store. A construction that fails half-way is undone by the same clean-up
+// functions, in reverse order.
 package app
 
 import (
@@ -55,8 +58,9 @@ type Options struct {
 	Credentials config.Credentials
 	// Hold holds the gateway before it starts any work; it stays held until it is released.
 	Hold bool
-	// RereadCredentials reads the files of those secrets again. One goroutine calls it every two seconds. The credentials that it returns
-	// are valid even when it returns an error. nil = they never change.
+	// RereadCredentials reads the files of those secrets again. One goroutine calls it every two
+	// seconds. The credentials that it returns are valid even when it returns an error. nil = they
+	// never change.
 	RereadCredentials func() (config.Credentials, error)
 	// FreeSpace returns the free bytes on the disk of a directory; nil = ask the operating system.
 	FreeSpace func(dir string) (uint64, error)
@@ -67,15 +71,19 @@ type Options struct {
 	Ready func(addresses []string)
 	// LookupEnv is the environment in which command agents are searched (PATH, HOME, …).
 	LookupEnv func(string) (string, bool)
-	// Environ is that environment as NAME=value. Agents receive the variables that the configuration passes to them.
+	// Environ is that environment as NAME=value. Agents receive the variables that the
+	// configuration passes to them.
 	Environ []string
-	// Program is the path of this program, which agents start as `PROGRAM mcp` to call their tools; "" = they have no tools.
+	// Program is the path of this program, which agents start as `PROGRAM mcp` to call their tools;
+	// "" = they have no tools.
 	Program string
-	// Reaper ends processes that programs of agents and MCP servers leave; nil = they are not ended.
+	// Reaper ends processes that programs of agents and MCP servers leave; nil = they are not
+	// ended.
 	Reaper *process.Reaper
 	// Hurry, when closed, interrupts the turns of a drain; may be nil.
 	Hurry <-chan struct{}
-	// Reload requests that the configuration is read again with Reread; Restart also restarts the scheduler in place. Both may be nil.
+	// Reload requests that the configuration is read again with Reread; Restart also restarts the
+	// scheduler in place. Both may be nil.
 	Reload, Restart <-chan struct{}
 	Reread          func() (*config.Loaded, error)
 }
@@ -111,8 +119,8 @@ type cleanup struct {
 	run  func(ctx context.Context) error
 }
 
-// Run creates a process and runs it until ctx is done. A start that is cancelled by ctx is a clean end: any error was then caused by the
-// cancellation.
+// Run creates a process and runs it until ctx is done. A start that is cancelled by ctx is a clean
+// end: any error was then caused by the cancellation.
 func Run(ctx context.Context, opts Options) error {
 	p, err := New(ctx, opts)
 	switch {
@@ -125,9 +133,9 @@ func Run(ctx context.Context, opts Options) error {
 	return p.Run(ctx)
 }
 
-// New wires a process: listeners, store, agents, dispatcher, gateway, in this order. Until it returns, the startup server refuses every
-// connection.
-// When a step fails, the earlier steps are undone.
+// New wires a process: listeners, store, agents, dispatcher, gateway, in this order. Until it
+// returns, the startup server refuses every connection. When a step fails, the earlier steps are
+// undone.
 func New(ctx context.Context, opts Options) (_ *Process, err error) {
 	p := &Process{cfg: opts.Loaded.Config, opts: opts, log: opts.Log}
 	defer func() {
@@ -169,13 +177,14 @@ func New(ctx context.Context, opts Options) (_ *Process, err error) {
 	return p, nil
 }
 
-// largeStart is the size of the heap in bytes above which two collections are worth their cost after a start. A start without migrations
-// stays below it.
+// largeStart is the size of the heap in bytes above which two collections are worth their cost
+// after a start. A start without migrations stays below it.
 const largeStart = 8 << 20
 
-// freeStartMemory returns memory that only the start needed. The migration parser leaves buffers of 4 MiB each in a pool. They count as
-// heap, so the collector would wait until the heap has grown to twice their size. A pool is empty after the second collection. Both
-// collections take 8 ms of processor time, a fifth of a start, so they are skipped when no migration was applied.
+// freeStartMemory returns memory that only the start needed. The migration parser leaves buffers of
+// 4 MiB each in a pool. They count as heap, so the collector would wait until the heap has grown to
+// twice their size. A pool is empty after the second collection. Both collections take 8 ms of
+// processor time, a fifth of a start, so they are skipped when no migration was applied.
 func freeStartMemory() {
 	var heap runtime.MemStats
 	runtime.ReadMemStats(&heap)
@@ -285,7 +294,8 @@ func (p *Process) freeSpace() *diskspace.Floor {
 	return diskspace.New(diskspace.Config{Dirs: slices.Collect(maps.Values(p.disks())), Bytes: int64(p.cfg.Limits.FreeSpace), Free: p.opts.FreeSpace, Logger: p.log})
 }
 
-// seesOwn reads the named tokens before work starts, so that work of an earlier process has the limits of its sender from the beginning.
+// seesOwn reads the named tokens before work starts, so that work of an earlier process has the
+// limits of its sender from the beginning.
 func (p *Process) seesOwn(ctx context.Context) func(principal string) bool {
 	tokens, ok := p.store.(store.Credentials)
 	if !ok {
@@ -300,7 +310,8 @@ func (p *Process) seesOwn(ctx context.Context) func(principal string) bool {
 
 var errProcessEnds = errors.New("the process ends")
 
-// Run runs the process until ctx is done or a part fails, then drains and closes it. It returns nil after a clean end.
+// Run runs the process until ctx is done or a part fails, then drains and closes it. It returns nil
+// after a clean end.
 func (p *Process) Run(ctx context.Context) error {
 	if p.opts.Ready != nil {
 		p.opts.Ready(p.addresses())
@@ -356,7 +367,8 @@ func (p *Process) untilStop(ctx, parts context.Context) {
 	}
 }
 
-// delayStop keeps serving for the shutdown delay while /readyz fails. The second signal or a failed part ends it.
+// delayStop keeps serving for the shutdown delay while /readyz fails. The second signal or a failed
+// part ends it.
 func (p *Process) delayStop(ctx, parts context.Context) {
 	delay := time.Duration(p.cfg.ShutdownDelay)
 	if delay == 0 || parts.Err() != nil {
@@ -373,8 +385,8 @@ func (p *Process) delayStop(ctx, parts context.Context) {
 	}
 }
 
-// drain lets turns finish for the drain timeout, or until the second signal. Turns that do not return after that are logged and abandoned,
-// because the process ends.
+// drain lets turns finish for the drain timeout, or until the second signal. Turns that do not
+// return after that are logged and abandoned, because the process ends.
 func (p *Process) drain(ctx context.Context) error {
 	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Duration(p.cfg.DrainTimeout-p.cfg.ShutdownDelay))
 	defer cancel()
@@ -406,8 +418,9 @@ func ignoreCancel(err error) error {
 	return err
 }
 
-// reload reads the configuration again and applies what can change in a running process: lanes and queues. It logs the names of other
-// changed settings, which keep their values. An invalid configuration changes nothing.
+// reload reads the configuration again and applies what can change in a running process: lanes and
+// queues. It logs the names of other changed settings, which keep their values. An invalid
+// configuration changes nothing.
 func (p *Process) reload(ctx context.Context) {
 	loaded, err := p.opts.Reread()
 	if err != nil {
@@ -449,7 +462,8 @@ func reloadable(cfg config.Config) string {
 	return string(text)
 }
 
-// auditReload records a reload that changes something. The reload is applied even when the record fails.
+// auditReload records a reload that changes something. The reload is applied even when the record
+// fails.
 func (p *Process) auditReload(ctx context.Context, before, after string) {
 	if before == after {
 		return
@@ -460,8 +474,8 @@ func (p *Process) auditReload(ctx context.Context, before, after string) {
 	}
 }
 
-// fixedChanges names the settings that differ and need a new process. Callers' secrets from files are not among them, because they are
-// always reread.
+// fixedChanges names the settings that differ and need a new process. Callers' secrets from files
+// are not among them, because they are always reread.
 func fixedChanges(old config.Config, next *config.Loaded) []string {
 	names := []string{}
 	a, b := reflect.ValueOf(old), reflect.ValueOf(next.Config)

@@ -108,7 +108,8 @@ func start(t *testing.T) *gatewayAt {
 	return nil
 }
 
-// connect opens a socket and requests every scope. It returns the granted scopes, or the message of the refusal.
+// connect opens a socket and requests every scope. It returns the granted scopes, or the message of
+// the refusal.
 func (g *gatewayAt) connect(token string) (ws *websocket.Conn, scopes []string, refused string) {
 	g.t.Helper()
 	ws, resp, err := websocket.DefaultDialer.Dial("ws://"+g.addr+"/ws", nil)
@@ -242,7 +243,8 @@ func TestTokensAreCheckedWhenTheyAreMade(t *testing.T) {
 	}
 }
 
-// post sends a request until the gateway is ready for it: shortly after the start it is not yet registered in its store.
+// post sends a request until the gateway is ready for it: shortly after the start it is not yet
+// registered in its store.
 func (g *gatewayAt) post(path, body string, headers map[string]string) (int, map[string]any) {
 	g.t.Helper()
 	again := time.NewTicker(50 * time.Millisecond)
@@ -415,9 +417,9 @@ func TestServiceManagerHearsOfStartLifeAndStop(t *testing.T) {
 	})
 }
 
-// TestTheWebIsAChannel runs the contract of channels for the web channel. Messages are sent by the dispatcher into a transcript; a person's
-// messages come from a WebSocket client through the gateway and the dispatcher to the store. The contract's receiver is called before that
-// store.
+// TestTheWebIsAChannel runs the contract of channels for the web channel. Messages are sent by the
+// dispatcher into a transcript; a person's messages come from a WebSocket client through the
+// gateway and the dispatcher to the store. The contract's receiver is called before that store.
 func TestTheWebIsAChannel(t *testing.T) {
 	t.Parallel()
 	channeltest.Run(t, func(t *testing.T) channeltest.Harness {
@@ -444,7 +446,8 @@ type webWorld struct {
 	say   chan string
 }
 
-// faultyStore fails or blocks on demand, and passes every message to the contract's receiver before it is durable.
+// faultyStore fails or blocks on demand, and passes every message to the contract's receiver before
+// it is durable.
 type faultyStore struct {
 	*sqlite.Store
 

@@ -31,7 +31,8 @@ import (
 )
 
 const (
-	// attachmentsDir, in the data directory, has the files that people send to the bots and that agents make for people.
+	// attachmentsDir, in the data directory, has the files that people send to the bots and that
+	// agents make for people.
 	attachmentsDir = "attachments"
 	// webhookPath is the prefix of the paths to which Telegram delivers for an account.
 	webhookPath = "/telegram/webhook/"
@@ -39,7 +40,8 @@ const (
 	minRevive, maxRevive = time.Second, time.Minute
 )
 
-// openChannels creates the configured channels. They are given their receiver in Run. A process without the role channels has no channels.
+// openChannels creates the configured channels. They are given their receiver in Run. A process
+// without the role channels has no channels.
 func (p *Process) openChannels(commands []chat.CommandInfo) error {
 	p.webhooks = map[string]http.Handler{}
 	bots := p.cfg.Channels.Telegram.Bots()
@@ -65,7 +67,8 @@ func (p *Process) openChannels(commands []chat.CommandInfo) error {
 	return nil
 }
 
-// openFiles opens the directory for attachments. Every process needs it, because any may run a turn that makes files.
+// openFiles opens the directory for attachments. Every process needs it, because any may run a turn
+// that makes files.
 func (p *Process) openFiles() (err error) {
 	if p.files, err = files.Open(filepath.Join(p.cfg.Data, attachmentsDir)); err != nil {
 		return err
@@ -95,7 +98,8 @@ func numbers(ids []config.ID) []int64 {
 	return out
 }
 
-// startChannels runs the channels until the returned function is called, which waits until they have returned.
+// startChannels runs the channels until the returned function is called, which waits until they
+// have returned.
 func (p *Process) startChannels(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
@@ -105,8 +109,8 @@ func (p *Process) startChannels(ctx context.Context) (stop func()) {
 	return func() { cancel(); running.Wait() }
 }
 
-// runChannel runs a channel until ctx is done. No failure of a channel ends the process: a channel that returns or panics is restarted;
-// cron and other channels are not affected.
+// runChannel runs a channel until ctx is done. No failure of a channel ends the process: a channel
+// that returns or panics is restarted; cron and other channels are not affected.
 func (p *Process) runChannel(ctx context.Context, c channel.Channel) {
 	policy := retry.Policy{Base: minRevive, Max: maxRevive}
 	for attempt := 1; ; attempt++ {
@@ -171,14 +175,16 @@ func (p *Process) cronConfig(posts *webhook.Channel) (service.Config, error) {
 	return out, nil
 }
 
-// openWebhooks returns the channel for jobs that report to a URL. It always exists, and is idle without such a job.
+// openWebhooks returns the channel for jobs that report to a URL. It always exists, and is idle
+// without such a job.
 func openWebhooks(cfg config.Config) *webhook.Channel {
 	return webhook.New(webhook.Config{
 		AllowedHosts: cfg.WebhookAllowedHosts, Secret: cfg.Cron.WebhookSecret.Reveal(), Token: cfg.Cron.WebhookToken.Reveal(),
 	})
 }
 
-// hostPayload returns the runner of jobs that run a program on this host; nil when the operator allows none.
+// hostPayload returns the runner of jobs that run a program on this host; nil when the operator
+// allows none.
 func hostPayload(cfg config.Config, lookup func(string) (string, bool), log *slog.Logger) service.HostPayload {
 	if len(cfg.Cron.Payloads) == 0 {
 		return nil
@@ -199,8 +205,8 @@ func hostPayload(cfg config.Config, lookup func(string) (string, bool), log *slo
 	}
 }
 
-// programOf returns the program of a job: its own, or the interpreter that reads the script from its standard input. The gateway never
-// selects a shell.
+// programOf returns the program of a job: its own, or the interpreter that reads the script from
+// its standard input. The gateway never selects a shell.
 func programOf(job cron.Job, interpreter string) (command.Config, error) {
 	if job.Payload.Kind == cron.PayloadScript {
 		if interpreter == "" {

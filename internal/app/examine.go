@@ -50,9 +50,9 @@ const (
 	rollbackShown = 7 * 24 * time.Hour
 )
 
-// ExamineStore checks whether the configured database can be used: that it answers, that its schema fits this program, its clock, the
-// permissions of its role, the invariants of its tables, and that they contain none of the secrets. It changes nothing and may run beside a
-// gateway.
+// ExamineStore checks whether the configured database can be used: that it answers, that its schema
+// fits this program, its clock, the permissions of its role, the invariants of its tables, and that
+// they contain none of the secrets. It changes nothing and may run beside a gateway.
 func ExamineStore(ctx context.Context, cfg config.Config, secrets []secret.Secret, clock func() time.Time) []Finding {
 	s, err := openCommandStore(ctx, cfg)
 	switch {
@@ -89,7 +89,8 @@ func ExamineStore(ctx context.Context, cfg config.Config, secrets []secret.Secre
 	return found
 }
 
-// examineZones names the release of the time zone rules: those of ZONEINFO may be older than those of the program.
+// examineZones names the release of the time zone rules: those of ZONEINFO may be older than those
+// of the program.
 func examineZones() Finding {
 	release, embedded := schedule.ZoneRelease(), schedule.EmbeddedRelease()
 	if err := schedule.CheckZones(); err != nil {
@@ -112,8 +113,8 @@ func examineClock(theirs, ours time.Time) Finding {
 	return Finding{Weight: Fine, Text: "the clocks of the database and of this host agree"}
 }
 
-// ruleValues returns the parameters of the rules. It has no value for the secret that must not be found: that value would be written to the
-// database's statement log.
+// ruleValues returns the parameters of the rules. It has no value for the secret that must not be
+// found: that value would be written to the database's statement log.
 func ruleValues(cfg config.Config, now time.Time) map[string]any {
 	before := func(d time.Duration) int64 { return now.Add(-d).UnixMilli() }
 	values := map[string]any{
@@ -160,8 +161,8 @@ func examineRules(ctx context.Context, look store.Inspector, values map[string]a
 	return []Finding{{Weight: Fine, Text: fmt.Sprintf("%d rules of the tables hold, %d need a value that only the running gateway has", checked, skipped)}}
 }
 
-// examineSecrets searches the tables for the secrets of the configuration. It compares in this process, so no secret is sent to the
-// database.
+// examineSecrets searches the tables for the secrets of the configuration. It compares in this
+// process, so no secret is sent to the database.
 func examineSecrets(ctx context.Context, look store.Inspector, secrets []secret.Secret) Finding {
 	rule := store.RevealingTexts()
 	rows, err := look.Violations(ctx, rule, nil, textsRead)
@@ -231,7 +232,8 @@ func holdsSecret(text string, secrets []secret.Secret) bool {
 	})
 }
 
-// broken reports the violations of a rule. Rows that a dead process left are not violations: the next gateway takes them over.
+// broken reports the violations of a rule. Rows that a dead process left are not violations: the
+// next gateway takes them over.
 func broken(rule store.Invariant, rows [][]string) Finding {
 	places := make([]string, 0, len(rows))
 	for _, row := range rows {
@@ -257,8 +259,8 @@ func count(n int) string {
 	}
 }
 
-// examineRole checks whether the role of the database has the permissions of a gateway, and whether it could rewrite the audit log. SQLite
-// has no roles.
+// examineRole checks whether the role of the database has the permissions of a gateway, and whether
+// it could rewrite the audit log. SQLite has no roles.
 func examineRole(ctx context.Context, s commandStore) []Finding {
 	db, ok := s.(*postgres.Store)
 	if !ok {
@@ -279,8 +281,8 @@ func examineRole(ctx context.Context, s commandStore) []Finding {
 	return found
 }
 
-// roleFindings compares the permissions with those that a gateway needs. A missing one breaks a function; an extra one lets an attacker
-// hide changes.
+// roleFindings compares the permissions with those that a gateway needs. A missing one breaks a
+// function; an extra one lets an attacker hide changes.
 func roleFindings(r postgres.Rights) []Finding {
 	const cure = "give the gateway a role of its own; see docs/operations.md"
 	var found []Finding
@@ -304,8 +306,8 @@ func roleFindings(r postgres.Rights) []Finding {
 	}
 }
 
-// ExamineChannels checks whether the configured bots can work: that Telegram accepts their tokens, and that it delivers to the configured
-// address. It changes nothing and may run beside a gateway.
+// ExamineChannels checks whether the configured bots can work: that Telegram accepts their tokens,
+// and that it delivers to the configured address. It changes nothing and may run beside a gateway.
 func ExamineChannels(ctx context.Context, cfg config.Config) []Finding {
 	var found []Finding
 	for _, bot := range cfg.Channels.Telegram.Bots() {
@@ -341,8 +343,9 @@ func examineBot(bot config.Telegram, s telegram.Standing) Finding {
 	}
 }
 
-// ExamineServers checks whether the configured MCP servers can be used: that agents name them, that programs exist, and their states in the
-// running gateway. states is nil when there is no gateway or it has no servers. It starts no program and sends nothing to an address.
+// ExamineServers checks whether the configured MCP servers can be used: that agents name them, that
+// programs exist, and their states in the running gateway. states is nil when there is no gateway
+// or it has no servers. It starts no program and sends nothing to an address.
 func ExamineServers(cfg config.Config, states []chat.ToolServer, lookup func(string) (string, bool)) []Finding {
 	var found []Finding
 	for _, name := range slices.Sorted(maps.Keys(cfg.MCP.Servers)) {

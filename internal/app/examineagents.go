@@ -24,9 +24,10 @@ import (
 	"laneway/internal/signature"
 )
 
-// ExamineAgents checks whether the configured agents can work: that programs exist and endpoints answer. It sends nothing to a model. runs
-// are the runners of the running gateway by agent, nil when no gateway runs. That gateway may have been started with other agents than are
-// configured here.
+// ExamineAgents checks whether the configured agents can work: that programs exist and endpoints
+// answer. It sends nothing to a model. runs are the runners of the running gateway by agent, nil
+// when no gateway runs. That gateway may have been started with other agents than are configured
+// here.
 func ExamineAgents(ctx context.Context, cfg config.Config, runs map[string]string, lookup func(string) (string, bool)) []Finding {
 	var found []Finding
 	for _, id := range slices.Sorted(maps.Keys(cfg.Agents)) {
@@ -45,8 +46,8 @@ func ExamineAgents(ctx context.Context, cfg config.Config, runs map[string]strin
 	return found
 }
 
-// examineOther reports an agent that the running gateway has from another source, such as --agent. The configured echo agent is then only a
-// default.
+// examineOther reports an agent that the running gateway has from another source, such as --agent.
+// The configured echo agent is then only a default.
 func examineOther(id, here, runs string) Finding {
 	text := id + ": the running gateway answers with " + runs + ", this configuration says " + here
 	if here == config.RunnerEcho {
@@ -74,7 +75,8 @@ func examineAgent(ctx context.Context, a config.Agent, lookup func(string) (stri
 	}
 }
 
-// examinePreset checks for the program of a preset. [ProbeAgents] checks whether the agent is signed in.
+// examinePreset checks for the program of a preset. [ProbeAgents] checks whether the agent is
+// signed in.
 func examinePreset(preset config.Preset, lookup func(string) (string, bool)) Finding {
 	command, installs, err := preset.Find(lookup)
 	switch {
@@ -92,8 +94,8 @@ type agentProbe interface {
 	Probe(ctx context.Context) (acp.Identity, error)
 }
 
-// ProbeAgents starts each configured agent over ACP, creates a session with it, and ends it. It sends no prompt. environ is the environment
-// as NAME=value.
+// ProbeAgents starts each configured agent over ACP, creates a session with it, and ends it. It
+// sends no prompt. environ is the environment as NAME=value.
 func ProbeAgents(ctx context.Context, cfg config.Config, lookup func(string) (string, bool), environ []string) []Finding {
 	var found []Finding
 	around := surroundings{lookup: lookup, passed: func(a config.Agent) map[string]string { return cfg.Passed(a, environ) }}
@@ -144,8 +146,8 @@ func examineProgram(name string, lookup func(string) (string, bool)) Finding {
 	return Finding{Failure, "there is no program " + name, "install it, or give its whole path"}
 }
 
-// examineEndpoint requests the list of models, which is free of charge, and checks that it has model; "" = any model. It follows no
-// redirect, so the key is sent only to the configured address.
+// examineEndpoint requests the list of models, which is free of charge, and checks that it has
+// model; "" = any model. It follows no redirect, so the key is sent only to the configured address.
 func examineEndpoint(ctx context.Context, address string, headers map[string]string, withKey bool, model string) Finding {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
@@ -177,9 +179,9 @@ func roundTrip(req *http.Request) (*http.Response, error) {
 	return modelTransport().RoundTrip(req)
 }
 
-// examineWebhook sends a signed GET without a body to an HTTP agent. It starts no turn, because turns are POSTs. An agent that supports the
-// request answers with 2xx when the signature is right, and with 401 or 403 when it is wrong. Any other answer shows only that a server
-// exists.
+// examineWebhook sends a signed GET without a body to an HTTP agent. It starts no turn, because
+// turns are POSTs. An agent that supports the request answers with 2xx when the signature is right,
+// and with 401 or 403 when it is wrong. Any other answer shows only that a server exists.
 func examineWebhook(ctx context.Context, a config.Agent) Finding {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, a.URL, nil)
 	if err != nil {
@@ -216,7 +218,8 @@ const maxModels = 4 << 20
 // modelsShown is how many models a finding names.
 const modelsShown = 8
 
-// examineModel checks for a model in the list of an endpoint. An endpoint without a list is not evidence against the model.
+// examineModel checks for a model in the list of an endpoint. An endpoint without a list is not
+// evidence against the model.
 func examineModel(address *url.URL, resp *http.Response, model string) Finding {
 	fine := Finding{Weight: Fine, Text: "the endpoint " + address.Host + " answers"}
 	var list modelList
@@ -244,8 +247,8 @@ func examineModel(address *url.URL, resp *http.Response, model string) Finding {
 // ollamaPort is the default port of Ollama.
 const ollamaPort = "11434"
 
-// probeAgents checks the endpoints of the agents once and logs what would make a turn fail. It refuses nothing, because an endpoint may
-// start later.
+// probeAgents checks the endpoints of the agents once and logs what would make a turn fail. It
+// refuses nothing, because an endpoint may start later.
 func (p *Process) probeAgents(ctx context.Context) {
 	for _, id := range slices.Sorted(maps.Keys(p.cfg.Agents)) {
 		a := p.cfg.Agents[id]
@@ -265,7 +268,8 @@ func (p *Process) probeAgents(ctx context.Context) {
 	}
 }
 
-// installAgent starts the agent of a preset once, so that npx installs the package before the first turn.
+// installAgent starts the agent of a preset once, so that npx installs the package before the first
+// turn.
 func (p *Process) installAgent(ctx context.Context, id string, preset config.Preset) {
 	if _, installs, err := preset.Find(p.opts.LookupEnv); err != nil || !installs {
 		return

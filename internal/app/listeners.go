@@ -117,7 +117,8 @@ func hooksOf(configured map[string]config.Hook) map[string]hook.Hook {
 	return hooks
 }
 
-// hookSessions returns the sessions that hooks name and that contain no identity, with the principals of the hooks.
+// hookSessions returns the sessions that hooks name and that contain no identity, with the
+// principals of the hooks.
 func hookSessions(configured map[string]config.Hook, defaultAgent string) map[chat.SessionKey]string {
 	names := map[chat.SessionKey]string{}
 	for _, name := range slices.Sorted(maps.Keys(configured)) {
@@ -179,7 +180,8 @@ func closer(l net.Listener) func(context.Context) error {
 	}
 }
 
-// metricsHandler is the handler of the metrics listener. It serves programs on this machine, and refuses web pages in its browsers.
+// metricsHandler is the handler of the metrics listener. It serves programs on this machine, and
+// refuses web pages in its browsers.
 func (p *Process) metricsHandler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", p.metrics.Handler())
@@ -229,17 +231,19 @@ func (p *Process) addresses() []string {
 	return list
 }
 
-// startupServer answers requests before the store is open. Without it, a gateway whose store migrates or cannot be reached would look as if
-// it were not running. It authenticates no caller and changes nothing. It refuses every connect with `gateway starting` and every other
-// request with 503; the probes report a process that is alive and not ready. It borrows the main listeners, which the gateway serves
-// afterwards.
+// startupServer answers requests before the store is open. Without it, a gateway whose store
+// migrates or cannot be reached would look as if it were not running. It authenticates no caller
+// and changes nothing. It refuses every connect with `gateway starting` and every other request
+// with 503; the probes report a process that is alive and not ready. It borrows the main listeners,
+// which the gateway serves afterwards.
 type startupServer struct {
 	borrowed []*borrowedListener
 	close    context.CancelFunc
 	ended    chan error // the result of Serve, one value
 }
 
-// openStartupServer starts the server on the main listeners. Its goroutine ends with closeStartupServer.
+// openStartupServer starts the server on the main listeners. Its goroutine ends with
+// closeStartupServer.
 func (p *Process) openStartupServer(ctx context.Context) error {
 	srv, err := gateway.New(gateway.Config{
 		Version: p.opts.Version, AllowedHosts: p.cfg.Hosts(), AllowedOrigins: p.cfg.AllowedOrigins, TrustedProxies: p.cfg.TrustedPrefixes(),
@@ -268,7 +272,8 @@ func (p *Process) openStartupServer(ctx context.Context) error {
 	return nil
 }
 
-// closeStartupServer stops the server, waits for its goroutine and makes the listeners usable again. A second call does nothing.
+// closeStartupServer stops the server, waits for its goroutine and makes the listeners usable
+// again. A second call does nothing.
 func (p *Process) closeStartupServer() error {
 	if p.startup == nil {
 		return nil
@@ -283,7 +288,8 @@ func (p *Process) closeStartupServer() error {
 	return err
 }
 
-// borrowedListener is a listener whose Close ends Accept but keeps the socket open for the next server.
+// borrowedListener is a listener whose Close ends Accept but keeps the socket open for the next
+// server.
 type borrowedListener struct {
 	*net.TCPListener
 
@@ -305,8 +311,9 @@ func (l *borrowedListener) Close() error {
 	return l.SetDeadline(time.Unix(1, 0)) // wakes Accept
 }
 
-// startingBackend is the backend of the startup server. It implements the methods that the gateway calls periodically and for a probe. The
-// other methods are nil: the startup server authenticates no caller, so the gateway never calls them.
+// startingBackend is the backend of the startup server. It implements the methods that the gateway
+// calls periodically and for a probe. The other methods are nil: the startup server authenticates
+// no caller, so the gateway never calls them.
 type startingBackend struct{ gateway.Backend }
 
 func (startingBackend) DefaultAgent() string { return "main" }
@@ -324,15 +331,17 @@ func (startingBackend) Ready(context.Context) error {
 	return &chat.NotReadyError{Check: chat.CheckDatabase, Cause: errors.New("the gateway is starting")}
 }
 
-// Audit stores nothing: credentials that are refused during the start are only in the log of the process.
+// Audit stores nothing: credentials that are refused during the start are only in the log of the
+// process.
 func (startingBackend) Audit(context.Context, chat.Audit) error { return chat.ErrStoreUnavailable }
 
 func (startingBackend) Subscribe(func(chat.Event), func(chat.Event) bool) (cancel func()) {
 	return func() {}
 }
 
-// serviceManager tells systemd what this process does, for a unit with Type=notify: that it listens, that it stops, and, as long as work moves, that it lives.
-// The dispatcher decides whether work moves, not the database: a restart would not bring a database back.
+// serviceManager tells systemd what this process does, for a unit with Type=notify: that it
+// listens, that it stops, and, as long as work moves, that it lives. The dispatcher decides whether
+// work moves, not the database: a restart would not bring a database back.
 type serviceManager struct {
 	address string // of the socket; "" = the process has no service manager
 	stalled atomic.Pointer[func() bool]
@@ -340,7 +349,8 @@ type serviceManager struct {
 	ended   chan struct{}
 }
 
-// openServiceManager reports that the listeners are open, and begins to feed the watchdog of the unit if it has one.
+// openServiceManager reports that the listeners are open, and begins to feed the watchdog of the
+// unit if it has one.
 func (p *Process) openServiceManager(ctx context.Context) {
 	lookup := p.opts.LookupEnv
 	if lookup == nil {
@@ -401,7 +411,8 @@ func (m *serviceManager) tell(ctx context.Context, state string) error {
 // tellTime limits the wait for a service manager that does not read.
 const tellTime = time.Second
 
-// watchdogOf is the time after which the service manager ends a silent process; 0 = never. The variable may be meant for a parent process.
+// watchdogOf is the time after which the service manager ends a silent process; 0 = never. The
+// variable may be meant for a parent process.
 func watchdogOf(lookup func(string) (string, bool)) time.Duration {
 	if pid, set := lookup("WATCHDOG_PID"); set && pid != strconv.Itoa(os.Getpid()) {
 		return 0

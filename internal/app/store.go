@@ -39,10 +39,11 @@ func sqlitePath(cfg config.Config) string {
 	return filepath.Join(cfg.Data, sqliteName)
 }
 
-// openStore opens the configured store and updates its schema. Several replicas may do that at once. A current schema is
-// not changed, so a role without permission to change it suffices. It waits for a database that cannot be reached, starts
-// or has no connection left until ctx is done, because a machine that boots starts the gateway first; every other refusal
-// ends it. The log has one line for each change of the cause.
+// openStore opens the configured store and updates its schema. Several replicas may do that at
+// once. A current schema is not changed, so a role without permission to change it suffices. It
+// waits for a database that cannot be reached, starts or has no connection left until ctx is done,
+// because a machine that boots starts the gateway first; every other refusal ends it. The log has
+// one line for each change of the cause.
 func openStore(ctx context.Context, cfg config.Config, log *slog.Logger) (dispatch.Store, error) {
 	if !cfg.Database.IsPostgres() {
 		s, err := sqlite.Open(ctx, sqlite.Config{Path: sqlitePath(cfg), Logger: log})
@@ -82,8 +83,9 @@ var ErrUnreleased = migrations.ErrUnreleased
 // LiveNodesError is the error for a step back while gateways use the database.
 type LiveNodesError = postgres.LiveNodesError
 
-// Migrate does action (up, down by one step, status) to the configured store and returns every step, oldest first. Down returns a *[LiveNodesError]
-// while gateways use the database, unless force is set. A SQLite database in use is refused in any case.
+// Migrate does action (up, down by one step, status) to the configured store and returns every
+// step, oldest first. Down returns a *[LiveNodesError] while gateways use the database, unless
+// force is set. A SQLite database in use is refused in any case.
 func Migrate(ctx context.Context, cfg config.Config, action string, force bool) ([]migrations.Step, error) {
 	if cfg.Database.IsPostgres() {
 		return migratePostgres(ctx, cfg.Database.Reveal(), action, force)
@@ -120,9 +122,9 @@ type closingTarget interface {
 	Close() error
 }
 
-// CopyStore copies the whole content of from into to, and verifies that both are equal. A copy that was interrupted continues when it is
-// called again. While a gateway uses one of the two, it changes nothing and returns a *[LiveNodesError] or an error wrapping
-// sqlite.ErrInUse.
+// CopyStore copies the whole content of from into to, and verifies that both are equal. A copy that
+// was interrupted continues when it is called again. While a gateway uses one of the two, it
+// changes nothing and returns a *[LiveNodesError] or an error wrapping sqlite.ErrInUse.
 func CopyStore(ctx context.Context, from, to config.DatabaseURL, o CopyOptions) (_ *CopyResult, err error) {
 	source, err := openSide(ctx, from, false)
 	if err != nil {
@@ -180,13 +182,15 @@ var ErrPostgresBackup = errors.New("the database is PostgreSQL: back it up with 
 type BackupResult struct {
 	// Dir is usable as a data directory.
 	Dir string
-	// DatabaseBytes is the size of the database in it, Files the number of files of conversations, FileBytes their size.
+	// DatabaseBytes is the size of the database in it, Files the number of files of conversations,
+	// FileBytes their size.
 	DatabaseBytes, FileBytes int64
 	Files                    int
 }
 
-// Backup copies the SQLite database, the files of conversations and the token of the data directory into the new directory dir, while a
-// gateway may use them. It creates dir only when the backup is complete.
+// Backup copies the SQLite database, the files of conversations and the token of the data directory
+// into the new directory dir, while a gateway may use them. It creates dir only when the backup is
+// complete.
 func Backup(ctx context.Context, cfg config.Config, dir string) (*BackupResult, error) {
 	if cfg.Database.IsPostgres() {
 		return nil, ErrPostgresBackup
@@ -217,8 +221,9 @@ type backup struct {
 	result *BackupResult
 }
 
-// run copies the files before and after the database. If a row of the copied database names a file, the file either existed before or was
-// added before the copy of the database and is found by the second pass. A gateway removes no file whose row is unfinished.
+// run copies the files before and after the database. If a row of the copied database names a file,
+// the file either existed before or was added before the copy of the database and is found by the
+// second pass. A gateway removes no file whose row is unfinished.
 func (b *backup) run(ctx context.Context) error {
 	if err := b.files(ctx); err != nil {
 		return err
@@ -242,8 +247,8 @@ func (b *backup) run(ctx context.Context) error {
 	return nil
 }
 
-// files copies the files of conversations that are not in the backup yet. It skips the directories of running turns: a turn that runs again
-// has a new one.
+// files copies the files of conversations that are not in the backup yet. It skips the directories
+// of running turns: a turn that runs again has a new one.
 func (b *backup) files(ctx context.Context) error {
 	from := filepath.Join(b.cfg.Data, attachmentsDir)
 	err := filepath.WalkDir(from, func(path string, entry fs.DirEntry, err error) error {
@@ -304,8 +309,8 @@ func copyFile(from, to string) (n int64, err error) {
 	return n, errors.Join(err, out.Sync(), out.Close())
 }
 
-// SetHold holds every gateway on the configured store. Each gateway applies it at its next heartbeat. by says who requested it, and from
-// where.
+// SetHold holds every gateway on the configured store. Each gateway applies it at its next
+// heartbeat. by says who requested it, and from where.
 func SetHold(ctx context.Context, cfg config.Config, reason, by string) error {
 	return withHold(ctx, cfg, func(s commandStore) error {
 		return s.SetHold(ctx, &store.Hold{Who: by, Reason: reason}, store.ChangedBy{Who: "cli", Peer: by})
@@ -318,7 +323,8 @@ type Released struct { //nolint:recvcheck // add changes it, the others only rea
 	Hold *store.Hold
 	// Outgoing counts messages that are sent, Unfinished those whose turns run.
 	Outgoing, Unfinished int
-	// Jobs counts jobs with due slots. Runs of them run; Missed are recorded without a run, by the policy of each job.
+	// Jobs counts jobs with due slots. Runs of them run; Missed are recorded without a run, by the
+	// policy of each job.
 	Jobs, Runs, Missed int
 }
 

@@ -43,8 +43,8 @@ var (
 	reservedNames = []string{"gateway", "password", "write", "read", "cli", "system"} //nolint:gochecknoglobals // a constant that Go cannot express
 )
 
-// CreateToken creates a named token in the configured store and returns it with its secret, which is not stored. A running gateway
-// accepts the token from its first use.
+// CreateToken creates a named token in the configured store and returns it with its secret, which
+// is not stored. A running gateway accepts the token from its first use.
 func CreateToken(ctx context.Context, cfg config.Config, r TokenRequest, by string) (Token, secret.Secret, error) {
 	scopes, err := r.check()
 	if err != nil {
@@ -152,8 +152,8 @@ type commandStore interface {
 	Kind() string
 }
 
-// openCommandStore opens the configured store for a command that may run beside a gateway. It does not lock the data directory and applies
-// no migration. The caller closes the store.
+// openCommandStore opens the configured store for a command that may run beside a gateway. It does
+// not lock the data directory and applies no migration. The caller closes the store.
 func openCommandStore(ctx context.Context, cfg config.Config) (commandStore, error) {
 	if !cfg.Database.IsPostgres() {
 		return sqlite.Visit(ctx, sqlite.Config{Path: sqlitePath(cfg)})
@@ -161,19 +161,22 @@ func openCommandStore(ctx context.Context, cfg config.Config) (commandStore, err
 	return postgres.Open(ctx, postgres.Config{URL: cfg.Database.Reveal(), MaxConns: 2, WarmConns: -1})
 }
 
-// namedTokens provides the tokens of the store to the gateway, and caches which of them see only their own data.
+// namedTokens provides the tokens of the store to the gateway, and caches which of them see only
+// their own data.
 type namedTokens struct {
 	store store.Credentials
 	own   atomic.Pointer[map[string]bool]
 }
 
-// seesOwn reports whether the principal is a token that sees only its own data, according to the last read.
+// seesOwn reports whether the principal is a token that sees only its own data, according to the
+// last read.
 func (n *namedTokens) seesOwn(principal string) bool {
 	own := n.own.Load()
 	return own != nil && (*own)[principal]
 }
 
-// Credentials lists the tokens. The gateway calls it every two seconds and for unknown secrets, one call at a time.
+// Credentials lists the tokens. The gateway calls it every two seconds and for unknown secrets, one
+// call at a time.
 func (n *namedTokens) Credentials(ctx context.Context) ([]auth.Credential, error) {
 	list, err := n.store.Credentials(ctx)
 	if err != nil {
@@ -190,8 +193,9 @@ func (n *namedTokens) Credentials(ctx context.Context) ([]auth.Credential, error
 	return out, nil
 }
 
-// ownKeys provides the credentials of the configuration to the gateway: token, password, write and read token. Those that came from files
-// are read again when their files change, so that a secret is replaced without a restart. One goroutine at a time calls it.
+// ownKeys provides the credentials of the configuration to the gateway: token, password, write and
+// read token. Those that came from files are read again when their files change, so that a secret
+// is replaced without a restart. One goroutine at a time calls it.
 type ownKeys struct {
 	read  func() (config.Credentials, error)
 	store store.Store
@@ -208,7 +212,8 @@ func (p *Process) ownKeys() *ownKeys {
 	return k
 }
 
-// Credentials returns the current credentials. An unusable file is logged once and changes nothing, so the error is always nil.
+// Credentials returns the current credentials. An unusable file is logged once and changes nothing,
+// so the error is always nil.
 func (k *ownKeys) Credentials(ctx context.Context) ([]auth.Credential, error) {
 	now, err := k.read()
 	k.complain(ctx, err)
@@ -233,8 +238,8 @@ func (k *ownKeys) complain(ctx context.Context, err error) {
 	k.fault = text
 }
 
-// rotated writes the replacement to the audit log. The row has no hashes, because that of a short password could be guessed. The new secret
-// is in force even when the write fails.
+// rotated writes the replacement to the audit log. The row has no hashes, because that of a short
+// password could be guessed. The new secret is in force even when the write fails.
 func (k *ownKeys) rotated(ctx context.Context, name string) {
 	k.log.InfoContext(ctx, "a secret was replaced; connections with the old one are closed", "credential", name)
 	if err := k.store.Audit(ctx, chat.Audit{Who: "host", Verb: store.VerbTokenRotate, Object: name}); err != nil {

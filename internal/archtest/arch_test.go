@@ -97,7 +97,8 @@ type rule struct {
 	name string
 	// example is an import that the rule refuses. It proves that the rule can fail.
 	example imports
-	// applies reports whether the rule is about a package, refuses whether the package must not import another.
+	// applies reports whether the rule is about a package, refuses whether the package must not
+	// import another.
 	applies, refuses func(pkg string) bool
 }
 
@@ -118,7 +119,8 @@ func oursBut(paths ...string) func(string) bool {
 	return func(pkg string) bool { return under(pkg, module) && !allowed(pkg) }
 }
 
-// standard recognises the standard library: the first part of its paths has no dot. Our own module has none either.
+// standard recognises the standard library: the first part of its paths has no dot. Our own module
+// has none either.
 func standard(pkg string) bool {
 	first, _, _ := strings.Cut(pkg, "/")
 	return !strings.Contains(first, ".") && !under(pkg, module)
@@ -395,8 +397,9 @@ func TestEachRuleCanFail(t *testing.T) {
 	}
 }
 
-// revealers are the files that may take the text out of a secret, each with its reason. They pass it only to the code that needs it: a
-// comparison, a request header, a database driver, the log handler that replaces it.
+// revealers are the files that may take the text out of a secret, each with its reason. They pass
+// it only to the code that needs it: a comparison, a request header, a database driver, the log
+// handler that replaces it.
 func revealers() map[string]string {
 	return map[string]string{
 		"internal/gateway/hook/hook.go":  "checks signatures",
@@ -411,8 +414,9 @@ func revealers() map[string]string {
 	}
 }
 
-// mayReveal reports whether the purpose of a file is to pass secrets on: the process gives each part its own, a runner sends its key to its
-// provider, and the client its credential to the gateway.
+// mayReveal reports whether the purpose of a file is to pass secrets on: the process gives each
+// part its own, a runner sends its key to its provider, and the client its credential to the
+// gateway.
 func mayReveal(path string) bool {
 	return strings.HasPrefix(path, "internal/app/") || strings.HasPrefix(path, "internal/agent/") || path == "internal/cli/target.go"
 }
@@ -461,7 +465,8 @@ func callsReveal(t *testing.T, path string) bool {
 	return found
 }
 
-// phrases are what comments and documents do not use, because a reader has to translate it. Each has what to write instead.
+// phrases are what comments and documents do not use, because a reader has to translate it. Each
+// has what to write instead.
 func phrases() map[string]*regexp.Regexp {
 	return map[string]*regexp.Regexp{
 		"does not exist, no X exists, nil when": regexp.MustCompile(`([^e]|[^r]e) (is|are|was|were|be) none\b`), // there is none,

@@ -13,8 +13,10 @@ import (
 // longLine is how many characters two lines of a document may have in common at their beginning.
 const longLine = 60
 
-// TestNoDocumentSaysAThingTwice finds what a merge leaves when both sides changed a paragraph, a row or a section: headings with the same words below the same
-// heading, rows with the same first cell in one table, and lines that begin with the same 60 characters. Blocks of code repeat themselves for good reasons.
+// TestNoDocumentSaysAThingTwice finds what a merge leaves when both sides changed a paragraph, a
+// row or a section: headings with the same words below the same heading, rows with the same first
+// cell in one table, and lines that begin with the same 60 characters. Blocks of code repeat
+// themselves for good reasons.
 func TestNoDocumentSaysAThingTwice(t *testing.T) {
 	t.Parallel()
 	pages := 0

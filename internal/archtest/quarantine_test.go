@@ -104,7 +104,8 @@ func testNames(t *testing.T) map[string]bool {
 	return names
 }
 
-// TestNoTestIsSelectedByItsName: which test runs when depends on its directory and on testing.Short().
+// TestNoTestIsSelectedByItsName: which test runs when depends on its directory and on
+// testing.Short().
 func TestNoTestIsSelectedByItsName(t *testing.T) {
 	t.Parallel()
 	files := []string{"../../Makefile", "../../.ci/run"}
@@ -136,8 +137,8 @@ func TestNoTestIsSelectedByItsName(t *testing.T) {
 var (
 	// rewritesLog are statements that change or remove rows of the log of changes.
 	rewritesLog = regexp.MustCompile(`(?is)\b(update|delete\s+from|truncate(\s+table)?)\s+(only\s+)?("?public"?\.)?"?audit_log\b|\binsert\s+into\s+audit_log\b[^;]*\bdo\s+update\b|\breplace\s+into\s+audit_log\b`)
-	// openEnd are statements whose table comes from elsewhere, so that this test cannot see which it is. FOR UPDATE and DO UPDATE name none. The words of
-	// prose are not in capitals.
+	// openEnd are statements whose table comes from elsewhere, so that this test cannot see which
+	// it is. FOR UPDATE and DO UPDATE name none. The words of prose are not in capitals.
 	openEnd = regexp.MustCompile(`(?s)(\b(?:FOR|DO|NO\s+KEY)\s+)?\b(?:UPDATE|DELETE\s+FROM|TRUNCATE(?:\s+TABLE)?|REPLACE\s+INTO)\s*(?:%[a-z]|"?$)`)
 )
 
@@ -154,7 +155,8 @@ func logFault(sql string) string {
 	return ""
 }
 
-// The program has no statement that changes or removes a row of the log of changes, in no store and in no migration.
+// The program has no statement that changes or removes a row of the log of changes, in no store and
+// in no migration.
 func TestTheLogOfChangesIsOnlyAddedTo(t *testing.T) {
 	t.Parallel()
 	mentions := 0

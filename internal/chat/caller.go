@@ -8,21 +8,24 @@ import (
 	"strings"
 )
 
-// Caller is the origin of a call, as established by the transport. No field has a value that the client stated.
+// Caller is the origin of a call, as established by the transport. No field has a value that the
+// client stated.
 type Caller struct {
 	Principal string
-	// Scopes that the caller was granted. A chat command requires the scope of the corresponding method.
+	// Scopes that the caller was granted. A chat command requires the scope of the corresponding
+	// method.
 	Scopes []string
 	// Own restricts the caller to sessions that it made.
 	Own bool
-	// Peer is the address of the caller, and RequestID the id of the request. Both are for the audit log.
+	// Peer is the address of the caller, and RequestID the id of the request. Both are for the
+	// audit log.
 	Peer, RequestID string
 }
 
 // ChangedBy describes the origin of a change, for the audit log. It grants no permission.
 type ChangedBy struct {
-	// Who is a principal, or `cli` for a command with access to the database. Peer is its address and RequestID the id of its request; both
-	// may be "".
+	// Who is a principal, or `cli` for a command with access to the database. Peer is its address
+	// and RequestID the id of its request; both may be "".
 	Who, Peer, RequestID string
 }
 
@@ -62,11 +65,13 @@ func ScopeLevel(scope string) int {
 	return max(0, slices.Index([]string{"", ScopeRead, ScopeWrite, ScopeAdmin}, scope))
 }
 
-// Need is what a method of the gateway requires of a caller. Chat commands that correspond to the method require the same.
+// Need is what a method of the gateway requires of a caller. Chat commands that correspond to the
+// method require the same.
 type Need struct {
 	// Scope of the method.
 	Scope string
-	// Owner: [ScopeWrite] suffices for a session that the caller owns. The code that knows the owner decides with [Caller.MayChange].
+	// Owner: [ScopeWrite] suffices for a session that the caller owns. The code that knows the
+	// owner decides with [Caller.MayChange].
 	Owner bool
 }
 
@@ -78,15 +83,17 @@ func (n Need) Least() string {
 	return n.Scope
 }
 
-// Passes reports whether the highest scope of a caller is at least [Need.Least]. A method with an unknown scope refuses every caller.
+// Passes reports whether the highest scope of a caller is at least [Need.Least]. A method with an
+// unknown scope refuses every caller.
 func (n Need) Passes(scope string) bool {
 	least := ScopeLevel(n.Least())
 	return least > 0 && ScopeLevel(scope) >= least
 }
 
-// MayChange is the rule for changes of a whole session, by method and by command: admin, or write for a session that the caller owns. owner
-// is its owner, and exists reports whether it exists; a session that does not exist would belong to the caller. A person in a chat owns
-// only their private chat, not a group in which they were the first to write.
+// MayChange is the rule for changes of a whole session, by method and by command: admin, or write
+// for a session that the caller owns. owner is its owner, and exists reports whether it exists; a
+// session that does not exist would belong to the caller. A person in a chat owns only their
+// private chat, not a group in which they were the first to write.
 func (c Caller) MayChange(key SessionKey, owner string, exists bool) bool {
 	level := 0
 	for _, s := range c.Scopes {
@@ -102,12 +109,12 @@ func (c Caller) MayChange(key SessionKey, owner string, exists bool) bool {
 	}
 }
 
-// InChat reports whether the caller is a person in a chat or a hook, which have no credential of the gateway. Their names begin with the
-// channel.
+// InChat reports whether the caller is a person in a chat or a hook, which have no credential of
+// the gateway. Their names begin with the channel.
 func (c Caller) InChat() bool { return strings.Contains(c.Principal, ":") }
 
-// Bounded reports whether the limits for chat users and agents apply to what the caller creates: it lacks [ScopeAdmin]. Agents lack it for
-// every owner of their turns.
+// Bounded reports whether the limits for chat users and agents apply to what the caller creates: it
+// lacks [ScopeAdmin]. Agents lack it for every owner of their turns.
 func (c Caller) Bounded() bool { return c.InChat() || !slices.Contains(c.Scopes, ScopeAdmin) }
 
 // MissingScope returns the error for a caller that lacks a scope.
@@ -115,16 +122,20 @@ func MissingScope(scope string) error {
 	return Errorf(CodeForbidden, "missing scope: %s", scope).With("missingScope", scope).With("requiredScopes", []string{scope})
 }
 
-// IdempotencyKey identifies a call that takes effect once, however often the caller sends it. The store writes the result in the
-// transaction of the effect and returns it to every later call with the same key. A refused call has no effect, and its refusal is not stored.
+// IdempotencyKey identifies a call that takes effect once, however often the caller sends it. The
+// store writes the result in the transaction of the effect and returns it to every later call with
+// the same key. A refused call has no effect, and its refusal is not stored.
 type IdempotencyKey struct {
-	// Owner is the principal, Method the name of the method, Key the string that the caller chose. The three together are the key.
+	// Owner is the principal, Method the name of the method, Key the string that the caller chose.
+	// The three together are the key.
 	Owner, Method, Key string
-	// Hash of the params distinguishes a repetition from a different call that reuses the key, see [ErrKeyReused].
+	// Hash of the params distinguishes a repetition from a different call that reuses the key, see
+	// [ErrKeyReused].
 	Hash string
 }
 
-// Audit is one row of the audit log, written in the transaction of the change. It grants no permission and contains no secret.
+// Audit is one row of the audit log, written in the transaction of the change. It grants no
+// permission and contains no secret.
 type Audit struct {
 	// Who is a principal or a person of a channel, `cli` for a command with access to the database.
 	Who string
@@ -136,7 +147,8 @@ type Audit struct {
 	Peer, RequestID string
 }
 
-// Between returns the row with the hashes of two states; "" = the object did not exist. For a nil row it returns nil.
+// Between returns the row with the hashes of two states; "" = the object did not exist. For a nil
+// row it returns nil.
 func (a *Audit) Between(before, after string) *Audit {
 	if a == nil {
 		return nil
@@ -146,7 +158,8 @@ func (a *Audit) Between(before, after string) *Audit {
 	return &row
 }
 
-// StateHash is the form of a state in the audit log: it changes with the state and does not reveal it. The hash of "" is "".
+// StateHash is the form of a state in the audit log: it changes with the state and does not reveal
+// it. The hash of "" is "".
 func StateHash(state string) string {
 	if state == "" {
 		return ""
@@ -160,12 +173,14 @@ func (c Caller) Audit(verb, object string) *Audit {
 	return &Audit{Who: c.Principal, Verb: verb, Object: object, Peer: c.Peer, RequestID: c.RequestID}
 }
 
-// gatewayPrincipal is the principal of the owner's token. Its keys are used as run ids without a prefix.
+// gatewayPrincipal is the principal of the owner's token. Its keys are used as run ids without a
+// prefix.
 const gatewayPrincipal = "gateway"
 
-// RunIDOf returns the id of the run that a caller names by an idempotency key, in the store and inside the gateway. It contains the
-// principal, so that one key of two principals names two runs: `<principal>:<key>`, or the key alone for the owner's token. Keys and
-// principals contain no ':'; ids of cron runs contain two.
+// RunIDOf returns the id of the run that a caller names by an idempotency key, in the store and
+// inside the gateway. It contains the principal, so that one key of two principals names two runs:
+// `<principal>:<key>`, or the key alone for the owner's token. Keys and principals contain no ':';
+// ids of cron runs contain two.
 func RunIDOf(principal, key string) string {
 	if key == "" || principal == gatewayPrincipal {
 		return key
@@ -173,7 +188,8 @@ func RunIDOf(principal, key string) string {
 	return principal + ":" + key
 }
 
-// ShownRunID returns the form of a run id for callers: the key of a run that was named by a key, and any other id unchanged.
+// ShownRunID returns the form of a run id for callers: the key of a run that was named by a key,
+// and any other id unchanged.
 func ShownRunID(id string) string {
 	if _, key, ok := strings.Cut(id, ":"); ok && !strings.Contains(key, ":") {
 		return key

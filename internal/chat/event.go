@@ -26,31 +26,34 @@ const (
 	EventQuestions EventKind = "questions" // an agent asked a person, or a question was closed; see Reason
 )
 
-// Event is one change that subscribers receive. An event about a durable change is published after its commit. The events of a run are in
-// order, and Seq is strictly increasing.
+// Event is one change that subscribers receive. An event about a durable change is published after
+// its commit. The events of a run are in order, and Seq is strictly increasing.
 type Event struct {
 	Kind    EventKind
 	Session SessionKey
-	// Principal owns the session, or is the one whose answer counts (Questions). It decides who sees the event.
+	// Principal owns the session, or is the one whose answer counts (Questions). It decides who
+	// sees the event.
 	Principal string
 	// RunID names the message. Each merged message has its own Final event with MergedInto set.
 	RunID string
 	Seq   int64
 	Lane  string
 	At    time.Time
-	// Unattended: the run is of a job. Until its end it is not known whether its text is delivered, so only followers of the run receive what comes before.
+	// Unattended: the run is of a job. Until its end it is not known whether its text is delivered,
+	// so only followers of the run receive what comes before.
 	Unattended bool
 
-	// Delta is new text; Text is the answer so far. Replace is true when Delta is the whole text again, as after the start of a second
-	// attempt.
+	// Delta is new text; Text is the answer so far. Replace is true when Delta is the whole text
+	// again, as after the start of a second attempt.
 	Delta, Text string
 	Replace     bool
 
-	// Reason: for Aborted stop, stopall, superseded, stale, cleared, reset, draining; for Failed the [FailReason]; for
-	// Session created, message, queued, run.started, run.finished, reset, delete; for Questions asked, answered, closed.
+	// Reason: for Aborted stop, stopall, superseded, stale, cleared, reset, draining; for Failed
+	// the [FailReason]; for Session created, message, queued, run.started, run.finished, reset,
+	// delete; for Questions asked, answered, closed.
 	Reason string
-	// Message is a sentence for a person (Failed, and Final without text). Detail is the message of the agent's service, for
-	// administrators; "" when there is no message.
+	// Message is a sentence for a person (Failed, and Final without text). Detail is the message of
+	// the agent's service, for administrators; "" when there is no message.
 	Message, Detail string
 	// MergedInto is the run that includes the message (Final).
 	MergedInto string
@@ -99,7 +102,8 @@ const (
 	FailUnknown       FailReason = "unknown"
 )
 
-// Code is the machine-readable part of an [Error]. The set is closed; a transport maps each code once.
+// Code is the machine-readable part of an [Error]. The set is closed; a transport maps each code
+// once.
 type Code string
 
 // The codes. Their values are the `details.code` of the protocol where it has one.
@@ -124,8 +128,9 @@ const (
 	CodeInternal         Code = "INTERNAL"               // a defect
 )
 
-// Error is an application error: a code for programs, and a sentence for a person with what to do. Compare it with the sentinels below by
-// errors.Is, which compares codes, or read it with errors.As.
+// Error is an application error: a code for programs, and a sentence for a person with what to do.
+// Compare it with the sentinels below by errors.Is, which compares codes, or read it with
+// errors.As.
 type Error struct {
 	Code    Code
 	Message string
@@ -185,7 +190,8 @@ func (e *Error) With(name string, value any) *Error {
 	return e
 }
 
-// CodeOf returns the code of the first *Error in err's chain, [CodeInternal] for any other error, and "" for nil.
+// CodeOf returns the code of the first *Error in err's chain, [CodeInternal] for any other error,
+// and "" for nil.
 func CodeOf(err error) Code {
 	if err == nil {
 		return ""
@@ -196,7 +202,8 @@ func CodeOf(err error) Code {
 	return CodeInternal
 }
 
-// EmptyAnswer returns the sentence that replaces an answer without text. stop is its stop reason, see [RunEnd].
+// EmptyAnswer returns the sentence that replaces an answer without text. stop is its stop reason,
+// see [RunEnd].
 func EmptyAnswer(stop string) string {
 	if stop == "length" {
 		return "(empty answer: the model stopped at its length limit)"
@@ -204,7 +211,8 @@ func EmptyAnswer(stop string) string {
 	return "(empty answer)"
 }
 
-// SentenceOf returns the part of an error that a person may see: the sentence of an [Error], never its cause.
+// SentenceOf returns the part of an error that a person may see: the sentence of an [Error], never
+// its cause.
 func SentenceOf(err error) string {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Message
@@ -220,7 +228,8 @@ type ToolCall struct {
 	// ID is the id that the model gave the call; it is unique within the round.
 	ID   string `json:"id"`
 	Name string `json:"name"`
-	// Args are the arguments as the model wrote them. They should be a JSON object, but may be invalid.
+	// Args are the arguments as the model wrote them. They should be a JSON object, but may be
+	// invalid.
 	Args string `json:"args"`
 }
 
@@ -243,25 +252,28 @@ type Round struct {
 	// Results has one element for each of Calls; nil = no result is recorded.
 	Results []*ToolResult
 	Usage   Usage
-	// Extra is what the provider requires back with the round (signed thoughts), in the format of the runner; nil when it requires nothing.
+	// Extra is what the provider requires back with the round (signed thoughts), in the format of
+	// the runner; nil when it requires nothing.
 	Extra json.RawMessage
 }
 
-// MaxTokens is the maximum number of tokens of one kind that count for one request, whatever its endpoint reports. It exceeds the limits of
-// every model.
+// MaxTokens is the maximum number of tokens of one kind that count for one request, whatever its
+// endpoint reports. It exceeds the limits of every model.
 const MaxTokens = 1_000_000_000
 
 // Usage is what a turn used. Zero means unknown.
 type Usage struct { //nolint:recvcheck // Add changes it, the others only read it
 	InputTokens  int `json:"inputTokens,omitempty"`
 	OutputTokens int `json:"outputTokens,omitempty"`
-	// CachedTokens is the part of InputTokens that came from the provider's cache. It is not stored with the run.
+	// CachedTokens is the part of InputTokens that came from the provider's cache. It is not stored
+	// with the run.
 	CachedTokens int    `json:"cachedTokens,omitempty"`
 	Model        string `json:"model,omitempty"`
 	Provider     string `json:"provider,omitempty"`
 }
 
-// Tokens returns the sum of counts that an endpoint reports. A negative count is 0, and the sum is at most [MaxTokens].
+// Tokens returns the sum of counts that an endpoint reports. A negative count is 0, and the sum is
+// at most [MaxTokens].
 func Tokens(counts ...int) int {
 	sum := 0
 	for _, n := range counts {
@@ -270,15 +282,16 @@ func Tokens(counts ...int) int {
 	return sum
 }
 
-// Clamped returns u with plausible values: each count is between 0 and [MaxTokens], and the cached tokens are at most the input tokens.
+// Clamped returns u with plausible values: each count is between 0 and [MaxTokens], and the cached
+// tokens are at most the input tokens.
 func (u Usage) Clamped() Usage {
 	u.InputTokens, u.OutputTokens = Tokens(u.InputTokens), Tokens(u.OutputTokens)
 	u.CachedTokens = min(Tokens(u.CachedTokens), u.InputTokens)
 	return u
 }
 
-// Add adds the usage of another request. Sums of counts that are not negative saturate at math.MaxInt. Names of other replace those of u
-// unless they are empty.
+// Add adds the usage of another request. Sums of counts that are not negative saturate at
+// math.MaxInt. Names of other replace those of u unless they are empty.
 func (u *Usage) Add(other Usage) {
 	u.InputTokens = saturated(u.InputTokens, other.InputTokens)
 	u.OutputTokens = saturated(u.OutputTokens, other.OutputTokens)

@@ -1,19 +1,21 @@
 // Package chat defines the terms of laneway: message, reply, session key, event and error.
 //
-// It only parses, formats and checks its own values, starts no goroutine, and imports only the standard library. Every other package uses
-// its terms, so a term means the same in code, tables, wire and metrics.
+// It only parses, formats and checks its own values, starts no goroutine, and imports only the
+// standard library. Every other package uses its terms, so a term means the same in code, tables,
+// wire and metrics.
 //
 // # Terms
 //
-// A [Message] is one input of a session. It is accepted (durable) under a sequence number of its session and ends with exactly one
-// [Outcome]. A turn (run) is one execution of the agent for one or several messages. Its id is the id of the message that leads it, and stays the
-// same across attempts. An [Event] reports a change of a run or a session after it happened. A [Reply] is a message that is sent to a
-// channel.
+// A [Message] is one input of a session. It is accepted (durable) under a sequence number of its
+// session and ends with exactly one [Outcome]. A turn (run) is one execution of the agent for one
+// or several messages. Its id is the id of the message that leads it, and stays the same across
+// attempts. An [Event] reports a change of a run or a session after it happened. A [Reply] is a
+// message that is sent to a channel.
 //
 // # Errors
 //
-// An [Error] has a [Code] for programs and a sentence for people. Every other error is a defect or a failure of the environment: transports
-// report it as internal and log it in full.
+// An [Error] has a [Code] for programs and a sentence for people. Every other error is a defect or
+// a failure of the environment: transports report it as internal and log it in full.
 package chat
 
 import (
@@ -29,7 +31,8 @@ import (
 const (
 	// MaxText is the maximum length of a message in bytes of UTF-8.
 	MaxText = 262_144
-	// MaxMessageID is the maximum length of a message id in bytes; ids are printable ASCII without spaces.
+	// MaxMessageID is the maximum length of a message id in bytes; ids are printable ASCII without
+	// spaces.
 	MaxMessageID = 128
 )
 
@@ -66,7 +69,8 @@ func QueueModes() []QueueMode {
 	return []QueueMode{ModeQueue, ModeFollowup, ModeInterrupt, ModeCollect, ModeSteer}
 }
 
-// DropPolicy selects the message to remove when the queue of a session is full. The store enforces it.
+// DropPolicy selects the message to remove when the queue of a session is full. The store enforces
+// it.
 type DropPolicy string
 
 // The drop policies. "" means [DropOld].
@@ -104,8 +108,9 @@ type Content struct {
 	System bool `json:"system,omitempty"`
 	// External marks text from outside that has no authority (webhooks, forwarded text).
 	External bool `json:"external,omitempty"`
-	// Context is additional input of a stateless call: earlier messages that are not in the transcript. With Options.KeepContext they are
-	// added to the transcript, before the message, when its turn starts.
+	// Context is additional input of a stateless call: earlier messages that are not in the
+	// transcript. With Options.KeepContext they are added to the transcript, before the message,
+	// when its turn starts.
 	Context []TranscriptEntry `json:"context,omitempty"`
 	// Options define how it runs.
 	Options Options `json:"options"`
@@ -123,16 +128,19 @@ type Answered struct {
 	// Ours is true for a message of this gateway, and Own for one of the person who answers it.
 	Ours bool `json:"ours,omitempty"`
 	Own  bool `json:"own,omitempty"`
-	// Selected is the part that the person selected, "" if none; Text is the whole, with a word for what is not text.
+	// Selected is the part that the person selected, "" if none; Text is the whole, with a word for
+	// what is not text.
 	Selected string `json:"selected,omitempty"`
 	Text     string `json:"text,omitempty"`
 	// Origin names what has sent one of ours, for example the job and its time; "" if unknown.
 	Origin string `json:"origin,omitempty"`
-	// Outside is true for text without authority: of other people, and forwarded or quoted from elsewhere.
+	// Outside is true for text without authority: of other people, and forwarded or quoted from
+	// elsewhere.
 	Outside bool `json:"outside,omitempty"`
 }
 
-// IsOutside reports whether the answered text has no authority; nil has none and is not from outside.
+// IsOutside reports whether the answered text has no authority; nil has none and is not from
+// outside.
 func (a *Answered) IsOutside() bool { return a != nil && a.Outside }
 
 // Bound cuts what is quoted: the selected part has precedence, and repeats of it are left out.
@@ -146,7 +154,8 @@ func (a *Answered) Bound() *Answered {
 	return &out
 }
 
-// InText returns the lines that stand for it before the message. Each of its own lines is quoted with `> `, so that it cannot end its quotation.
+// InText returns the lines that stand for it before the message. Each of its own lines is quoted
+// with `> `, so that it cannot end its quotation.
 func (a *Answered) InText() string {
 	if a == nil {
 		return ""
@@ -191,7 +200,8 @@ type Options struct {
 	NoMerge bool `json:"noMerge,omitempty"`
 	// KeepContext makes Context a part of the transcript.
 	KeepContext bool `json:"keepContext,omitempty"`
-	// AtMostOnce forbids a second attempt after a crash or a drain: the message ends interrupted instead.
+	// AtMostOnce forbids a second attempt after a crash or a drain: the message ends interrupted
+	// instead.
 	AtMostOnce bool `json:"atMostOnce,omitempty"`
 	// ReplyTo is where the answer goes besides the transcript; zero = nowhere.
 	ReplyTo Target `json:"replyTo,omitzero"`
@@ -202,29 +212,33 @@ type Options struct {
 	Thinking     string         `json:"thinking,omitempty"`
 	SystemPrompt string         `json:"systemPrompt,omitempty"`
 	Params       map[string]any `json:"params,omitempty"`
-	// Task is the place of the message in a tree of sub-turns. It is nil when a person or a program sent the message; its turn can then be
-	// the root of a tree.
+	// Task is the place of the message in a tree of sub-turns. It is nil when a person or a program
+	// sent the message; its turn can then be the root of a tree.
 	Task *Task `json:"task,omitempty"`
 }
 
-// Message is one input of a session, before the store accepts it. (Channel, ExternalID) or Dedupe is its idempotency key: a message that is
-// submitted twice is stored once.
+// Message is one input of a session, before the store accepts it. (Channel, ExternalID) or Dedupe
+// is its idempotency key: a message that is submitted twice is stored once.
 type Message struct {
 	Session SessionKey
-	// ID names the message on the wire and is the run id of the turn that starts with it. "" = the gateway generates a UUIDv7.
+	// ID names the message on the wire and is the run id of the turn that starts with it. "" = the
+	// gateway generates a UUIDv7.
 	ID string
 	// Lane in which the turn runs; "" = main.
 	Lane string
 	// Principal is the credential or chat user that sent it. It becomes the owner of a new session.
 	Principal string
-	// Own restricts it to a session of that principal: the store refuses a session of another principal.
+	// Own restricts it to a session of that principal: the store refuses a session of another
+	// principal.
 	Own bool
-	// Scope is the highest scope of the sender: `operator.read`, `operator.write` or `operator.admin`. Only chat commands check it.
+	// Scope is the highest scope of the sender: `operator.read`, `operator.write` or
+	// `operator.admin`. Only chat commands check it.
 	Scope string
-	// Peer is its origin, an address or a channel, and RequestID the id of the request or update. They are for the audit log, grant no
-	// permission and are not stored with the message.
+	// Peer is its origin, an address or a channel, and RequestID the id of the request or update.
+	// They are for the audit log, grant no permission and are not stored with the message.
 	Peer, RequestID string
-	// BotName is the name under which the channel's bot is mentioned; "" = every mention counts as a mention of this bot.
+	// BotName is the name under which the channel's bot is mentioned; "" = every mention counts as
+	// a mention of this bot.
 	BotName string
 	// Channel is the channel that it came from: `web`, `api`, `hook`, `telegram:<bot id>`, ….
 	Channel string
@@ -232,9 +246,11 @@ type Message struct {
 	ExternalID int64
 	// Dedupe is the globally unique idempotency key; "" = it has no key.
 	Dedupe string
-	// ParamsHash distinguishes a repeated call from another call with the same Dedupe; "" = not compared.
+	// ParamsHash distinguishes a repeated call from another call with the same Dedupe; "" = not
+	// compared.
 	ParamsHash string
-	// Branch is the point at which its session, which must be new, begins; nil = the session begins empty.
+	// Branch is the point at which its session, which must be new, begins; nil = the session begins
+	// empty.
 	Branch  *Branch
 	Content Content
 }
@@ -242,7 +258,8 @@ type Message struct {
 // MaxBranches is the maximum length of a chain of branches.
 const MaxBranches = 100
 
-// Branch is a point in a transcript. A session that begins there has the entries up to Seq, without a copy of them.
+// Branch is a point in a transcript. A session that begins there has the entries up to Seq, without
+// a copy of them.
 type Branch struct {
 	Session SessionKey
 	// SessionID is the transcript. Seq is the number of one of its own entries.
@@ -258,7 +275,8 @@ type Receipt struct {
 	Seq     int64
 	// AcceptedAt is the store's time of acceptance.
 	AcceptedAt time.Time
-	// Duplicate is true when the same message was accepted before. Outcome and State are then its progress.
+	// Duplicate is true when the same message was accepted before. Outcome and State are then its
+	// progress.
 	Duplicate bool
 	// State is "held", "waiting", "running" or "done".
 	State   string
@@ -266,13 +284,15 @@ type Receipt struct {
 	// Queued is true when it has to wait. Position is the number of messages before it.
 	Queued   bool
 	Position int
-	// Command is true when the message was a chat command. The command was executed, and the message is not in the queue.
+	// Command is true when the message was a chat command. The command was executed, and the
+	// message is not in the queue.
 	Command bool
 }
 
 // Reply is one outgoing message.
 type Reply struct {
-	// ID is the outbox id. It is the same for all attempts, so that a channel with idempotent sends can use it.
+	// ID is the outbox id. It is the same for all attempts, so that a channel with idempotent sends
+	// can use it.
 	ID     string
 	RunID  string
 	Target Target
@@ -283,11 +303,13 @@ type Reply struct {
 	Text string
 	// Choice is what the person may do next; nil when no choice is offered.
 	Choice *Choice
-	// File is sent instead of Text; nil when the reply has no file. Text then represents the file in channels that cannot show it.
+	// File is sent instead of Text; nil when the reply has no file. Text then represents the file
+	// in channels that cannot show it.
 	File *Attachment
 	// Attempt counts from 1.
 	Attempt int
-	// Progress is what earlier attempts recorded as delivered, in the format of the channel; "" when no part was delivered.
+	// Progress is what earlier attempts recorded as delivered, in the format of the channel; ""
+	// when no part was delivered.
 	Progress string
 	// Origin is set when another conversation than that of Target has made it.
 	Origin *Origin
@@ -301,9 +323,11 @@ type Button struct {
 	Text string `json:"text"`
 }
 
-// Choice is a choice that is offered to a person below a message. Typed replaces the buttons in channels that have no buttons.
+// Choice is a choice that is offered to a person below a message. Typed replaces the buttons in
+// channels that have no buttons.
 type Choice struct {
-	// For is the id of the person who may choose, as in [Sender]; "" = each person who may send messages there.
+	// For is the id of the person who may choose, as in [Sender]; "" = each person who may send
+	// messages there.
 	For  string     `json:"for,omitempty"`
 	Rows [][]Button `json:"rows"`
 	// Typed is a sentence that says what to write instead.
@@ -328,10 +352,12 @@ type TranscriptEntry struct {
 	Command    bool   `json:"command,omitempty"`
 	// Covers are the entries that a summary replaces; zero = the entry is not a summary.
 	Covers SeqRange `json:"covers,omitzero"`
-	// Outside: the text comes from outside or is derived from such text. Examples are a forwarded message, the result of a tool of another
-	// server, the answer of a turn that had such input, and a summary of such entries. A turn that is given the entry asks before it acts.
+	// Outside: the text comes from outside or is derived from such text. Examples are a forwarded
+	// message, the result of a tool of another server, the answer of a turn that had such input,
+	// and a summary of such entries. A turn that is given the entry asks before it acts.
 	Outside bool `json:"outside,omitempty"`
-	// Origin is what wrote the entry from outside of the conversation; nil = the entry belongs to a turn of it.
+	// Origin is what wrote the entry from outside of the conversation; nil = the entry belongs to a
+	// turn of it.
 	Origin *Origin   `json:"origin,omitempty"`
 	At     time.Time `json:"at"`
 }
@@ -345,8 +371,9 @@ const (
 	OriginAnswer   = "answer"  // of a turn that delivers to another conversation
 )
 
-// Origin is what sends something into a conversation other than the one in which it was made. What a person then sees there becomes an entry of
-// that conversation, so that its agent knows what the person answers.
+// Origin is what sends something into a conversation other than the one in which it was made. What
+// a person then sees there becomes an entry of that conversation, so that its agent knows what the
+// person answers.
 type Origin struct {
 	// Kind is job, reminder, alert, message or answer.
 	Kind string `json:"kind"`
@@ -377,7 +404,8 @@ func (o *Origin) Who() string {
 	}
 }
 
-// The stop reasons of notes about tool calls. StopForeign: the result contained text from outside, see [ToolResult].
+// The stop reasons of notes about tool calls. StopForeign: the result contained text from outside,
+// see [ToolResult].
 const (
 	StopTool    = "tool"
 	StopForeign = "tool-foreign"
@@ -396,7 +424,8 @@ const (
 	RoleSystem    = "system"
 )
 
-// CheckText returns an error when text from outside is not UTF-8, contains NUL, is empty or blank, or is longer than limit bytes.
+// CheckText returns an error when text from outside is not UTF-8, contains NUL, is empty or blank,
+// or is longer than limit bytes.
 func CheckText(field, text string, limit int) error {
 	switch {
 	case !utf8.ValidString(text):
@@ -411,7 +440,8 @@ func CheckText(field, text string, limit int) error {
 	return nil
 }
 
-// CleanText makes the output of a program valid for every store and wire format: it replaces invalid UTF-8 and removes NUL.
+// CleanText makes the output of a program valid for every store and wire format: it replaces
+// invalid UTF-8 and removes NUL.
 func CleanText(s string) string {
 	if !strings.ContainsRune(s, 0) && utf8.ValidString(s) {
 		return s
@@ -419,8 +449,9 @@ func CleanText(s string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "")
 }
 
-// Flanks reports whether a mark of Markdown between two characters can open and whether it can close. It is the rule of CommonMark, except that ideographic punctuation
-// counts as a letter, and that a mark between other punctuation and an ideographic character can do both.
+// Flanks reports whether a mark of Markdown between two characters can open and whether it can
+// close. It is the rule of CommonMark, except that ideographic punctuation counts as a letter, and
+// that a mark between other punctuation and an ideographic character can do both.
 func Flanks(before, after rune) (opens, closes bool) {
 	wideBefore, wideAfter := ideographic(before), ideographic(after)
 	spaceBefore, spaceAfter := unicode.IsSpace(before), unicode.IsSpace(after)
@@ -431,7 +462,8 @@ func Flanks(before, after rune) (opens, closes bool) {
 	return opens, closes
 }
 
-// ideographic reports whether a character is Chinese, Japanese or Korean, with their punctuation, wide forms and selectors of variants.
+// ideographic reports whether a character is Chinese, Japanese or Korean, with their punctuation,
+// wide forms and selectors of variants.
 func ideographic(r rune) bool {
 	switch {
 	case r < 0x1100, r == 0x3000: // the wide space is white space
@@ -455,7 +487,8 @@ func Cut(s string, n int) string {
 	return s[:n]
 }
 
-// CutWords shortens s to at most n characters, at a space if one is near, and says so with an ellipsis.
+// CutWords shortens s to at most n characters, at a space if one is near, and says so with an
+// ellipsis.
 func CutWords(s string, n int) string {
 	if utf8.RuneCountInString(s) <= n {
 		return s
@@ -473,7 +506,8 @@ func CutWords(s string, n int) string {
 	return strings.TrimRightFunc(string(r), unicode.IsSpace) + "…"
 }
 
-// CheckMessageID returns an error unless an id or idempotency key of a caller has 1 to 128 printable ASCII characters without spaces.
+// CheckMessageID returns an error unless an id or idempotency key of a caller has 1 to 128
+// printable ASCII characters without spaces.
 func CheckMessageID(field, id string) error {
 	if id == "" || len(id) > MaxMessageID {
 		return Errorf(CodeInvalid, "%s must have 1 to %d characters", field, MaxMessageID)
@@ -486,13 +520,15 @@ func CheckMessageID(field, id string) error {
 	return nil
 }
 
-// ChannelKind returns a channel's name without its account, for metric labels and configuration keys: "telegram" for "telegram:shop".
+// ChannelKind returns a channel's name without its account, for metric labels and configuration
+// keys: "telegram" for "telegram:shop".
 func ChannelKind(channel string) string {
 	kind, _, _ := strings.Cut(channel, ":")
 	return kind
 }
 
-// Attachment is a file that came with a message or that an agent made for a person. It is stored under a name that the gateway generates.
+// Attachment is a file that came with a message or that an agent made for a person. It is stored
+// under a name that the gateway generates.
 type Attachment struct {
 	Name     string `json:"name"` // as shown; not a path
 	MIMEType string `json:"mimeType,omitempty"`
@@ -507,7 +543,8 @@ func (a Attachment) String() string {
 	return fmt.Sprintf("%s, %s, %d bytes", Printable(a.Name), Printable(a.MIMEType), a.Size)
 }
 
-// InText represents a file of a message in plain text: in the input of a model and in the transcript.
+// InText represents a file of a message in plain text: in the input of a model and in the
+// transcript.
 func (a Attachment) InText() string { return AttachmentMark + a.String() + "]" }
 
 // AttachmentMark begins the representation of a file of a message.
@@ -543,8 +580,8 @@ type Upload struct {
 // maxFileName is how many characters of a file name are shown.
 const maxFileName = 120
 
-// FileName returns the part of an untrusted name that is shown: its last element, in one line, at most 120 characters, never empty. The
-// result must not be used as a path.
+// FileName returns the part of an untrusted name that is shown: its last element, in one line, at
+// most 120 characters, never empty. The result must not be used as a path.
 func FileName(name string) string {
 	name = Printable(path.Base(strings.ReplaceAll(CleanText(name), `\`, "/")))
 	if r := []rune(name); len(r) > maxFileName {

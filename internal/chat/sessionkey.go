@@ -21,12 +21,14 @@ const (
 
 var agentID = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,63}$`)
 
-// SessionKey names one conversation: `agent:<agent>:<rest>`. The zero value names no session. It is comparable and usable as a map key.
+// SessionKey names one conversation: `agent:<agent>:<rest>`. The zero value names no session. It is
+// comparable and usable as a map key.
 type SessionKey struct {
 	// Agent is the id of the agent, `[a-z0-9][a-z0-9_-]{0,63}`.
 	Agent string
-	// Rest is everything after the agent: `main`, `<channel>:direct|group:<chat>[:topic:<thread>]`, `cron:<job>:<trigger>-<slot>`,
-	// `task:<id>`, `api:…`, `hook:<name>` or a name that a client chose.
+	// Rest is everything after the agent: `main`, `<channel>:direct|group:<chat>[:topic:<thread>]`,
+	// `cron:<job>:<trigger>-<slot>`, `task:<id>`, `api:…`, `hook:<name>` or a name that a client
+	// chose.
 	Rest string
 }
 
@@ -36,8 +38,8 @@ var ErrSessionKey = errors.New("invalid session key")
 // ValidAgentID reports whether s can be the id of an agent.
 func ValidAgentID(s string) bool { return agentID.MatchString(s) }
 
-// ParseSessionKey parses a key of the protocol. A key without the prefix `agent:` belongs to defaultAgent. The result of
-// [SessionKey.String] parses back to the same value.
+// ParseSessionKey parses a key of the protocol. A key without the prefix `agent:` belongs to
+// defaultAgent. The result of [SessionKey.String] parses back to the same value.
 func ParseSessionKey(s, defaultAgent string) (SessionKey, error) {
 	if err := checkKeyText(s); err != nil {
 		return SessionKey{}, err
@@ -95,8 +97,8 @@ func PeerKey(agent, channel, kind, chatID, thread string) SessionKey {
 	return SessionKey{Agent: agent, Rest: rest}
 }
 
-// Kind distinguishes direct conversations, in which one person waits for one answer, from groups. Keys without a kind are
-// [KindUnknown]; the main session is direct.
+// Kind distinguishes direct conversations, in which one person waits for one answer, from groups.
+// Keys without a kind are [KindUnknown]; the main session is direct.
 func (k SessionKey) Kind() string {
 	parts := strings.SplitN(k.Rest, ":", 3)
 	switch {
@@ -109,7 +111,8 @@ func (k SessionKey) Kind() string {
 	}
 }
 
-// OfCronRun reports whether the session is for runs of a job only, `cron:<job>:<run>`. It is false for a session that a job shares.
+// OfCronRun reports whether the session is for runs of a job only, `cron:<job>:<run>`. It is false
+// for a session that a job shares.
 func (k SessionKey) OfCronRun() bool {
 	rest, ok := strings.CutPrefix(k.Rest, "cron:")
 	return ok && strings.Contains(rest, ":")
@@ -135,8 +138,9 @@ func CompactionKey(agent, transcript string) SessionKey {
 // likeUUID matches the names that the gateway generates for such sessions.
 var likeUUID = regexp.MustCompile(`^.{8}-.{4}-.{4}-.{4}-.{12}$`)
 
-// OfSideTurns reports whether the gateway made the session for turns beside a conversation: for a sub-turn or for the compactions of a
-// transcript. These keys have a UUID after the prefix, which distinguishes them from names with the same prefix that a client chose.
+// OfSideTurns reports whether the gateway made the session for turns beside a conversation: for a
+// sub-turn or for the compactions of a transcript. These keys have a UUID after the prefix, which
+// distinguishes them from names with the same prefix that a client chose.
 func (k SessionKey) OfSideTurns() bool {
 	for _, prefix := range []string{taskPrefix, compactionPrefix} {
 		if id, ok := strings.CutPrefix(k.Rest, prefix); ok && likeUUID.MatchString(id) {
@@ -155,8 +159,8 @@ func (k SessionKey) Channel() string {
 	return name
 }
 
-// Unprintable reports control and bidirectional formatting characters. They are refused in names and keys because they make a list or a log
-// line look different from its content.
+// Unprintable reports control and bidirectional formatting characters. They are refused in names
+// and keys because they make a list or a log line look different from its content.
 func Unprintable(r rune) bool {
 	switch {
 	case unicode.IsControl(r):
@@ -170,14 +174,15 @@ func Unprintable(r rune) bool {
 	}
 }
 
-// Escaped writes the characters that [Unprintable] reports as \uXXXX, for places that show text of another person: labels, lists,
-// sentences. Characters in keep are not changed.
+// Escaped writes the characters that [Unprintable] reports as \uXXXX, for places that show text of
+// another person: labels, lists, sentences. Characters in keep are not changed.
 func Escaped(s, keep string) string {
 	return escaped(s, func(r rune) bool { return Unprintable(r) && !strings.ContainsRune(keep, r) })
 }
 
-// AllVisible escapes what [Escaped] does, and each character that has no width or looks like a space: the category Cf (zero-width, tags),
-// variation selectors, fillers. Scripts and emoji need some of them, so use it only for questions, where every character counts.
+// AllVisible escapes what [Escaped] does, and each character that has no width or looks like a
+// space: the category Cf (zero-width, tags), variation selectors, fillers. Scripts and emoji need
+// some of them, so use it only for questions, where every character counts.
 func AllVisible(s string) string {
 	return escaped(s, func(r rune) bool {
 		return Unprintable(r) || unicode.In(r, unicode.Cf, unicode.Variation_Selector) || strings.ContainsRune("\u034f\u115f\u1160\u2800\u3164\uffa0", r)
@@ -199,7 +204,8 @@ func escaped(s string, hidden func(rune) bool) string {
 	return b.String()
 }
 
-// TargetFor is [SessionKey.Target] on the account that a principal of the channel uses: principals name the account, keys do not.
+// TargetFor is [SessionKey.Target] on the account that a principal of the channel uses: principals
+// name the account, keys do not.
 func (k SessionKey) TargetFor(principal string) Target {
 	to := k.Target()
 	if at := strings.LastIndexByte(principal, ':'); at > 0 && !to.IsZero() && ChannelKind(principal) == to.Channel {
@@ -208,8 +214,8 @@ func (k SessionKey) TargetFor(principal string) Target {
 	return to
 }
 
-// Target returns the address on a channel that the key names. It is zero when the key names no channel, and for the web channel, whose
-// clients read the transcript.
+// Target returns the address on a channel that the key names. It is zero when the key names no
+// channel, and for the web channel, whose clients read the transcript.
 func (k SessionKey) Target() Target {
 	channel := k.Channel()
 	if channel == "" || channel == "web" {
@@ -221,10 +227,11 @@ func (k SessionKey) Target() Target {
 	return Target{Channel: channel, ChatID: id, Thread: thread}
 }
 
-// Audience is who can read the answer of a turn: only its principal, or every reader of one conversation. The zero value means only the
-// principal.
+// Audience is who can read the answer of a turn: only its principal, or every reader of one
+// conversation. The zero value means only the principal.
 //
-// A turn with several readers shows only data of their conversation, unless the principal allows more.
+// A turn with several readers shows only data of their conversation, unless the principal allows
+// more.
 type Audience struct {
 	// Conversation is the conversation that the readers share; zero = the answer is private.
 	Conversation SessionKey `json:"conversation,omitzero"`
@@ -235,9 +242,10 @@ type Audience struct {
 // Shared reports whether anyone except the principal can read the answer.
 func (a Audience) Shared() bool { return !a.Conversation.IsZero() }
 
-// ConversationOf returns the conversation in which the answer of a turn is read: its session, or the conversation at the address to which
-// the answer goes. A webhook has no conversation. The address of a chat does not show whether it is a group, so every chat except the
-// principal's own counts as one.
+// ConversationOf returns the conversation in which the answer of a turn is read: its session, or
+// the conversation at the address to which the answer goes. A webhook has no conversation. The
+// address of a chat does not show whether it is a group, so every chat except the principal's own
+// counts as one.
 func ConversationOf(session SessionKey, to Target, principal string) SessionKey {
 	switch here := session.Target(); ChannelKind(to.Channel) {
 	case "", "webhook":
@@ -259,14 +267,16 @@ func ConversationOf(session SessionKey, to Target, principal string) SessionKey 
 	return PeerKey(session.Agent, ChannelKind(to.Channel), kind, to.ChatID, to.Thread)
 }
 
-// isChatOf reports whether an address is the private chat of a principal. That chat has the id of the person.
+// isChatOf reports whether an address is the private chat of a principal. That chat has the id of
+// the person.
 func isChatOf(principal string, to Target) bool {
 	at := strings.LastIndexByte(principal, ':')
 	return at > 0 && ChannelKind(principal) == ChannelKind(to.Channel) && principal[at+1:] == to.ChatID
 }
 
-// AudienceOf returns who reads the answer of a turn of a principal in a conversation. owner is the owner of the conversation's session; ""
-// = the session does not exist yet. Principals that see every session do not need an answer to read another session, so they do not count.
+// AudienceOf returns who reads the answer of a turn of a principal in a conversation. owner is the
+// owner of the conversation's session; "" = the session does not exist yet. Principals that see
+// every session do not need an answer to read another session, so they do not count.
 func AudienceOf(principal string, conversation SessionKey, owner string) Audience {
 	shared := func(readers string) Audience { return Audience{Conversation: conversation, Readers: readers} }
 	to := conversation.Target()
@@ -290,25 +300,30 @@ type Right int
 
 // The rights.
 const (
-	// RightFree: the key contains no identity. The session belongs to the principal that creates it.
+	// RightFree: the key contains no identity. The session belongs to the principal that creates
+	// it.
 	RightFree Right = iota
 	// RightMine: the key contains the principal's identity.
 	RightMine
-	// RightMade: the gateway generates such keys, and they do not name a principal: a job or its run, a sub-turn, a completion without a
-	// user. No principal may create the session. Once it exists, its owner may use it.
+	// RightMade: the gateway generates such keys, and they do not name a principal: a job or its
+	// run, a sub-turn, a completion without a user. No principal may create the session. Once it
+	// exists, its owner may use it.
 	RightMade
-	// RightNone: the key contains the identity of another principal, or names the main session, which belongs to the operator.
+	// RightNone: the key contains the identity of another principal, or names the main session,
+	// which belongs to the operator.
 	RightNone
 )
 
-// ToolsPrefix begins the key of the session that receives what the tools of a credential send outside of any turn, before its name.
+// ToolsPrefix begins the key of the session that receives what the tools of a credential send
+// outside of any turn, before its name.
 const ToolsPrefix = "mcp-"
 
 // credentialName is the form of the names of credentials.
 var credentialName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 
-// RightOf decides from the key and the principal alone, so that a principal cannot take over a session of another principal by creating it
-// first. Principals are names of credentials, `<channel>:<user>`, `<channel>:<account>:<user>` and `hook:<name>`.
+// RightOf decides from the key and the principal alone, so that a principal cannot take over a
+// session of another principal by creating it first. Principals are names of credentials,
+// `<channel>:<user>`, `<channel>:<account>:<user>` and `hook:<name>`.
 func (k SessionKey) RightOf(principal string) Right {
 	maker, rest, named := strings.Cut(k.Rest, ":")
 	switch {
@@ -341,16 +356,16 @@ func mineIf(mine bool) Right {
 	return RightNone
 }
 
-// Named reports whether a caller chose the key: it is neither the main session nor a key that the gateway generates for a run of a job, a
-// sub-turn or a completion without a user.
+// Named reports whether a caller chose the key: it is neither the main session nor a key that the
+// gateway generates for a run of a job, a sub-turn or a completion without a user.
 func (k SessionKey) Named() bool {
 	id, single := strings.CutPrefix(k.Rest, "api:")
 	single = single && !strings.Contains(id, ":")
 	return k.Rest != "main" && !single && !k.OfCronRun() && !k.OfTask()
 }
 
-// UsableBy reports whether a principal that is restricted to its own sessions may use this one. owner is the owner of the session, if it
-// exists.
+// UsableBy reports whether a principal that is restricted to its own sessions may use this one.
+// owner is the owner of the session, if it exists.
 func (k SessionKey) UsableBy(principal, owner string, exists bool) bool {
 	switch k.RightOf(principal) {
 	case RightNone:
@@ -362,13 +377,14 @@ func (k SessionKey) UsableBy(principal, owner string, exists bool) bool {
 	}
 }
 
-// PrivateChat reports whether a chat on a channel is the private chat of the caller. Person and chat have the same id there.
+// PrivateChat reports whether a chat on a channel is the private chat of the caller. Person and
+// chat have the same id there.
 func (c Caller) PrivateChat(channel, chatID string) bool {
 	return chatID != "" && strings.HasPrefix(c.Principal, ChannelKind(channel)+":") && strings.HasSuffix(c.Principal, ":"+chatID)
 }
 
-// ForeignChat returns the error for a delivery to a chat on a channel by a principal that is restricted to its own sessions: a credential
-// has no chat there.
+// ForeignChat returns the error for a delivery to a chat on a channel by a principal that is
+// restricted to its own sessions: a credential has no chat there.
 func ForeignChat(channel, chatID string) error {
 	return Errorf(CodeSessionNotFound, "session not found: this credential has no chat on %s; deliver to a session of its own", Escaped(channel, "")).
 		With("key", channel+":"+chatID)

@@ -10,8 +10,8 @@ import (
 type LaneStatus struct {
 	Name     string
 	Capacity int
-	// Active turns hold a slot. Stopping counts those that were stopped and have not returned. Active <= Capacity, except in a lane whose
-	// capacity was just reduced.
+	// Active turns hold a slot. Stopping counts those that were stopped and have not returned.
+	// Active <= Capacity, except in a lane whose capacity was just reduced.
 	Active, Stopping int
 	// Yielded turns hold no slot: they wait for sub-turns, or summarise a conversation.
 	Yielded int
@@ -78,10 +78,11 @@ type RunEnd struct {
 	RunID   string
 	Session SessionKey
 	Outcome Outcome
-	// Reason is a [FailReason] or a word such as stop, stopall, superseded, draining; "" when answered.
+	// Reason is a [FailReason] or a word such as stop, stopall, superseded, draining; "" when
+	// answered.
 	Reason string
-	// Message is a sentence for a person when there is no answer. Detail is the message of the agent's service, for administrators; "" when
-	// there is no message.
+	// Message is a sentence for a person when there is no answer. Detail is the message of the
+	// agent's service, for administrators; "" when there is no message.
 	Message, Detail string
 	Text            string
 	// StopReason of the answer: stop, or length when the model reached its limit; "" = unknown.
@@ -91,7 +92,8 @@ type RunEnd struct {
 	Duration, Waited time.Duration
 	// MergedInto is the run that has the answer (Outcome merged).
 	MergedInto string
-	// Foreign: the turn was given results of calls that contain text from outside, see [ToolResult].
+	// Foreign: the turn was given results of calls that contain text from outside, see
+	// [ToolResult].
 	Foreign bool
 }
 
@@ -125,7 +127,8 @@ type SystemStatus struct {
 	NodeID, BootID, Version string
 	StartedAt               time.Time
 	Draining                bool
-	// Store is sqlite or postgres. StoreError is one sentence, "" when the store answers. StoreLatency is from the last check.
+	// Store is sqlite or postgres. StoreError is one sentence, "" when the store answers.
+	// StoreLatency is from the last check.
 	Store        string
 	StoreError   string
 	StoreLatency time.Duration
@@ -135,8 +138,8 @@ type SystemStatus struct {
 	Progress     Progress
 	// DiskLow: the free space of a disk is below the minimum, so new messages are refused.
 	DiskLow bool
-	// Stranded is work that no live process can do or does, one sentence for each missing agent, for each account without a process that sends
-	// for it.
+	// Stranded is work that no live process can do or does, one sentence for each missing agent,
+	// for each account without a process that sends for it.
 	Stranded []string
 	// Held says since when and why the gateway is held; "" when it is not held.
 	Held          string
@@ -150,27 +153,31 @@ type SystemStatus struct {
 // ProgramStatus counts the processes of one agent on this gateway.
 type ProgramStatus struct {
 	Agent string
-	// Processes are at most Limit. Memory is their memory in bytes; 0 = unknown. Evicted counts processes that were ended to make room for
-	// another session.
+	// Processes are at most Limit. Memory is their memory in bytes; 0 = unknown. Evicted counts
+	// processes that were ended to make room for another session.
 	Processes, Limit int
 	Memory, Evicted  int64
 }
 
-// Progress reports whether the loops run. A negative age means that the loop does not exist in this process.
+// Progress reports whether the loops run. A negative age means that the loop does not exist in this
+// process.
 type Progress struct {
-	// StalledFor is how long work has been ready and a slot free while nothing started; 0 = not stalled.
+	// StalledFor is how long work has been ready and a slot free while nothing started; 0 = not
+	// stalled.
 	StalledFor time.Duration
-	// DispatcherAge is the time since the last iteration of the ownership loop, CronAge since the last cron tick, WriterAge since the store
-	// last committed or was idle.
+	// DispatcherAge is the time since the last iteration of the ownership loop, CronAge since the
+	// last cron tick, WriterAge since the store last committed or was idle.
 	DispatcherAge, CronAge, WriterAge time.Duration
 }
 
 // ToolServer is the state of an MCP server whose tools agents call.
 type ToolServer struct {
 	Name string
-	// State is connecting, connected, suspended (not called for a while after several failures) or failed (not connected).
+	// State is connecting, connected, suspended (not called for a while after several failures) or
+	// failed (not connected).
 	State string
-	// Tools are the names that are offered to agents. Renamed are those of them whose name at the server is another.
+	// Tools are the names that are offered to agents. Renamed are those of them whose name at the
+	// server is another.
 	Tools   []string
 	Renamed []RenamedTool
 	// LeftOut are the tools that the operator lists and agents do not have.
@@ -179,7 +186,8 @@ type ToolServer struct {
 	LastError string
 }
 
-// RenamedTool is a tool that models know by another name than its server, because they take only letters, digits, `_` and `-`, at most 64.
+// RenamedTool is a tool that models know by another name than its server, because they take only
+// letters, digits, `_` and `-`, at most 64.
 type RenamedTool struct{ Name, Own string }
 
 // LeftOutTool is a tool that is not offered, with the reason.
@@ -187,7 +195,8 @@ type LeftOutTool struct{ Name, Why string }
 
 // ChannelStatus is a channel as people see it.
 type ChannelStatus struct {
-	// Name is the channel's own, `telegram:<bot id>`; ID its kind, AccountID the configured name of the account.
+	// Name is the channel's own, `telegram:<bot id>`; ID its kind, AccountID the configured name of
+	// the account.
 	Name, ID, AccountID, Label     string
 	Configured, Running, Connected bool
 	State, Mode, LastError         string
@@ -195,7 +204,8 @@ type ChannelStatus struct {
 	PollOwner                      string
 	OutboxWaiting, OutboxFailed    int
 	OldestWaiting                  time.Time // oldest message to be sent; zero = unknown
-	// OutboxMaybeSent counts messages that were being sent when a process ended. It is unknown whether they arrived.
+	// OutboxMaybeSent counts messages that were being sent when a process ended. It is unknown
+	// whether they arrived.
 	OutboxMaybeSent int
 }
 
@@ -215,10 +225,12 @@ const (
 	WaitGateway   WaitCause = "gateway"   // a process that owns its session and has its agent
 )
 
-// Waiting is what a turn waits for. The zero value of a field means that it is unknown or does not apply to the cause.
+// Waiting is what a turn waits for. The zero value of a field means that it is unknown or does not
+// apply to the cause.
 type Waiting struct {
 	Cause WaitCause
-	// Position counts from 1: for WaitLane among the sessions that are ready for a slot, for WaitSession among the messages of the session.
+	// Position counts from 1: for WaitLane among the sessions that are ready for a slot, for
+	// WaitSession among the messages of the session.
 	Position int
 	Until    time.Time
 	// BlockedBy is the run before it in its session.
@@ -257,70 +269,79 @@ func (w Waiting) Text() string {
 
 // Channel names of messages that belong to trees of sub-turns.
 const (
-	// ChannelTask is the channel of the messages of sub-turns, and of the announcements of their results.
+	// ChannelTask is the channel of the messages of sub-turns, and of the announcements of their
+	// results.
 	ChannelTask = "task"
 )
 
-// Task is the place of a message in a tree of sub-turns, and what its turn inherits from the message at the root.
+// Task is the place of a message in a tree of sub-turns, and what its turn inherits from the
+// message at the root.
 type Task struct {
-	// Root is the run at the root of the tree. Depth is 1 for a sub-turn of the root; an announcement has the depth of the turn that
-	// receives it.
+	// Root is the run at the root of the tree. Depth is 1 for a sub-turn of the root; an
+	// announcement has the depth of the turn that receives it.
 	Root  string `json:"root"`
 	Depth int    `json:"depth"`
-	// Parent is the run that requested the sub-turn; "" for an announcement. ParentSession is its session, where the result is announced.
+	// Parent is the run that requested the sub-turn; "" for an announcement. ParentSession is its
+	// session, where the result is announced.
 	Parent        string `json:"parent,omitempty"`
 	ParentSession string `json:"parentSession,omitempty"`
 	// Announce: the parent does not wait, and the result is announced.
 	Announce bool `json:"announce,omitempty"`
 	// Announces is the sub-turn whose result is announced; "" = the message is not an announcement.
 	Announces string `json:"announces,omitempty"`
-	// Session, Channel and ReplyTo come from the message at the root. They decide where tools act, which tools exist, and where an answer
-	// to an announcement in that session goes.
+	// Session, Channel and ReplyTo come from the message at the root. They decide where tools act,
+	// which tools exist, and where an answer to an announcement in that session goes.
 	Session string `json:"session"`
 	Channel string `json:"channel,omitempty"`
 	ReplyTo Target `json:"replyTo,omitzero"`
-	// NoActs is why tools that create or send are refused in the turn, one sentence; "" = they may run. It is inherited from the parent.
+	// NoActs is why tools that create or send are refused in the turn, one sentence; "" = they may
+	// run. It is inherited from the parent.
 	NoActs string `json:"noActs,omitempty"`
-	// Asks is why a person has to allow such a tool call, as the end of a sentence; "" = no permission is needed. It is inherited from the
-	// parent.
+	// Asks is why a person has to allow such a tool call, as the end of a sentence; "" = no
+	// permission is needed. It is inherited from the parent.
 	Asks string `json:"asks,omitempty"`
 	// Audience is who reads the results of the tree.
 	Audience Audience `json:"audience,omitzero"`
 }
 
-// MaxApprovals is how many approvals of one person are kept for a conversation. When there are more, the oldest are removed.
+// MaxApprovals is how many approvals of one person are kept for a conversation. When there are
+// more, the oldest are removed.
 const MaxApprovals = 100
 
-// Approval is what a person has allowed an agent for all turns of a conversation, until its transcript ends.
+// Approval is what a person has allowed an agent for all turns of a conversation, until its
+// transcript ends.
 type Approval struct {
 	// ID is the id of the question. The store sets ID and At.
 	ID string
-	// Agent is the agent that asked. Act is what the answer covers, in the words of the question. Label is the chosen option.
+	// Agent is the agent that asked. Act is what the answer covers, in the words of the question.
+	// Label is the chosen option.
 	Agent, Act, Label string
 	At                time.Time
 }
 
-// AgentSession is the session that an agent keeps for a conversation, and the process that last held it.
+// AgentSession is the session that an agent keeps for a conversation, and the process that last
+// held it.
 type AgentSession struct {
 	// ID is assigned by the agent; "" = unknown.
 	ID string
-	// Runs are the latest turns that the agent has seen, the newest last. Seen is the number of the last entry of the transcript that it
-	// has seen.
+	// Runs are the latest turns that the agent has seen, the newest last. Seen is the number of the
+	// last entry of the transcript that it has seen.
 	Runs []string
 	Seen int64
-	// Used is the usage of the session, for agents that report it instead of the usage of a turn. Names are not stored.
+	// Used is the usage of the session, for agents that report it instead of the usage of a turn.
+	// Names are not stored.
 	Used Usage
 	// Dir is the working directory that it was made for.
 	Dir string
-	// Host is the machine of the process. PIDStarted distinguishes the process, and those that it started, from other processes that have
-	// had the same PID.
+	// Host is the machine of the process. PIDStarted distinguishes the process, and those that it
+	// started, from other processes that have had the same PID.
 	Host       string
 	PID        int
 	PIDStarted string
 }
 
-// Program is the process that works for a run. Started distinguishes it, and those that it started, from other processes that have had the same
-// PID on Host.
+// Program is the process that works for a run. Started distinguishes it, and those that it started,
+// from other processes that have had the same PID on Host.
 type Program struct {
 	Host    string `json:"host"`
 	PID     int    `json:"pid"`

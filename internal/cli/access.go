@@ -15,7 +15,8 @@ import (
 	"laneway/internal/wire"
 )
 
-// tokenKeeper changes the named tokens of the configured store; a running gateway applies the change within seconds.
+// tokenKeeper changes the named tokens of the configured store; a running gateway applies the
+// change within seconds.
 type tokenKeeper interface {
 	Create(ctx context.Context, cfg config.Config, r app.TokenRequest, by string) (app.Token, secret.Secret, error)
 	List(ctx context.Context, cfg config.Config) ([]app.Token, error)
@@ -104,7 +105,8 @@ func reportOf(t app.Token, now time.Time) tokenReport {
 	return r
 }
 
-// here returns who changes a token, for the audit log: a person with access to the store is the operator.
+// here returns who changes a token, for the audit log: a person with access to the store is the
+// operator.
 func here() string {
 	host, err := os.Hostname()
 	if err != nil {

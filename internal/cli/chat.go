@@ -110,7 +110,8 @@ func (env *environment) style(style, s string) string {
 	return style + s + styleReset
 }
 
-// chatLoop is one conversation: it sends lines to the gateway and shows the pieces of answers. A second goroutine reads lines.
+// chatLoop is one conversation: it sends lines to the gateway and shows the pieces of answers. A
+// second goroutine reads lines.
 type chatLoop struct {
 	talk        *conversation
 	env         *environment
@@ -164,7 +165,8 @@ func (l *chatLoop) greet(ctx context.Context, banner string, limit int) error {
 	return l.refreshQuestions(ctx, "")
 }
 
-// commandWords returns the commands of the gateway and of this client, for completion. It omits those of a gateway that does not list them.
+// commandWords returns the commands of the gateway and of this client, for completion. It omits
+// those of a gateway that does not list them.
 func (l *chatLoop) commandWords(ctx context.Context) []string {
 	var list struct {
 		Commands []struct {
@@ -201,8 +203,9 @@ func (l *chatLoop) run(ctx context.Context) error {
 	}
 }
 
-// readLines reads a line each time that one is requested, so that nothing is read after the conversation has ended. A read that has started
-// cannot be interrupted: when a signal ends the conversation during a read, this goroutine ends with the process.
+// readLines reads a line each time that one is requested, so that nothing is read after the
+// conversation has ended. A read that has started cannot be interrupted: when a signal ends the
+// conversation during a read, this goroutine ends with the process.
 func readLines(read func() (string, error), lines chan<- typed, ask, done <-chan struct{}) {
 	for {
 		select {
@@ -219,8 +222,8 @@ func readLines(read func() (string, error), lines chan<- typed, ask, done <-chan
 	}
 }
 
-// step handles one line or one event. While a message is unanswered, no further line of a pipe is read, so that answers follow their
-// questions.
+// step handles one line or one event. While a message is unanswered, no further line of a pipe is
+// read, so that answers follow their questions.
 func (l *chatLoop) step(ctx context.Context, lines <-chan typed, ask chan<- struct{}) (again bool, err error) {
 	if !l.interactive && len(l.open) > 0 {
 		lines = nil
@@ -250,8 +253,8 @@ func (l *chatLoop) step(ctx context.Context, lines <-chan typed, ask chan<- stru
 	}
 }
 
-// unlessClosed passes an error on, except that of a connection that has ended: the closed channel of events comes next, and with it a new
-// connection, after which everything is read again.
+// unlessClosed passes an error on, except that of a connection that has ended: the closed channel
+// of events comes next, and with it a new connection, after which everything is read again.
 func (l *chatLoop) unlessClosed(err error) error {
 	if errors.Is(err, client.ErrClosed) {
 		return nil
@@ -296,8 +299,8 @@ func (l *chatLoop) line(ctx context.Context, line typed) (again bool, err error)
 	}
 }
 
-// interrupt handles Ctrl-C: it stops the answer that is being written. Without one, or when its stop was already requested, it ends the
-// conversation.
+// interrupt handles Ctrl-C: it stops the answer that is being written. Without one, or when its
+// stop was already requested, it ends the conversation.
 func (l *chatLoop) interrupt(ctx context.Context) (again bool, err error) {
 	if len(l.open) == 0 || l.open[0].stopping {
 		l.write("\n")
@@ -327,7 +330,8 @@ func (l *chatLoop) send(ctx context.Context, text string) error {
 	return nil
 }
 
-// reattach connects again after a lost connection, or reads the state again after missed events (connected).
+// reattach connects again after a lost connection, or reads the state again after missed events
+// (connected).
 func (l *chatLoop) reattach(ctx context.Context, connected bool) (again bool, err error) {
 	if connected || !l.interactive {
 		return true, l.reconnect(ctx)
@@ -425,7 +429,8 @@ func (l *chatLoop) happened(ctx context.Context, event client.Event) error {
 	return nil
 }
 
-// catchUp shows the new entries of the transcript that the events of this client's messages have not shown.
+// catchUp shows the new entries of the transcript that the events of this client's messages have
+// not shown.
 func (l *chatLoop) catchUp(ctx context.Context) error {
 	const fromStart = "m:0"
 	for l.interactive {
@@ -451,8 +456,8 @@ func (l *chatLoop) catchUp(ctx context.Context) error {
 	return nil
 }
 
-// news shows an entry of the transcript unless it is shown otherwise: a message of this client and its answer by their events, a question as
-// a menu.
+// news shows an entry of the transcript unless it is shown otherwise: a message of this client and
+// its answer by their events, a question as a menu.
 func (l *chatLoop) news(ctx context.Context, m wire.HistoryMessage) error {
 	if l.own[m.RunID] {
 		return nil
@@ -480,7 +485,8 @@ func (l *chatLoop) entry(m wire.HistoryMessage) string {
 	return l.env.style(styleBold, cell(writerOf(m), 40)+": ") + strings.TrimSuffix(text, "\n")
 }
 
-// insert shows lines above the line that is being typed, and between the pieces of an answer that is being written.
+// insert shows lines above the line that is being typed, and between the pieces of an answer that
+// is being written.
 func (l *chatLoop) insert(lines string) {
 	if len(l.open) == 0 {
 		l.screen.above(lines + "\n")
@@ -499,7 +505,8 @@ func (l *chatLoop) pause() {
 	}
 }
 
-// refreshQuestions reads the open questions of the session, shows those that are new, and says when one has closed.
+// refreshQuestions reads the open questions of the session, shows those that are new, and says when
+// one has closed.
 func (l *chatLoop) refreshQuestions(ctx context.Context, reason string) error {
 	list, err := l.talk.questions(ctx)
 	if errors.Is(err, client.ErrClosed) || ctx.Err() != nil {
@@ -571,7 +578,8 @@ func (l *chatLoop) show(e wire.ChatEvent) {
 	}
 }
 
-// grow writes the part of an answer that is not on the screen yet; an answer that has restarted is written again.
+// grow writes the part of an answer that is not on the screen yet; an answer that has restarted is
+// written again.
 func (l *chatLoop) grow(run, text string) {
 	shown := l.shown[run]
 	if text == "" || text == shown {
@@ -674,7 +682,8 @@ func (l *chatLoop) notice(sentence string) {
 	l.write(l.env.style(styleDim, "laneway: "+sentence) + "\n")
 }
 
-// remark prints a sentence in place of an answer: on a terminal in the conversation, otherwise on standard error.
+// remark prints a sentence in place of an answer: on a terminal in the conversation, otherwise on
+// standard error.
 func (l *chatLoop) remark(sentence string) {
 	if l.interactive {
 		l.write(l.env.style(styleDim, oneLine(sentence)) + "\n")

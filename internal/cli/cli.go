@@ -2,23 +2,27 @@
 //
 // # Ideas
 //
-// A command is a struct in the table of [commands]: its fields are flags and arguments, Help has an example, Run executes it. Each group of
-// commands has its own file. The package makes no decisions about sessions, lanes or jobs: `serve` checks the configuration and runs the
-// process, the other commands are clients of the public protocol like any other client.
+// A command is a struct in the table of [commands]: its fields are flags and arguments, Help has an
+// example, Run executes it. Each group of commands has its own file. The package makes no decisions
+// about sessions, lanes or jobs: `serve` checks the configuration and runs the process, the other
+// commands are clients of the public protocol like any other client.
 //
-// All external dependencies of a command are in [Options] and [environment]: streams, variables, signals, and the dialer for a gateway. So
-// a test can run a command as a shell does. The package itself does not end the process, listen for signals or read variables.
+// All external dependencies of a command are in [Options] and [environment]: streams, variables,
+// signals, and the dialer for a gateway. So a test can run a command as a shell does. The package
+// itself does not end the process, listen for signals or read variables.
 //
 // # Guarantees
 //
-// Exit status 0 is success, 1 a failure, 2 wrong usage, 78 a configuration that must not start. Errors are one sentence on standard error
-// with what to do. Data goes to standard output, as a table or, with --json, with the member names of the protocol. NO_COLOR is honoured.
-// Secrets are never printed.
+// Exit status 0 is success, 1 a failure, 2 wrong usage, 78 a configuration that must not start.
+// Errors are one sentence on standard error with what to do. Data goes to standard output, as a
+// table or, with --json, with the member names of the protocol. NO_COLOR is honoured. Secrets are
+// never printed.
 //
 // # Shutdown
 //
-// The end of its context requests a command to end, as the first SIGINT or SIGTERM does: `serve` drains, `send` stops its turn, other
-// commands stop waiting. Signals.Now, for the second signal, ends it at once.
+// The end of its context requests a command to end, as the first SIGINT or SIGTERM does: `serve`
+// drains, `send` stops its turn, other commands stop waiting. Signals.Now, for the second signal,
+// ends it at once.
 package cli
 
 import (
@@ -58,24 +62,28 @@ type Options struct {
 	Signals         Signals
 	// SystemConfig is the configuration file of the host; "" = the default of package config.
 	SystemConfig string
-	// Program is the path of the program, which agents start to call their tools; "" = they have no tools.
+	// Program is the path of the program, which agents start to call their tools; "" = they have no
+	// tools.
 	Program string
 	// Exec replaces the process by another program, as [syscall.Exec] does.
 	Exec func(program string, args, environ []string) error
-	// Adopt lets serve adopt processes that programs of agents leave. Set it only in a process that runs nothing but this command line.
+	// Adopt lets serve adopt processes that programs of agents leave. Set it only in a process that
+	// runs nothing but this command line.
 	Adopt bool
 }
 
-// Signals are requests to a running command in addition to the end of its context. A nil channel means no requests.
+// Signals are requests to a running command in addition to the end of its context. A nil channel
+// means no requests.
 type Signals struct {
 	// Now is closed when the command must end at once.
 	Now <-chan struct{}
-	// Reload requests that serve reads its configuration again, Restart that it restarts the scheduler. Several requests in quick
-	// succession count as one.
+	// Reload requests that serve reads its configuration again, Restart that it restarts the
+	// scheduler. Several requests in quick succession count as one.
 	Reload, Restart <-chan struct{}
 }
 
-// Run executes one command line and returns its exit status. The end of ctx asks the command to end.
+// Run executes one command line and returns its exit status. The end of ctx asks the command to
+// end.
 func Run(ctx context.Context, args []string, o Options) int {
 	version := versionOf(o.Version, o.Commit)
 	env := &environment{
@@ -101,7 +109,8 @@ type environment struct {
 	lookupEnv      func(string) (string, bool)
 	// environ lists all variables as NAME=value, to find misspelled ones.
 	environ func() []string
-	// terminal is the controlling terminal of stdin and stdout; nil when one of them is not a terminal.
+	// terminal is the controlling terminal of stdin and stdout; nil when one of them is not a
+	// terminal.
 	terminal *console
 	// fromTerminal: a person types stdin.
 	fromTerminal bool
@@ -115,7 +124,8 @@ type environment struct {
 	exec         func(program string, args, environ []string) error
 	// json: errors are printed as JSON. quiet: notes, progress and the banner are not printed.
 	json, quiet bool
-	// serving: the command is serve, which reports faults of the configuration as the reason why it does not start.
+	// serving: the command is serve, which reports faults of the configuration as the reason why it
+	// does not start.
 	serving bool
 
 	dial    dialer
@@ -215,9 +225,10 @@ func run(ctx context.Context, args []string, env *environment) (code int) {
 // signalGrace is how long a command may take to end after the first signal.
 const signalGrace = 5 * time.Second
 
-// untilSignal runs a command and returns its error. After a signal, it waits for the command for signalGrace or until a second signal. Then
-// it abandons the command, which may be in a read that no context ends, of a pipe without a writer or of a terminal. Its goroutine ends
-// with the process.
+// untilSignal runs a command and returns its error. After a signal, it waits for the command for
+// signalGrace or until a second signal. Then it abandons the command, which may be in a read that
+// no context ends, of a pipe without a writer or of a terminal. Its goroutine ends with the
+// process.
 func (env *environment) untilSignal(ctx context.Context, command func() error) error {
 	ended := make(chan error, 1)
 	go func() { ended <- command() }()
@@ -237,7 +248,8 @@ func (env *environment) untilSignal(ctx context.Context, command func() error) e
 	return fmt.Errorf("the command was given up: %w", context.Cause(ctx))
 }
 
-// spelled converts common other spellings to those of the table: no arguments and `help` to --help, --version to version.
+// spelled converts common other spellings to those of the table: no arguments and `help` to --help,
+// --version to version.
 func spelled(args []string) []string {
 	switch {
 	case len(args) == 0:
@@ -251,8 +263,9 @@ func spelled(args []string) []string {
 	}
 }
 
-// tableFor returns the part of the table that a command line needs: the command with which it begins, or all of them. The parser reads the
-// tags of the whole table by reflection, which takes most of the time of a short command.
+// tableFor returns the part of the table that a command line needs: the command with which it
+// begins, or all of them. The parser reads the tags of the whole table by reflection, which takes
+// most of the time of a short command.
 func tableFor(args []string) any {
 	whole := reflect.TypeFor[commands]()
 	for command := range whole.Fields() {
@@ -280,11 +293,13 @@ func newParser(env *environment, table any) (*kong.Kong, error) {
 	)
 }
 
-// badDuration matches the error of the parser for a value that is not a duration: the flag, the value, and its cause.
+// badDuration matches the error of the parser for a value that is not a duration: the flag, the
+// value, and its cause.
 var badDuration = regexp.MustCompile(`^(--[a-z-]+): expected duration but got "(.*)": (.*)$`)
 
-// explainUsage converts the parser's error to wrong usage. For a flag that would turn off authentication, the error explains that no such
-// flag exists, so that the user does not try other spellings.
+// explainUsage converts the parser's error to wrong usage. For a flag that would turn off
+// authentication, the error explains that no such flag exists, so that the user does not try other
+// spellings.
 func explainUsage(err error, args []string) error {
 	var parse *kong.ParseError
 	if !errors.As(err, &parse) {
@@ -367,9 +382,11 @@ const (
 	codeConfiguration = "CONFIGURATION"
 )
 
-// errorReport is the error of a command with --json. It is written to standard error as one line, so that standard output has only data.
+// errorReport is the error of a command with --json. It is written to standard error as one line,
+// so that standard output has only data.
 type errorReport struct {
-	// Code is the gateway's code, or USAGE, CONFIGURATION or FAILURE; DetailCode is the gateway's detail code.
+	// Code is the gateway's code, or USAGE, CONFIGURATION or FAILURE; DetailCode is the gateway's
+	// detail code.
 	Code       string `json:"code"`
 	DetailCode string `json:"detailCode,omitempty"`
 	Message    string `json:"message"`

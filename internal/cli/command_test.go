@@ -93,7 +93,8 @@ func TestATimeoutStopsTheRun(t *testing.T) {
 	})
 }
 
-// A replica that is disconnected from the others may not publish the end of a run. Such a run was not stopped: it has an answer.
+// A replica that is disconnected from the others may not publish the end of a run. Such a run was
+// not stopped: it has an answer.
 func TestATimeoutPrintsTheAnswerOfARunThatHasEnded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -105,7 +106,8 @@ func TestATimeoutPrintsTheAnswerOfARunThatHasEnded(t *testing.T) {
 	})
 }
 
-// Standard output is for programs, which receive the empty answer. The same applies after a lost connection.
+// Standard output is for programs, which receive the empty answer. The same applies after a lost
+// connection.
 func TestAnEmptyAnswerIsShownOnStandardError(t *testing.T) {
 	t.Parallel()
 	const note = "(empty answer: the model stopped at its length limit)\n"
@@ -369,7 +371,8 @@ func TestTheLogHidesSecretsThatLibrariesPrint(t *testing.T) {
 	if err := json.Unmarshal([]byte(out.String()), &record); err != nil || record["msg"] != "dial [redacted]" {
 		t.Errorf("got %v, %v", record, err)
 	}
-	// A secret that is replaced while the gateway runs is redacted as well, even by older loggers; the old secret remains redacted.
+	// A secret that is replaced while the gateway runs is redacted as well, even by older loggers;
+	// the old secret remains redacted.
 	older := logger.With("part", "older")
 	known.add([]secret.Secret{secret.New("rotated-canary"), secret.New("token-canary")})
 	out.Reset()
@@ -392,7 +395,8 @@ func TestStatusIsShownAgainUntilTheEnd(t *testing.T) {
 	})
 }
 
-// While the gateway is unavailable, the client shows that and handles keys; the conversation continues by itself.
+// While the gateway is unavailable, the client shows that and handles keys; the conversation
+// continues by itself.
 func TestALostConnectionIsShownOnATerminal(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -459,7 +463,8 @@ func TestCtrlDWaitsForTheAnswer(t *testing.T) {
 	})
 }
 
-// converse runs a conversation on a terminal in a bubble: do types and lets things happen, and synctest.Wait settles the screen.
+// converse runs a conversation on a terminal in a bubble: do types and lets things happen, and
+// synctest.Wait settles the screen.
 func converse(t *testing.T, do func(b *bench, typing *keys)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {

@@ -89,12 +89,13 @@ func (c *completeCmd) Run(ctx context.Context, env *environment) error {
 	return nil
 }
 
-// completeTag is the tag of a flag or argument with known values: a list with commas, or names that a gateway knows (jobs, sessions,
-// agents).
+// completeTag is the tag of a flag or argument with known values: a list with commas, or names that
+// a gateway knows (jobs, sessions, agents).
 const completeTag = "complete"
 
-// candidates follows the completed words down the table and returns the possible next words: flags after a dash, otherwise commands or the
-// known values of the argument. names returns those that a gateway knows.
+// candidates follows the completed words down the table and returns the possible next words: flags
+// after a dash, otherwise commands or the known values of the argument. names returns those that a
+// gateway knows.
 func candidates(node *kong.Node, words []string, names func(what string) []string) []string {
 	last := ""
 	if len(words) > 0 {
@@ -193,7 +194,8 @@ func nextWords(node *kong.Node, arguments int, names func(what string) []string)
 // completeWithin limits how long a shell waits for names.
 const completeWithin = time.Second
 
-// namesOf requests names from the gateway of this host. Without a gateway it returns none: a completion prints no errors.
+// namesOf requests names from the gateway of this host. Without a gateway it returns none: a
+// completion prints no errors.
 func (env *environment) namesOf(ctx context.Context, what string) []string {
 	ctx, cancel := context.WithTimeout(ctx, completeWithin)
 	defer cancel()
@@ -358,7 +360,8 @@ func flagItems(node *kong.Node) string {
 	return b.String()
 }
 
-// roff converts text to one line without requests: a leading dot or quote would be a request, and a backslash an escape.
+// roff converts text to one line without requests: a leading dot or quote would be a request, and a
+// backslash an escape.
 func roff(text string) string {
 	text = strings.ReplaceAll(strings.Join(strings.Fields(text), " "), `\`, `\e`)
 	text = strings.ReplaceAll(text, "-", `\-`)

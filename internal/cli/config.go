@@ -98,7 +98,8 @@ const (
 	agentVariables = "LANEWAY_AGENTS_MAIN_"
 )
 
-// text returns the text of a new file. Without --agent, its settings that are not commented out are the defaults of laneway serve.
+// text returns the text of a new file. Without --agent, its settings that are not commented out are
+// the defaults of laneway serve.
 func (c *configInit) text(env *environment) (string, error) {
 	agent, notes, err := c.first(env)
 	if err != nil {
@@ -327,7 +328,8 @@ func (env *environment) agentRows(list wire.AgentsListResult) [][]string {
 	return rows
 }
 
-// toolCells returns the names of the tools of a server, with its own name for a tool that models know by another.
+// toolCells returns the names of the tools of a server, with its own name for a tool that models
+// know by another.
 func toolCells(s wire.ToolServer) []string {
 	names := slices.Clone(s.Tools)
 	for i, name := range names {
@@ -360,7 +362,8 @@ type versionReport struct {
 	Zones   string `json:"zones"` // the release of the time zone rules
 }
 
-// versionOf returns the version of this program for people and clients; an empty part is taken from the build info.
+// versionOf returns the version of this program for people and clients; an empty part is taken from
+// the build info.
 func versionOf(version, commit string) versionReport {
 	r := versionReport{Version: version, Commit: commit, Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH, Zones: schedule.ZoneRelease()}
 	build, ok := debug.ReadBuildInfo()

@@ -56,7 +56,8 @@ func TestACommandWaitsForAGatewayThatStarts(t *testing.T) {
 	}
 }
 
-// Before, a command during the first laneway serve found no token file, which is created right before the gateway listens, and failed.
+// Before, a command during the first laneway serve found no token file, which is created right
+// before the gateway listens, and failed.
 func TestACommandWaitsForTheFirstStartOfAGateway(t *testing.T) {
 	t.Parallel()
 	const never = time.Hour
@@ -210,7 +211,8 @@ func TestSendEndsWhenWhatAnswersDoesNotKeepToTheProtocol(t *testing.T) {
 	}
 }
 
-// The input of the command never arrives. The command is abandoned after the grace period, or at the second signal.
+// The input of the command never arrives. The command is abandoned after the grace period, or at
+// the second signal.
 func TestASignalEndsACommandThatReads(t *testing.T) {
 	t.Parallel()
 	for name, twice := range map[string]bool{"one signal": false, "two signals": true} {

@@ -39,11 +39,14 @@ func (env *environment) confirm(question string) (bool, error) {
 	return slices.Contains([]string{"y", "yes"}, strings.ToLower(strings.TrimSpace(answer))), nil
 }
 
-// screen is the input and output of a conversation: edited lines on a terminal, or plain lines of a pipe.
+// screen is the input and output of a conversation: edited lines on a terminal, or plain lines of a
+// pipe.
 type screen interface {
-	// readLine waits for the next line; io.EOF at the end of the input, which is Ctrl-D on a terminal. It is not called again after that.
+	// readLine waits for the next line; io.EOF at the end of the input, which is Ctrl-D on a
+	// terminal. It is not called again after that.
 	readLine() (string, error)
-	// interrupts receives a value after Ctrl-C; several in quick succession count as one. nil = no interrupts.
+	// interrupts receives a value after Ctrl-C; several in quick succession count as one. nil = no
+	// interrupts.
 	interrupts() <-chan struct{}
 	io.Writer
 	// ready shows that the next line is expected.
@@ -64,7 +67,8 @@ func (p pipe) above(lines string) { _, _ = io.WriteString(p.Writer, lines) } //n
 
 func (p pipe) interrupts() <-chan struct{} { return nil }
 
-// readLine returns the last line even without a newline at its end. A line longer than the limit of a message is an error.
+// readLine returns the last line even without a newline at its end. A line longer than the limit of
+// a message is an error.
 func (p pipe) readLine() (string, error) {
 	var line []byte
 	for {
@@ -82,8 +86,9 @@ func (p pipe) readLine() (string, error) {
 	}
 }
 
-// editor is the screen on a terminal. The prompt is written like any other text, never by the terminal itself: a line is read while answers
-// arrive, and a prompt before each piece would split them.
+// editor is the screen on a terminal. The prompt is written like any other text, never by the
+// terminal itself: a line is read while answers arrive, and a prompt before each piece would split
+// them.
 type editor struct {
 	terminal *term.Terminal
 	fd       int
@@ -92,7 +97,8 @@ type editor struct {
 	pressed  <-chan struct{}
 }
 
-// keyboard passes keys on, except Ctrl-C, which the line editor would treat as the end of the input, now and in each following read.
+// keyboard passes keys on, except Ctrl-C, which the line editor would treat as the end of the
+// input, now and in each following read.
 type keyboard struct {
 	from    io.Reader
 	pressed chan<- struct{}
@@ -126,7 +132,8 @@ func (k keyboard) Read(p []byte) (int, error) {
 	}
 }
 
-// newEditor switches the terminal to raw mode; close restores it. Tab completes words from the list.
+// newEditor switches the terminal to raw mode; close restores it. Tab completes words from the
+// list.
 func newEditor(c *console, history *lineHistory, prompt string, words func() []string) (*editor, error) {
 	fd := int(c.in.Fd())
 	before, err := term.MakeRaw(fd)
@@ -180,7 +187,8 @@ func commonPrefix(a, b string) string {
 	return a[:n]
 }
 
-// lineHistory is the typed lines, newest first for the terminal, stored in a file of the data directory.
+// lineHistory is the typed lines, newest first for the terminal, stored in a file of the data
+// directory.
 type lineHistory struct {
 	path  string // "" = in memory only
 	lines []string
@@ -189,7 +197,8 @@ type lineHistory struct {
 // maxHistory is the number of lines in the history.
 const maxHistory = 500
 
-// openHistory reads the file. A history that cannot be read counts as empty, and does not prevent the conversation.
+// openHistory reads the file. A history that cannot be read counts as empty, and does not prevent
+// the conversation.
 func openHistory(path string) *lineHistory {
 	h := &lineHistory{path: path}
 	text, err := os.ReadFile(path) //nolint:gosec // the user's own data directory
@@ -218,7 +227,8 @@ func (h *lineHistory) remember(line string) bool {
 	return true
 }
 
-// save rewrites the file with mode 0600: other accounts must not read what people write to an agent.
+// save rewrites the file with mode 0600: other accounts must not read what people write to an
+// agent.
 func (h *lineHistory) save() {
 	text := strings.Join(h.lines, "\n") + "\n"
 	if err := os.WriteFile(h.path, []byte(text), 0o600); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -244,9 +254,10 @@ const (
 	styleFault  = "\x1b[31m" // red
 )
 
-// markdown converts the Markdown of an answer to terminal styles while the answer grows. It shows each character as soon as its meaning is
-// known, and holds back at most a marker. It supports headings, lists, quotations, code, bold and italic text; everything else is
-// unchanged. A style ends with its line, so that an unmatched marker affects at most one line.
+// markdown converts the Markdown of an answer to terminal styles while the answer grows. It shows
+// each character as soon as its meaning is known, and holds back at most a marker. It supports
+// headings, lists, quotations, code, bold and italic text; everything else is unchanged. A style
+// ends with its line, so that an unmatched marker affects at most one line.
 type markdown struct {
 	held   string // not shown yet, because the next character decides its meaning
 	inLine bool   // the beginning of the line has been decided
@@ -352,8 +363,9 @@ func (m *markdown) step(out *strings.Builder, last bool) bool {
 	return true
 }
 
-// marks handles a run of * or ~ as [chat.Flanks] says: *, ** and *** are italic, bold and both, ~~ is struck through. A run that neither opens nor closes a style is
-// shown, and one after a letter or digit of ASCII opens none: it is a multiplication, or part of a name.
+// marks handles a run of * or ~ as [chat.Flanks] says: *, ** and *** are italic, bold and both, ~~
+// is struck through. A run that neither opens nor closes a style is shown, and one after a letter
+// or digit of ASCII opens none: it is a multiplication, or part of a name.
 func (m *markdown) marks(out *strings.Builder, last bool) bool {
 	mark := m.held[:1]
 	run := len(m.held) - len(strings.TrimLeft(m.held, mark))
@@ -388,7 +400,8 @@ func (m *markdown) marks(out *strings.Builder, last bool) bool {
 	return true
 }
 
-// nextStyle returns the style that the first marks of a run begin or end, and how many marks that takes; nil if none.
+// nextStyle returns the style that the first marks of a run begin or end, and how many marks that
+// takes; nil if none.
 func (m *markdown) nextStyle(mark string, run int, opens, closes bool) (style *bool, n int) {
 	switch {
 	case mark == "~" && run == 2 && (m.strike && closes || !m.strike && opens):

@@ -49,8 +49,8 @@ func (f scheduleFlags) schedule() (map[string]any, error) {
 	return s, nil
 }
 
-// momentOf converts words such as "in 20m", "15:00" and "tomorrow 9:00" to a time. It returns other text unchanged for the gateway to
-// check.
+// momentOf converts words such as "in 20m", "15:00" and "tomorrow 9:00" to a time. It returns other
+// text unchanged for the gateway to check.
 func momentOf(text, zone string, now time.Time) string {
 	if zone == "" {
 		zone = "UTC"
@@ -97,7 +97,8 @@ func (f scheduleFlags) dst() map[string]any {
 	return d
 }
 
-// jobFlags are the members of a job other than its schedule. A flag that is not given changes nothing.
+// jobFlags are the members of a job other than its schedule. A flag that is not given changes
+// nothing.
 type jobFlags struct {
 	scheduleFlags
 
@@ -362,7 +363,8 @@ func announcement(target string) map[string]any {
 	return d
 }
 
-// flagWord describes the flag of a member of a job. On the command line, numbers with a unit are durations, and instants are times.
+// flagWord describes the flag of a member of a job. On the command line, numbers with a unit are
+// durations, and instants are times.
 type flagWord struct {
 	flag    string
 	unit    time.Duration
@@ -426,8 +428,9 @@ func (e *flagError) Error() string { return e.sentence }
 
 func (e *flagError) Unwrap() error { return e.cause }
 
-// inFlags rewrites a refusal of a job's member with the name of its flag, which the gateway does not know. The sentence is kept, except for
-// numbers that a person would write as durations, and members that are flags.
+// inFlags rewrites a refusal of a job's member with the name of its flag, which the gateway does
+// not know. The sentence is kept, except for numbers that a person would write as durations, and
+// members that are flags.
 func inFlags(err error) error {
 	text := strings.TrimPrefix(err.Error(), "at /")
 	end := strings.IndexAny(text, ": ")

@@ -129,7 +129,8 @@ func (c *cronEdit) edit(ctx context.Context, env *environment, conn gatewayConn,
 	return err
 }
 
-// fillSchedule completes a schedule with only a zone from the job's own, and adds the zone to one of the same kind.
+// fillSchedule completes a schedule with only a zone from the job's own, and adds the zone to one
+// of the same kind.
 func fillSchedule(old, members map[string]any) {
 	s, given := members["schedule"].(map[string]any)
 	was, has := old["schedule"].(map[string]any)
@@ -185,7 +186,8 @@ func (c *cronEdit) fires(ctx context.Context, conn gatewayConn, id string, membe
 	return lines, nil
 }
 
-// differences returns a line for each member that changes, with the names of the flags and the formats of laneway cron list.
+// differences returns a line for each member that changes, with the names of the flags and the
+// formats of laneway cron list.
 func differences(old, members map[string]any) []string {
 	var lines []string
 	for _, name := range slices.Sorted(maps.Keys(members)) {
@@ -194,8 +196,8 @@ func differences(old, members map[string]any) []string {
 	return lines
 }
 
-// changesOf returns the lines of the member at a path; nil when nothing changes. after is a patch: members of an object that it does not
-// name are kept.
+// changesOf returns the lines of the member at a path; nil when nothing changes. after is a patch:
+// members of an object that it does not name are kept.
 func changesOf(path string, before, after any) []string {
 	was, _ := before.(map[string]any) //nolint:errcheck // nil for all that is no object
 	given, isObject := after.(map[string]any)
@@ -222,7 +224,8 @@ func changesOf(path string, before, after any) []string {
 	return []string{changed(strings.TrimPrefix(w.flag, "--"), w.shown(before), w.shown(after), before, after)}
 }
 
-// changed returns one line. Two values that look the same or have no display form are shown as JSON.
+// changed returns one line. Two values that look the same or have no display form are shown as
+// JSON.
 func changed(name, was, is string, before, after any) string {
 	if was, is = oneLine(was), oneLine(is); was == is {
 		was, is = oneLine(asJSON(before)), oneLine(asJSON(after))

@@ -16,7 +16,8 @@ import (
 	"laneway/internal/cron"
 )
 
-// portable returns the members of a job that import accepts, in the order in which export writes them.
+// portable returns the members of a job that import accepts, in the order in which export writes
+// them.
 func portable() []string {
 	return []string{
 		"name", "displayName", "description", "key", "agentId", "enabled", "paused", "schedule", "dst", "sessionTarget", "payload", "delivery", "deleteAfterRun", "wakeMode",
@@ -155,8 +156,9 @@ type fileJob struct {
 	line    int
 }
 
-// Run makes or changes the jobs; importing a file twice changes nothing. A file with a fault is refused as a whole, before anything is
-// changed. Only checks that depend on the gateway (agents, lanes, hosts of webhooks, quotas) can still fail during an import.
+// Run makes or changes the jobs; importing a file twice changes nothing. A file with a fault is
+// refused as a whole, before anything is changed. Only checks that depend on the gateway (agents,
+// lanes, hosts of webhooks, quotas) can still fail during an import.
 func (c *cronImport) Run(ctx context.Context, env *environment) error {
 	text, err := readJobsFile(c.File)
 	if err != nil {
@@ -186,10 +188,12 @@ func (c *cronImport) Run(ctx context.Context, env *environment) error {
 	return err
 }
 
-// maxJobsFile limits a file of jobs, in bytes: some 50,000 typical jobs. Parsing YAML needs many times as much memory.
+// maxJobsFile limits a file of jobs, in bytes: some 50,000 typical jobs. Parsing YAML needs many
+// times as much memory.
 const maxJobsFile = 32 << 20
 
-// readJobsFile reads a regular file: opening a pipe blocks until a writer opens it, and a device has no end.
+// readJobsFile reads a regular file: opening a pipe blocks until a writer opens it, and a device
+// has no end.
 func readJobsFile(path string) ([]byte, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -234,7 +238,8 @@ func (j fileJob) check(env *environment) error {
 	return err
 }
 
-// readJobs parses the output of export: a list in YAML, or, if the first value is a JSON object, one job per line.
+// readJobs parses the output of export: a list in YAML, or, if the first value is a JSON object,
+// one job per line.
 func readJobs(text []byte) ([]fileJob, error) {
 	if bytes.HasPrefix(bytes.TrimLeft(text, " \t\r\n"), []byte("{")) {
 		return jsonJobs(text)

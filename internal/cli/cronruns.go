@@ -66,7 +66,8 @@ func (c *cronRuns) Run(ctx context.Context, env *environment) error {
 	return errors.Join(table(env.stdout, rows), got.more(env, "entries"))
 }
 
-// whatOf describes the slots of an entry: the error, the reason why they did not run, or the answer.
+// whatOf describes the slots of an entry: the error, the reason why they did not run, or the
+// answer.
 func whatOf(r wire.LedgerEntry) string {
 	what := r.Summary
 	switch {
@@ -122,8 +123,8 @@ func findJobEver(ctx context.Context, conn gatewayConn, name string) (string, er
 	return removedJob(ctx, conn, name)
 }
 
-// removedJob returns the id for the name of a job that exists only in the ledger; other words may be an id. It searches only the last 200
-// entries that contain the name.
+// removedJob returns the id for the name of a job that exists only in the ledger; other words may
+// be an id. It searches only the last 200 entries that contain the name.
 func removedJob(ctx context.Context, conn gatewayConn, name string) (string, error) {
 	params := map[string]any{"scope": "all", "query": name, "includeActive": true, "extended": true}
 	got, err := listing{method: "cron.runs", member: "entries", params: params, limit: pageSize}.read(ctx, conn)
@@ -404,7 +405,8 @@ func printWhy(env *environment, reply wire.CronExplainResult) error {
 	return err
 }
 
-// schedulerReport is the JSON form of a job in scheduler list, with the names of the other commands instead of those of the method.
+// schedulerReport is the JSON form of a job in scheduler list, with the names of the other commands
+// instead of those of the method.
 type schedulerReport struct {
 	Name           string  `json:"name"`
 	Schedule       string  `json:"schedule"`

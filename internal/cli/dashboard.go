@@ -81,8 +81,8 @@ func (c *dashboardCmd) Run(ctx context.Context, env *environment) error {
 	return nil
 }
 
-// addresses returns the address of the gateway's socket (LANEWAY_URL or the listener on this host), and that of the gateway for a browser,
-// without a trailing slash.
+// addresses returns the address of the gateway's socket (LANEWAY_URL or the listener on this host),
+// and that of the gateway for a browser, without a trailing slash.
 func (c *dashboardCmd) addresses(env *environment, cfg config.Config) (socket, base string, err error) {
 	socket = "ws://" + localAddress(cfg.Listen)
 	if named, _ := env.lookupEnv("LANEWAY_URL"); named != "" {
@@ -100,8 +100,8 @@ func (c *dashboardCmd) addresses(env *environment, cfg config.Config) (socket, b
 	return socket, address, nil
 }
 
-// token makes the token, and removes expired ones of this command. The gateway must accept it, because a page without a gateway would only
-// report that.
+// token makes the token, and removes expired ones of this command. The gateway must accept it,
+// because a page without a gateway would only report that.
 func (c *dashboardCmd) token(ctx context.Context, env *environment, cfg config.Config, socket string) (made app.Token, token secret.Secret, err error) {
 	list, err := env.tokens.List(ctx, cfg)
 	if err != nil {
@@ -163,8 +163,8 @@ func (c *dashboardCmd) open(ctx context.Context, env *environment, dir, link, wo
 	}
 }
 
-// browse opens an address in the browser of BROWSER, or that of the desktop. The browser does not receive the settings of the gateway,
-// which may be secrets.
+// browse opens an address in the browser of BROWSER, or that of the desktop. The browser does not
+// receive the settings of the gateway, which may be secrets.
 func browse(env *environment, address string) (<-chan error, error) {
 	opener := []string{"xdg-open"}
 	switch chosen, _ := env.lookupEnv("BROWSER"); {

@@ -35,8 +35,8 @@ type finding struct {
 	Cure string `json:"cure,omitempty"`
 }
 
-// check examines one subject. It has its own deadline, changes nothing, and returns at least one finding, or none when it was not
-// requested.
+// check examines one subject. It has its own deadline, changes nothing, and returns at least one
+// finding, or none when it was not requested.
 type check struct {
 	name string
 	run  func(ctx context.Context, p *patient) []finding
@@ -321,8 +321,8 @@ func checkAgents(ctx context.Context, p *patient) []finding {
 		app.ExamineAgents(ctx, p.loaded.Config, runs, p.env.lookupEnv), app.ExamineServers(p.loaded.Config, servers, p.env.lookupEnv))), lacks...)
 }
 
-// agentsThere returns the runners by agent, the tool servers of the running gateway and what models have refused; nil when no gateway answers, which
-// another check reports.
+// agentsThere returns the runners by agent, the tool servers of the running gateway and what models
+// have refused; nil when no gateway answers, which another check reports.
 func (p *patient) agentsThere(ctx context.Context) (runners map[string]string, servers []chat.ToolServer, lacks []finding) {
 	var reply wire.AgentsListResult
 	if err := p.flags.client().call(ctx, p.env, "agents.list", map[string]any{}, &reply); err != nil {
@@ -399,7 +399,8 @@ func checkTokenFile(_ context.Context, p *patient) []finding {
 	return ok("%s is readable by the gateway and by no other user", path)
 }
 
-// checkChannels queries the networks of the configured bots, and the running gateway for its channels.
+// checkChannels queries the networks of the configured bots, and the running gateway for its
+// channels.
 func checkChannels(ctx context.Context, p *patient) []finding {
 	var all []finding
 	if p.loaded != nil {
@@ -435,8 +436,8 @@ func checkChannels(ctx context.Context, p *patient) []finding {
 	return all
 }
 
-// checkAgentStarts starts the agents over ACP. It runs only on request, because it needs their keys, and a first start may install a
-// program.
+// checkAgentStarts starts the agents over ACP. It runs only on request, because it needs their
+// keys, and a first start may install a program.
 func checkAgentStarts(ctx context.Context, p *patient) []finding {
 	switch {
 	case !p.flags.Agents:

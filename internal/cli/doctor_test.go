@@ -36,8 +36,8 @@ func prepared(t *testing.T, data, token os.FileMode, dataOf, tokenOf int) string
 	return dir
 }
 
-// The doctor reports modes by which other users can access the data directory or the token file, with what to do. Its advice never removes
-// the gateway's own access to the token.
+// The doctor reports modes by which other users can access the data directory or the token file,
+// with what to do. Its advice never removes the gateway's own access to the token.
 func TestDoctorLooksAtModesAndOwners(t *testing.T) {
 	t.Parallel()
 	me := os.Geteuid()
@@ -165,7 +165,8 @@ func TestDashboardRefusesTokensThatLiveTooLong(t *testing.T) {
 	}
 }
 
-// The link is a credential: only the user can read the page that forwards to it, and no other user sees it in a list of processes.
+// The link is a credential: only the user can read the page that forwards to it, and no other user
+// sees it in a list of processes.
 func TestDashboardOpensAPageThatOnlyTheUserReads(t *testing.T) {
 	t.Parallel()
 	b := accepting(tokenBench(t))

@@ -29,10 +29,11 @@ import (
 	"laneway/internal/wire"
 )
 
-// fakeGateway behaves like a gateway for one client: runs continue when a connection is lost, and a message that is sent again with its key
-// attaches to its run. The text of a message controls it: `refuse`, `fail`, `hang`, `silent` (it ends without an event), `cut` (the
-// connection is lost once in the middle of the answer), `gone` (lost, and ended when the client reconnects), `merge`, `nothing` (an empty
-// answer); any other text is echoed.
+// fakeGateway behaves like a gateway for one client: runs continue when a connection is lost, and a
+// message that is sent again with its key attaches to its run. The text of a message controls it:
+// `refuse`, `fail`, `hang`, `silent` (it ends without an event), `cut` (the connection is lost once
+// in the middle of the answer), `gone` (lost, and ended when the client reconnects), `merge`,
+// `nothing` (an empty answer); any other text is echoed.
 type fakeGateway struct {
 	mu      sync.Mutex
 	runs    map[string]*fakeRun
@@ -409,8 +410,8 @@ func (c *fakeConn) history(p wire.ChatHistoryParams) any {
 	return result
 }
 
-// echoBackend is the backend of a real gateway: it answers every message with the same text, in two pieces. These commands do not call the
-// methods that it lacks.
+// echoBackend is the backend of a real gateway: it answers every message with the same text, in two
+// pieces. These commands do not call the methods that it lacks.
 type echoBackend struct {
 	gateway.Backend
 	mu   sync.Mutex
@@ -611,7 +612,8 @@ func TestCommandsSpeakWithARealGateway(t *testing.T) {
 	}
 }
 
-// This is what the health check of a container receives from a gateway that answers and makes no progress.
+// This is what the health check of a container receives from a gateway that answers and makes no
+// progress.
 func TestHealthFailsWhenNothingStartsAnyMore(t *testing.T) {
 	t.Parallel()
 	address := startGateway(t, &echoBackend{idle: 31 * time.Second})
@@ -624,8 +626,9 @@ func TestHealthFailsWhenNothingStartsAnyMore(t *testing.T) {
 	}
 }
 
-// A server whose certificate has no known authority receives no request, and neither does another machine without TLS. On a loaded machine
-// a TLS handshake can take longer than the ten seconds of the commands, so the limit here is a minute.
+// A server whose certificate has no known authority receives no request, and neither does another
+// machine without TLS. On a loaded machine a TLS handshake can take longer than the ten seconds of
+// the commands, so the limit here is a minute.
 func TestNoCommandSendsItsTokenToAnUntrustedServer(t *testing.T) {
 	t.Parallel()
 	var requests atomic.Int64

@@ -15,8 +15,9 @@ import (
 	"laneway/internal/secret"
 )
 
-// newLogger writes the log of the gateway to w. Secrets have a type that is never printed; this handler is a second protection, for output
-// of other libraries that contains one. It also returns the set of secrets, so that the caller can add those of a file that changed.
+// newLogger writes the log of the gateway to w. Secrets have a type that is never printed; this
+// handler is a second protection, for output of other libraries that contains one. It also returns
+// the set of secrets, so that the caller can add those of a file that changed.
 func newLogger(w io.Writer, loaded *config.Loaded, creds config.Credentials) (*slog.Logger, *knownSecrets) {
 	options := &slog.HandlerOptions{Level: logLevel(loaded.Config.Log.Level)}
 	var handler slog.Handler = slog.NewTextHandler(w, options)
@@ -45,14 +46,15 @@ type redactor struct {
 	known *knownSecrets
 }
 
-// knownSecrets is the set of secrets that the log redacts. All handlers derived from one share it. clean is safe for concurrent use; at
-// most one goroutine may call add at a time.
+// knownSecrets is the set of secrets that the log redacts. All handlers derived from one share it.
+// clean is safe for concurrent use; at most one goroutine may call add at a time.
 type knownSecrets struct {
 	texts   []string // used only by add, longest first
 	replace atomic.Pointer[strings.Replacer]
 }
 
-// minRedacted is the minimum length in bytes of a secret that is redacted: a password of three letters would be part of ordinary words.
+// minRedacted is the minimum length in bytes of a secret that is redacted: a password of three
+// letters would be part of ordinary words.
 const minRedacted = 6
 
 func newRedactor(next slog.Handler, secrets []secret.Secret) redactor {
@@ -130,7 +132,8 @@ func (r redactor) attr(a slog.Attr) slog.Attr {
 	}
 }
 
-// any keeps a value unchanged unless its text contains a secret. Then the redacted text is logged instead.
+// any keeps a value unchanged unless its text contains a secret. Then the redacted text is logged
+// instead.
 func (r redactor) any(key string, value slog.Value) slog.Attr {
 	text := fmt.Sprintf("%+v", value.Any())
 	if clean := r.known.clean(text); clean != text {
@@ -148,9 +151,10 @@ const (
 	lookAtLogFile = time.Second
 )
 
-// logFile writes the log to a file. A full file is renamed to the previous one, which it replaces. If another program moves the file away,
-// it is created again within a second. Records that cannot be written to the file go to the fallback. A slog handler writes one record at a
-// time, so no lock is needed.
+// logFile writes the log to a file. A full file is renamed to the previous one, which it replaces.
+// If another program moves the file away, it is created again within a second. Records that cannot
+// be written to the file go to the fallback. A slog handler writes one record at a time, so no lock
+// is needed.
 type logFile struct {
 	path     string
 	limit    int64 // bytes of one file
@@ -223,7 +227,8 @@ func (l *logFile) inPlace() bool {
 	return err == nil && os.SameFile(named, ours)
 }
 
-// reopen creates the file again. If that fails, the log goes to the fallback, and the next check tries again.
+// reopen creates the file again. If that fails, the log goes to the fallback, and the next check
+// tries again.
 func (l *logFile) reopen() {
 	_ = l.Close() // each record was written when Write returned
 	if err := l.open(); err != nil {
@@ -241,8 +246,8 @@ func (l *logFile) Close() error {
 	return f.Close()
 }
 
-// openLog returns the destination of a gateway's log: the configured file, or standard error. The caller calls closeLog when the gateway
-// has ended.
+// openLog returns the destination of a gateway's log: the configured file, or standard error. The
+// caller calls closeLog when the gateway has ended.
 func (env *environment) openLog(loaded *config.Loaded) (log io.Writer, closeLog func(), err error) {
 	path := loaded.Config.Log.File
 	if path == "" {

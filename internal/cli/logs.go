@@ -140,7 +140,8 @@ func showOlder(out io.Writer, path string, n int) error {
 	return nil
 }
 
-// follow prints what is appended to the file, and continues with the next file when it was replaced, until ctx is done.
+// follow prints what is appended to the file, and continues with the next file when it was
+// replaced, until ctx is done.
 func follow(ctx context.Context, out io.Writer, f *os.File, path string) error {
 	defer func() { _ = f.Close() }() // it was only read
 	for {

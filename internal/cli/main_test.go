@@ -23,8 +23,8 @@ import (
 // noSystemConfig prevents that tests read the configuration of a gateway on this host.
 const noSystemConfig = "/nonexistent/laneway/config.yaml"
 
-// TestMain makes this binary the command `laneway` of the scripts. Everything is real except the gateway and the process of `serve`, which
-// implement interfaces.
+// TestMain makes this binary the command `laneway` of the scripts. Everything is real except the
+// gateway and the process of `serve`, which implement interfaces.
 func TestMain(m *testing.M) {
 	testscript.Main(leakChecked{m}, map[string]func(){"laneway": func() {
 		os.Exit(run(context.Background(), os.Args[1:], &environment{
@@ -233,7 +233,8 @@ func TestALogIsFollowedOverItsReplacement(t *testing.T) {
 	}
 }
 
-// The log has a maximum size, is created again when another program has moved it away, and loses no record when its disk fails.
+// The log has a maximum size, is created again when another program has moved it away, and loses no
+// record when its disk fails.
 func TestTheLogFileIsBoundedAndSurvivesItsFile(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

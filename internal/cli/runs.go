@@ -61,8 +61,8 @@ func (c *runsCmd) Run(ctx context.Context, env *environment) error {
 	return err
 }
 
-// checkLane returns an error for a lane that the gateway does not have. A lane that was removed may still have runs, so the check is made
-// only when no run was found.
+// checkLane returns an error for a lane that the gateway does not have. A lane that was removed may
+// still have runs, so the check is made only when no run was found.
 func (c *runsCmd) checkLane(ctx context.Context, env *environment) error {
 	var status wire.LanesStatusResult
 	if err := c.call(ctx, env, "lanes.status", struct{}{}, &status); err != nil {

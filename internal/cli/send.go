@@ -77,14 +77,15 @@ func (c *sendCmd) Run(ctx context.Context, env *environment) error {
 	return c.print(env, end)
 }
 
-// maxFile is the maximum size of a file in bytes, maxFiles the maximum number of files of one message.
+// maxFile is the maximum size of a file in bytes, maxFiles the maximum number of files of one
+// message.
 const (
 	maxFile  = 20 << 20
 	maxFiles = 16
 )
 
-// upload uploads the files of the message before the message. It checks all of them first, so that a wrong name leaves no uploaded files
-// behind.
+// upload uploads the files of the message before the message. It checks all of them first, so that
+// a wrong name leaves no uploaded files behind.
 func (c *sendCmd) upload(ctx context.Context, env *environment) ([]wire.Attachment, error) {
 	if len(c.File) == 0 {
 		return nil, nil
@@ -136,7 +137,8 @@ type asksError string
 
 func (e asksError) Error() string { return string(e) }
 
-// listen shows the questions of the agent while the message waits, and reads their answers from a terminal until done is called.
+// listen shows the questions of the agent while the message waits, and reads their answers from a
+// terminal until done is called.
 func (c *sendCmd) listen(env *environment, talk *conversation) (done func()) {
 	lines, wanted, ended := make(chan typed), make(chan struct{}, 1), make(chan struct{})
 	if env.fromTerminal {
@@ -215,8 +217,9 @@ func (c *sendCmd) listen(env *environment, talk *conversation) (done func()) {
 
 var errNoAnswer = errors.New("no answer in time")
 
-// exchange sends one message and waits for its end within the time limit. A command that times out stops the run, because an unread answer
-// only costs money. If there was nothing to stop, the run has ended meanwhile, and its answer is read.
+// exchange sends one message and waits for its end within the time limit. A command that times out
+// stops the run, because an unread answer only costs money. If there was nothing to stop, the run
+// has ended meanwhile, and its answer is read.
 func (c *sendCmd) exchange(ctx context.Context, talk *conversation, text string) (turnEnd, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.Timeout, errNoAnswer)
 	defer cancel()
@@ -243,7 +246,8 @@ func (c *sendCmd) exchange(ctx context.Context, talk *conversation, text string)
 	return turnEnd{}, errors.New("interrupted; " + stopped)
 }
 
-// message returns the argument, or standard input for a single dash. It is checked here, before the upload of files.
+// message returns the argument, or standard input for a single dash. It is checked here, before the
+// upload of files.
 func (c *sendCmd) message(env *environment) (string, error) {
 	text := c.Text
 	if text == "-" {

@@ -14,7 +14,8 @@ import (
 	"laneway/internal/process"
 )
 
-// service is the process of `serve`. It blocks until ctx is done and everything has ended, or until it fails.
+// service is the process of `serve`. It blocks until ctx is done and everything has ended, or until
+// it fails.
 type service interface {
 	Serve(ctx context.Context, s serveInput) error
 }
@@ -27,17 +28,20 @@ type serveInput struct {
 	Credentials config.Credentials
 	Version     versionReport
 	Logger      *slog.Logger
-	// Signals.Now ends the process at once, Reload and Restart are requests while it runs; the end of ctx requests the drain.
+	// Signals.Now ends the process at once, Reload and Restart are requests while it runs; the end
+	// of ctx requests the drain.
 	Signals Signals
 	// Reread reads file, environment and flags again, with all checks.
 	Reread func() (*config.Loaded, error)
-	// RereadCredentials reads the files of the credentials again. The credentials that it returns are valid even when it returns an error.
+	// RereadCredentials reads the files of the credentials again. The credentials that it returns
+	// are valid even when it returns an error.
 	RereadCredentials func() (config.Credentials, error)
 	// Ready is called once when the listeners are open, with their addresses.
 	Ready func(addresses []string)
 }
 
-// configFlags are settings on the command line. A flag that is given takes effect, even when it is empty.
+// configFlags are settings on the command line. A flag that is given takes effect, even when it is
+// empty.
 type configFlags struct {
 	Config   string  `help:"Configuration file; default LANEWAY_CONFIG, else ~/.config/laneway/config.yaml or /etc/laneway/config.yaml where one exists." placeholder:"FILE" type:"path"`
 	Data     *string `help:"Data directory; default $$XDG_DATA_HOME/laneway." placeholder:"DIR" type:"path"`
@@ -243,7 +247,8 @@ func reach(addresses []string) string {
 	return " (this machine only)"
 }
 
-// howToTalk returns the command that reaches this gateway, with the flags of serve that a client of this host also needs, and the page.
+// howToTalk returns the command that reaches this gateway, with the flags of serve that a client of
+// this host also needs, and the page.
 func (c *serveCmd) howToTalk(cfg config.Config, plan *config.Plan, addresses []string) string {
 	how, local := "laneway chat", localAddress(addresses)
 	if c.Config != "" {
@@ -336,8 +341,9 @@ func (schema) Migrate(ctx context.Context, cfg config.Config, action string, for
 
 // migrator changes the schema of the configured database.
 type migrator interface {
-	// Migrate executes action (up, down by one step, status) and returns the resulting state of every migration, oldest first. Down returns
-	// a *app.LiveNodesError while gateways use the database, unless force is set.
+	// Migrate executes action (up, down by one step, status) and returns the resulting state of
+	// every migration, oldest first. Down returns a *app.LiveNodesError while gateways use the
+	// database, unless force is set.
 	Migrate(ctx context.Context, cfg config.Config, action string, force bool) ([]migration, error)
 }
 

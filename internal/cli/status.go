@@ -233,8 +233,9 @@ func programRows(s wire.StatusResult) [][]string {
 // idle reports whether an account has nothing to send and no error.
 func idle(a wire.ChannelAccount) bool { return a.OutboxWaiting == 0 && a.LastError == nil }
 
-// channelRows returns a line for each account of a network. The gateway's own sockets are counted as clients. Its webhooks have a line only
-// when a message waits or failed, because every gateway has them.
+// channelRows returns a line for each account of a network. The gateway's own sockets are counted
+// as clients. Its webhooks have a line only when a message waits or failed, because every gateway
+// has them.
 func channelRows(c wire.ChannelsStatusResult) [][]string {
 	rows := [][]string{{"CHANNEL", "ACCOUNT", "STATE", "LAST POLL", "TO SEND", "LAST ERROR"}}
 	for _, name := range c.Order {
@@ -347,7 +348,8 @@ func (c *healthCmd) path() string {
 // maxProbe limits the response in bytes: the server may not be a gateway.
 const maxProbe = 64 << 10
 
-// probe requests a path of the gateway that needs no credential. Its error is a sentence without the address of a proxy or a resolver.
+// probe requests a path of the gateway that needs no credential. Its error is a sentence without
+// the address of a proxy or a resolver.
 func probe(ctx context.Context, base, path string) (body []byte, status int, err error) {
 	u, err := url.Parse(base)
 	if err != nil {

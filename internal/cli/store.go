@@ -138,7 +138,8 @@ func (r storeCopyReport) print(env *environment) error {
 	return err
 }
 
-// copyProgress shows the progress of a copy: one line that changes on a terminal, otherwise a line for each table and every ten seconds.
+// copyProgress shows the progress of a copy: one line that changes on a terminal, otherwise a line
+// for each table and every ten seconds.
 type copyProgress struct {
 	env     *environment
 	last    app.CopyStep

@@ -21,11 +21,14 @@ import (
 	"laneway/internal/secret"
 )
 
-// gatewayConn is one authenticated connection to a gateway; *client.Conn implements it. Errors of a lost connection wrap client.ErrClosed.
+// gatewayConn is one authenticated connection to a gateway; *client.Conn implements it. Errors of a
+// lost connection wrap client.ErrClosed.
 type gatewayConn interface {
-	// Call sends a request and waits for its answer. A refusal is an error with a sentence for a person.
+	// Call sends a request and waits for its answer. A refusal is an error with a sentence for a
+	// person.
 	Call(ctx context.Context, method string, params, result any) error
-	// Events returns the events of the gateway, in order. The channel is closed when the connection has ended.
+	// Events returns the events of the gateway, in order. The channel is closed when the connection
+	// has ended.
 	Events() <-chan client.Event
 	// Err returns why the connection has ended; nil while it is open.
 	Err() error
@@ -58,7 +61,8 @@ type clientFlags struct {
 	ConnectWait time.Duration `help:"How long to wait for a gateway that is starting, or for one of several; 0 = not." default:"5s" placeholder:"DURATION"`
 }
 
-// targets returns the gateways and the credential: from flags, variables, or the configuration of the gateway on this host.
+// targets returns the gateways and the credential: from flags, variables, or the configuration of
+// the gateway on this host.
 func (f clientFlags) targets(env *environment) ([]target, error) {
 	addresses, err := f.addresses(env)
 	if err != nil {
@@ -133,8 +137,9 @@ func socketAddress(raw string) (string, error) {
 	return u.String(), nil
 }
 
-// local reads the configuration of the gateway on this host. A client needs only a part of it and ignores faults, which laneway doctor
-// reports. A file at a default path that cannot be read is ignored, because it may belong to another user; a named one is an error.
+// local reads the configuration of the gateway on this host. A client needs only a part of it and
+// ignores faults, which laneway doctor reports. A file at a default path that cannot be read is
+// ignored, because it may belong to another user; a named one is an error.
 func (f clientFlags) local(env *environment) (*config.Loaded, error) {
 	o := config.Options{File: f.Config, LookupEnv: env.lookupEnv, SystemFile: env.systemConfig, BesideGateway: true}
 	if f.Data != "" {
@@ -154,8 +159,8 @@ func (f clientFlags) local(env *environment) (*config.Loaded, error) {
 	return loaded, nil
 }
 
-// localAddress returns the address at which a client of this host reaches a gateway: the first loopback listener, or the port of the first
-// one.
+// localAddress returns the address at which a client of this host reaches a gateway: the first
+// loopback listener, or the port of the first one.
 func localAddress(listen []string) string {
 	for _, address := range listen {
 		if _, port, err := net.SplitHostPort(address); err == nil && port != "0" && !config.Public(address) {
@@ -170,8 +175,8 @@ func localAddress(listen []string) string {
 	return config.DefaultListen
 }
 
-// credential returns the given credential, or the token of the configuration, or that of the data directory. The latter two are for this
-// host: they are never sent to another one.
+// credential returns the given credential, or the token of the configuration, or that of the data
+// directory. The latter two are for this host: they are never sent to another one.
 func (f clientFlags) credential(env *environment, address string) (secret.Secret, error) {
 	if f.Token != "" {
 		return secret.New(strings.TrimSpace(f.Token)), nil
@@ -195,7 +200,8 @@ func (f clientFlags) credential(env *environment, address string) (secret.Secret
 	return localToken(loaded, f.Data != "")
 }
 
-// localToken returns the token of a configuration, or of its data directory. ofData: the data directory was named, so its token is used.
+// localToken returns the token of a configuration, or of its data directory. ofData: the data
+// directory was named, so its token is used.
 func localToken(loaded *config.Loaded, ofData bool) (secret.Secret, error) {
 	cfg := loaded.Config
 	switch {
@@ -214,16 +220,16 @@ func localToken(loaded *config.Loaded, ofData bool) (secret.Secret, error) {
 	return localSecret(config.ReadSecretFile(config.TokenPath(cfg.Data)))
 }
 
-// noTokenError is the error for a data directory without a token: no gateway was ever started there, or the first one is about to create
-// it.
+// noTokenError is the error for a data directory without a token: no gateway was ever started
+// there, or the first one is about to create it.
 type noTokenError struct{ data string }
 
 func (e *noTokenError) Error() string {
 	return "there is no token in " + e.data + "; start a gateway with laneway serve, or use --token, --config FILE or --data DIR"
 }
 
-// localSecret converts the refusal of a file to an ordinary error, because a client that cannot read its token is not a gateway that must
-// not start.
+// localSecret converts the refusal of a file to an ordinary error, because a client that cannot
+// read its token is not a gateway that must not start.
 func localSecret(s secret.Secret, err error) (secret.Secret, error) {
 	if err != nil {
 		return secret.Secret{}, errors.New(err.Error())
@@ -244,9 +250,10 @@ func loopbackURL(address string) bool {
 	return err == nil && !config.Public(net.JoinHostPort(u.Hostname(), "0"))
 }
 
-// connect opens the connection that the flags describe. It retries for ConnectWait when a gateway is starting or temporarily refuses
-// connections, or when one of several does not listen. It also retries when the data directory has no token yet, because the first start of
-// a gateway creates the token right before it listens.
+// connect opens the connection that the flags describe. It retries for ConnectWait when a gateway
+// is starting or temporarily refuses connections, or when one of several does not listen. It also
+// retries when the data directory has no token yet, because the first start of a gateway creates
+// the token right before it listens.
 func (f clientFlags) connect(ctx context.Context, env *environment) (gatewayConn, error) {
 	conn, _, err := f.connectTo(ctx, env)
 	return conn, err
@@ -291,7 +298,8 @@ func (f clientFlags) connectTo(ctx context.Context, env *environment) (conn gate
 	return conn, to, nil
 }
 
-// dialOne connects to the first gateway that can serve. It stops at a refused credential, because the others would refuse it, too.
+// dialOne connects to the first gateway that can serve. It stops at a refused credential, because
+// the others would refuse it, too.
 func (env *environment) dialOne(ctx context.Context, targets []target) (conn gatewayConn, to target, err error) {
 	for _, to = range targets {
 		conn, err = env.dial(ctx, to)
@@ -312,7 +320,8 @@ func (f clientFlags) call(ctx context.Context, env *environment, method string, 
 	return conn.Call(ctx, method, params, result)
 }
 
-// closeQuietly closes a connection whose answers have all arrived, so an error of the close does not matter to the user.
+// closeQuietly closes a connection whose answers have all arrived, so an error of the close does
+// not matter to the user.
 func closeQuietly(conn gatewayConn) {
 	_ = conn.Close()
 }
@@ -328,8 +337,8 @@ func downloadFile(ctx context.Context, t target, id string, to func(name string)
 	return client.Download(ctx, client.Options{URL: t.URL, Token: t.Token.Reveal(), AllowPlain: t.Plaintext}, id, to)
 }
 
-// dialAs returns a dialer that uses package client. version is the version of this program; timeout limits dialling and the handshake, 0 =
-// the client's default.
+// dialAs returns a dialer that uses package client. version is the version of this program; timeout
+// limits dialling and the handshake, 0 = the client's default.
 func dialAs(version string, timeout time.Duration) dialer {
 	return func(ctx context.Context, t target) (gatewayConn, error) {
 		conn, err := client.Dial(ctx, client.Options{
@@ -403,7 +412,8 @@ func (c *mcpCmd) endpoint(ctx context.Context, env *environment) (string, secret
 	return u.String(), t.Token, nil
 }
 
-// mirror returns a server that declares what the gateway declares, has the tools of a session and forwards their calls.
+// mirror returns a server that declares what the gateway declares, has the tools of a session and
+// forwards their calls.
 func mirror(ctx context.Context, session *mcp.ClientSession) (*mcp.Server, error) {
 	server := gatewaymcp.NewServer(session.InitializeResult().ServerInfo, nil)
 	for tool, err := range session.Tools(ctx, nil) {

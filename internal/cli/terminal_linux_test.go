@@ -32,7 +32,8 @@ func openPTY(t *testing.T) (keyboard, terminal *os.File) {
 	return keyboard, terminal
 }
 
-// watch collects the output of the terminal and closes seen[i] when wants[i] has appeared after wants[i-1].
+// watch collects the output of the terminal and closes seen[i] when wants[i] has appeared after
+// wants[i-1].
 func watch(keyboard *os.File, wants []string) (seen []chan struct{}, screen *strings.Builder, over chan struct{}) {
 	screen, over = &strings.Builder{}, make(chan struct{})
 	for range wants {
@@ -71,7 +72,8 @@ func TestChatOnATerminal(t *testing.T) {
 	ended := make(chan int, 1)
 	go func() { ended <- run(t.Context(), []string{"chat", "--history", "0"}, b.env) }()
 	<-seen[0]
-	// The line is corrected while it is typed, so its echo does not contain the whole text; the answer does.
+	// The line is corrected while it is typed, so its echo does not contain the whole text; the
+	// answer does.
 	if _, err := keyboard.WriteString("first lime\x7f\x7fne\r"); err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +97,8 @@ func TestChatOnATerminal(t *testing.T) {
 	}
 }
 
-// Before, one key press was read again with each following line: it stopped the answer, and then ended the conversation.
+// Before, one key press was read again with each following line: it stopped the answer, and then
+// ended the conversation.
 func TestCtrlCOnATerminalStopsTheAnswerOnly(t *testing.T) {
 	t.Parallel()
 	keyboard, terminal := openPTY(t)

@@ -14,8 +14,8 @@ import (
 	"laneway/internal/chat"
 )
 
-// plain makes text of another person safe for a terminal: control and bidirectional characters are shown as escapes; tabs and newlines are
-// kept.
+// plain makes text of another person safe for a terminal: control and bidirectional characters are
+// shown as escapes; tabs and newlines are kept.
 func plain(s string) string {
 	return chat.Escaped(strings.ReplaceAll(s, "\r\n", "\n"), "\n\t")
 }
@@ -35,7 +35,8 @@ func cell(s string, width int) string {
 	return string(line)
 }
 
-// cell formats text of another person for one field of a list: cut for the width of a terminal, complete for a program or a file.
+// cell formats text of another person for one field of a list: cut for the width of a terminal,
+// complete for a program or a file.
 func (env *environment) cell(s string, width int) string {
 	if !env.toTerminal {
 		width = max(width, len(s)+1)
@@ -68,7 +69,8 @@ func table(w io.Writer, rows [][]string) error {
 	return nil
 }
 
-// ago formats the age of a time in milliseconds since 1970, with the unit that a person would use; "-" for 0.
+// ago formats the age of a time in milliseconds since 1970, with the unit that a person would use;
+// "-" for 0.
 func ago(now time.Time, ms int64) string {
 	if ms == 0 {
 		return "-"
@@ -103,7 +105,8 @@ func short(d time.Duration) string {
 // pageSize is the maximum number of members on one page of a list.
 const pageSize = 200
 
-// listing is a list of the gateway that is read page by page: a page is limited in bytes, too, so it may have fewer members than requested.
+// listing is a list of the gateway that is read page by page: a page is limited in bytes, too, so
+// it may have fewer members than requested.
 type listing struct {
 	method string
 	member string         // of the reply: the name of the list

@@ -128,7 +128,8 @@ func TestMarksNextToIdeographsInTerminal(t *testing.T) {
 	}
 }
 
-// For any input, only markers are removed, no style remains open, and nothing is shown before it was written.
+// For any input, only markers are removed, no style remains open, and nothing is shown before it
+// was written.
 func FuzzMarkdown(f *testing.F) {
 	for _, text := range []string{"# a *b* **c** `d`\n- e\n", "***\n```\n*\n```x", "* * *\n>>>\n", "**", "a*b**c***d"} {
 		f.Add(text)
@@ -191,7 +192,8 @@ func TestEveryCommandHasAManualPage(t *testing.T) {
 	}
 }
 
-// The table of a command line has only the command with which it begins. Help and errors must be the same as with the whole table.
+// The table of a command line has only the command with which it begins. Help and errors must be
+// the same as with the whole table.
 func TestTheTableOfOneCommandAnswersAsTheWholeOneDoes(t *testing.T) {
 	t.Parallel()
 	whole := newTableBench(t, &commands{})

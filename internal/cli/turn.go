@@ -19,8 +19,8 @@ import (
 	"laneway/internal/wire"
 )
 
-// conversation sends messages to one session and survives a lost connection: it sends a message again with the same key, which attaches to
-// the run that the message started.
+// conversation sends messages to one session and survives a lost connection: it sends a message
+// again with the same key, which attaches to the run that the message started.
 type conversation struct {
 	dial    func(ctx context.Context) (gatewayConn, error)
 	session string
@@ -28,8 +28,9 @@ type conversation struct {
 	timeout *int64
 	files   []wire.Attachment // of each message
 	follows bool              // receive what happens in the session besides the messages of this client
-	// asked is called when the open questions of the session may have changed while a message waits for its end, with the reason of the
-	// event, and answered for each line of typed; their errors end the wait. nil = questions are not shown.
+	// asked is called when the open questions of the session may have changed while a message waits
+	// for its end, with the reason of the event, and answered for each line of typed; their errors
+	// end the wait. nil = questions are not shown.
 	asked    func(ctx context.Context, reason string) error
 	answered func(context.Context, typed) error
 	typed    <-chan typed
@@ -64,7 +65,8 @@ func (e turnEnd) err() error {
 	}
 }
 
-// A gateway that restarts is available again within seconds. After half a minute, the person has to be informed.
+// A gateway that restarts is available again within seconds. After half a minute, the person has to
+// be informed.
 const (
 	maxRedials  = 10
 	firstRedial = 250 * time.Millisecond
@@ -109,7 +111,8 @@ func (c *conversation) close() {
 	}
 }
 
-// submit sends a message to the gateway with this key. Status is started, in_flight, or the outcome when it has ended.
+// submit sends a message to the gateway with this key. Status is started, in_flight, or the outcome
+// when it has ended.
 func (c *conversation) submit(ctx context.Context, key, text string) (wire.ChatSendResult, error) {
 	var result wire.ChatSendResult
 	params := wire.ChatSendParams{SessionKey: c.session, Message: text, IdempotencyKey: key, AgentID: c.agent, TimeoutMs: c.timeout, Attachments: c.files}
@@ -117,8 +120,8 @@ func (c *conversation) submit(ctx context.Context, key, text string) (wire.ChatS
 	return result, err
 }
 
-// next waits for one chat event. It returns client.ErrClosed when the connection has ended or an event was missed, and client.ErrProtocol
-// when the gateway sends an invalid event.
+// next waits for one chat event. It returns client.ErrClosed when the connection has ended or an
+// event was missed, and client.ErrProtocol when the gateway sends an invalid event.
 func (c *conversation) next(ctx context.Context) (wire.ChatEvent, error) {
 	for {
 		select {
@@ -171,7 +174,8 @@ func decodeChat(event client.Event) (wire.ChatEvent, bool) {
 	return chat, true
 }
 
-// ask sends one message with key and waits for its end. show is called for each piece of the answer; may be nil.
+// ask sends one message with key and waits for its end. show is called for each piece of the
+// answer; may be nil.
 func (c *conversation) ask(ctx context.Context, key, text string, show func(wire.ChatEvent)) (turnEnd, error) {
 	result, err := c.submit(ctx, key, text)
 	if errors.Is(err, client.ErrClosed) {
@@ -255,7 +259,8 @@ func (c *conversation) resume(ctx context.Context, key, text string) (wire.ChatS
 	return result, err
 }
 
-// redial opens a new connection, with increasing delays, and runs then on it; an error of then also causes another attempt.
+// redial opens a new connection, with increasing delays, and runs then on it; an error of then also
+// causes another attempt.
 func (c *conversation) redial(ctx context.Context, then func() error) error {
 	policy := retry.Policy{Base: firstRedial, Max: maxRedial}
 	for attempt := 1; ; attempt++ {
@@ -306,8 +311,8 @@ func (c *conversation) recorded(ctx context.Context, key, status string) (turnEn
 // abortGrace limits a call of a command that has timed out.
 const abortGrace = 2 * time.Second
 
-// abort stops a run whose reader has gone; aborted is false when there was nothing to stop. It has its own deadline, because the command's
-// context is done.
+// abort stops a run whose reader has gone; aborted is false when there was nothing to stop. It has
+// its own deadline, because the command's context is done.
 func (c *conversation) abort(ctx context.Context, run string) (aborted bool, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), abortGrace)
 	defer cancel()
@@ -316,8 +321,8 @@ func (c *conversation) abort(ctx context.Context, run string) (aborted bool, err
 	return result.Aborted, err
 }
 
-// giveUp stops a run whose reader has gone, and reports the result. A run that has already ended is not stopped: end is how it ended, nil
-// when that is unknown.
+// giveUp stops a run whose reader has gone, and reports the result. A run that has already ended is
+// not stopped: end is how it ended, nil when that is unknown.
 func (c *conversation) giveUp(ctx context.Context, run, text string) (end *turnEnd, stopped string) {
 	const unknown = "it may still be answered"
 	if c.conn == nil {
@@ -343,10 +348,12 @@ func (c *conversation) giveUp(ctx context.Context, run, text string) (end *turnE
 	return &recorded, ""
 }
 
-// asked is the open questions of a session that this client may answer, in the order in which it has shown them.
+// asked is the open questions of a session that this client may answer, in the order in which it
+// has shown them.
 type asked []wire.Question
 
-// update takes the list of the gateway. fresh has not been shown yet, closed was shown and is no longer open.
+// update takes the list of the gateway. fresh has not been shown yet, closed was shown and is no
+// longer open.
 func (a *asked) update(list []wire.Question) (fresh, closed []wire.Question) {
 	still := func(in []wire.Question, q wire.Question) bool {
 		return slices.ContainsFunc(in, func(o wire.Question) bool { return o.ID == q.ID })
@@ -407,8 +414,9 @@ func menu(q wire.Question) string {
 	return b.String()
 }
 
-// choose returns the number of the option that a line names by its number, its label, or a word such as yes; 0 = the line is no answer. A
-// line that is meant as an answer but names no single option is an error.
+// choose returns the number of the option that a line names by its number, its label, or a word
+// such as yes; 0 = the line is no answer. A line that is meant as an answer but names no single
+// option is an error.
 func choose(q wire.Question, line string) (option int64, err error) {
 	if n, err := strconv.ParseInt(line, 10, 64); err == nil {
 		if n < 1 || n > int64(len(q.Options)) {

@@ -363,7 +363,8 @@ func TestPlainConnectionToAnotherMachineNeedsToBeAllowed(t *testing.T) {
 	}
 }
 
-// A gateway with too many unauthenticated sockets closes the oldest of them. That client did nothing wrong.
+// A gateway with too many unauthenticated sockets closes the oldest of them. That client did
+// nothing wrong.
 func TestAConnectionThatGaveWayMayBeTriedAgain(t *testing.T) {
 	t.Parallel()
 	for name, closes := range map[string]func(ws *websocket.Conn){
@@ -401,7 +402,8 @@ func TestAConnectionThatGaveWayMayBeTriedAgain(t *testing.T) {
 	}
 }
 
-// secure is a gateway with TLS, with the self-signed certificate of httptest for 127.0.0.1 and example.com.
+// secure is a gateway with TLS, with the self-signed certificate of httptest for 127.0.0.1 and
+// example.com.
 func secure(t *testing.T) (s *server, requests *atomic.Int64) {
 	t.Helper()
 	s, requests = &server{t: t}, &atomic.Int64{}
@@ -461,8 +463,8 @@ func TestOnlyAGatewayWithItsOwnCertificateReceivesData(t *testing.T) {
 	}
 }
 
-// Another process that listens at the gateway's address must not receive the token from a client that follows redirects, downgrades or
-// sends first.
+// Another process that listens at the gateway's address must not receive the token from a client
+// that follows redirects, downgrades or sends first.
 func TestTheTokenGoesNowhereElse(t *testing.T) {
 	t.Parallel()
 	elsewhere := newServer(t, nil)

@@ -1,8 +1,9 @@
 // Package client is the Go client of a laneway gateway: the command line uses it.
 //
-// A [Conn] is one authenticated WebSocket connection. [Conn.Call] sends a request and waits for its answer; calls may be concurrent.
-// [Conn.Events] delivers the events of the gateway. The package does not reconnect: the gateway replays no events, so the caller dials
-// again and reads the state that it needs.
+// A [Conn] is one authenticated WebSocket connection. [Conn.Call] sends a request and waits for its
+// answer; calls may be concurrent. [Conn.Events] delivers the events of the gateway. The package
+// does not reconnect: the gateway replays no events, so the caller dials again and reads the state
+// that it needs.
 //
 // # Promises
 //
@@ -50,8 +51,8 @@ type Event struct {
 	// Name is chat, agent, sessions.changed, health, lanes, tick, shutdown, cron.
 	Name    string
 	Payload json.RawMessage
-	// Seq counts from 1 per connection. Gap is true when events before this one were lost, in this process or on the way: read the state
-	// again.
+	// Seq counts from 1 per connection. Gap is true when events before this one were lost, in this
+	// process or on the way: read the state again.
 	Seq uint64
 	Gap bool
 }
@@ -92,13 +93,15 @@ func newConn(ws *websocket.Conn, hello Hello, opts Options) *Conn {
 // Hello returns the gateway's response to connect.
 func (c *Conn) Hello() Hello { return c.hello }
 
-// Events returns the events of the gateway, in order. The channel is closed when the connection ends.
+// Events returns the events of the gateway, in order. The channel is closed when the connection
+// ends.
 func (c *Conn) Events() <-chan Event { return c.events }
 
 // Done is closed when the connection has ended; Err returns why.
 func (c *Conn) Done() <-chan struct{} { return c.done }
 
-// Err returns why the connection ended, wrapping [ErrClosed] or [ErrProtocol]; nil while it is open.
+// Err returns why the connection ended, wrapping [ErrClosed] or [ErrProtocol]; nil while it is
+// open.
 func (c *Conn) Err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -128,8 +131,9 @@ func (c *Conn) fail(why error) {
 	}
 }
 
-// Call sends a request and waits for its answer, the end of ctx or the end of the connection. params may be nil. The payload is decoded
-// into result unless that is nil. A refusal is an [*Error].
+// Call sends a request and waits for its answer, the end of ctx or the end of the connection.
+// params may be nil. The payload is decoded into result unless that is nil. A refusal is an
+// [*Error].
 func (c *Conn) Call(ctx context.Context, method string, params, result any) error {
 	id, answers, err := c.send(method, params)
 	if err != nil {
@@ -274,7 +278,8 @@ func (c *Conn) deliver(f wire.Frame) {
 	}
 }
 
-// publish queues an event for the caller. It drops the event when the queue is full, and the next one that it queues has Gap set.
+// publish queues an event for the caller. It drops the event when the queue is full, and the next
+// one that it queues has Gap set.
 func (c *Conn) publish(ev Event) {
 	ev.Gap = c.lost || ev.Seq != c.lastSeq+1
 	c.lastSeq = ev.Seq

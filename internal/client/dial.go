@@ -35,7 +35,8 @@ type Options struct {
 	URL string
 	// Token is any credential of the gateway. It is never logged or shown.
 	Token string
-	// Scopes to request; nil = read, write and admin. The gateway grants those that the credential has.
+	// Scopes to request; nil = read, write and admin. The gateway grants those that the credential
+	// has.
 	Scopes []string
 	// Standard requests the standard view instead of the extended one.
 	Standard bool
@@ -146,8 +147,8 @@ func loopback(host string) bool {
 	return ip != nil && ip.IsLoopback()
 }
 
-// handshake reads the challenge before it sends anything: a program that sends no challenge is not a gateway and must not receive the
-// token.
+// handshake reads the challenge before it sends anything: a program that sends no challenge is not
+// a gateway and must not receive the token.
 func handshake(ws *websocket.Conn, opts Options) (Hello, error) {
 	var hello Hello
 	var first wire.Frame
@@ -177,7 +178,8 @@ func handshake(ws *websocket.Conn, opts Options) (Hello, error) {
 	return hello, nil
 }
 
-// gaveWay reports whether the gateway closed the socket before the handshake because it has too many. Another attempt may succeed.
+// gaveWay reports whether the gateway closed the socket before the handshake because it has too
+// many. Another attempt may succeed.
 func gaveWay(err error) bool { return websocket.IsCloseError(err, websocket.CloseTryAgainLater) }
 
 func connectFrame(o Options) wire.Request {
@@ -205,13 +207,17 @@ var (
 	ErrVersion = errors.New("no common protocol version")
 	// ErrPlain: the token would cross a network unencrypted.
 	ErrPlain = errors.New("unencrypted connection")
-	// ErrUntrusted: the server's certificate does not prove that it is the gateway of this address. The token was not sent.
+	// ErrUntrusted: the server's certificate does not prove that it is the gateway of this address.
+	// The token was not sent.
 	ErrUntrusted = errors.New("certificate not trusted")
-	// ErrClosed: the connection was lost or closed. The call may have taken effect; repeat it with the same idempotencyKey.
+	// ErrClosed: the connection was lost or closed. The call may have taken effect; repeat it with
+	// the same idempotencyKey.
 	ErrClosed = errors.New("connection closed")
-	// ErrProtocol: the server sends something that is not a frame of the protocol. Connecting again does not help.
+	// ErrProtocol: the server sends something that is not a frame of the protocol. Connecting again
+	// does not help.
 	ErrProtocol = errors.New("not a gateway, or one of another version")
-	// ErrUnavailable: the gateway exists and cannot serve now (starting, stopping, too many connections).
+	// ErrUnavailable: the gateway exists and cannot serve now (starting, stopping, too many
+	// connections).
 	ErrUnavailable = errors.New("gateway unavailable")
 )
 
@@ -237,8 +243,8 @@ func refusal(w *wire.Error) *Error {
 	}
 }
 
-// refusedError is a refused connect in one sentence with what to do. Its kind is a sentinel of this package. errors.As finds the answer of
-// the gateway, which the sentence does not repeat.
+// refusedError is a refused connect in one sentence with what to do. Its kind is a sentinel of this
+// package. errors.As finds the answer of the gateway, which the sentence does not repeat.
 type refusedError struct {
 	kind   error
 	advice string
@@ -309,8 +315,8 @@ type File struct {
 	Bytes int64  `json:"bytes"`
 }
 
-// Upload sends a file to the gateway over HTTP. name is what people and agents see, size is the number of bytes of content. The content is
-// streamed and sent once.
+// Upload sends a file to the gateway over HTTP. name is what people and agents see, size is the
+// number of bytes of content. The content is streamed and sent once.
 func Upload(ctx context.Context, opts Options, name string, content io.Reader, size int64) (File, error) {
 	opts = opts.withDefaults()
 	address, err := filesURL(opts)

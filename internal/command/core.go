@@ -38,17 +38,19 @@ type Actions interface {
 	ClearQueue(ctx context.Context, c Call) (int, error)
 	// SetModel chooses a model for the session; "" = the model of the agent.
 	SetModel(ctx context.Context, c Call, model string) error
-	// Dirs returns the working directories that this conversation may choose from, with the agent's own first, and the current one; all is
-	// empty when its agent has no directories.
-	// SetDir chooses one; "" = the agent's own.
+	// Dirs returns the working directories that this conversation may choose from, with the agent's
+	// own first, and the current one; all is empty when its agent has no directories. SetDir
+	// chooses one; "" = the agent's own.
 	Dirs(ctx context.Context, c Call) (all []string, chosen string, err error)
 	SetDir(ctx context.Context, c Call, dir string) error
-	// AnswerQuestion answers a question of an agent. A tool call that is allowed is made, and a waiting turn continues. The result is a
-	// message for the person.
+	// AnswerQuestion answers a question of an agent. A tool call that is allowed is made, and a
+	// waiting turn continues. The result is a message for the person.
 	AnswerQuestion(ctx context.Context, c Call, answer QuestionAnswer) (string, error)
-	// Approvals are what the person has allowed agents for all turns of this conversation, the oldest first.
+	// Approvals are what the person has allowed agents for all turns of this conversation, the
+	// oldest first.
 	Approvals(ctx context.Context, c Call) ([]chat.Approval, error)
-	// RevokeApprovals removes the approval with an id, or all for "", and returns how many were removed.
+	// RevokeApprovals removes the approval with an id, or all for "", and returns how many were
+	// removed.
 	RevokeApprovals(ctx context.Context, c Call, id string) (int, error)
 	// Compact asks the agent to summarise the older part of the conversation.
 	Compact(ctx context.Context, c Call) (Compaction, error)
@@ -56,7 +58,8 @@ type Actions interface {
 	Toc(ctx context.Context, c Call, level string) ([]TocLine, error)
 	// Overview describes the gateway and the session in a few facts.
 	Overview(ctx context.Context, c Call) (Overview, error)
-	// Zone is the time zone that the person chose, or "". SetZone chooses one, which must exist; "" = the zone of the gateway.
+	// Zone is the time zone that the person chose, or "". SetZone chooses one, which must exist; ""
+	// = the zone of the gateway.
 	Zone(ctx context.Context, c Call) (string, error)
 	SetZone(ctx context.Context, c Call, zone string) error
 	// Agents lists the agents; the first is the default.
@@ -85,7 +88,8 @@ type Overview struct {
 	Problems []string
 }
 
-// core returns the commands that every channel has. /help is not among them, because it needs the complete table, see [New].
+// core returns the commands that every channel has. /help is not among them, because it needs the
+// complete table, see [New].
 func core() []Command {
 	return []Command{
 		{
@@ -155,7 +159,8 @@ func New(more ...Command) (*Table, error) {
 	return table, err
 }
 
-// wantsAll reports whether /help lists every command: for an operator, or for a person in a chat who asks for all.
+// wantsAll reports whether /help lists every command: for an operator, or for a person in a chat
+// who asks for all.
 func wantsAll(c Call) bool {
 	return c.Scope == chat.ScopeAdmin || strings.EqualFold(c.Args, "all")
 }

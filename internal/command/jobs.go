@@ -14,12 +14,15 @@ import (
 	"laneway/internal/cron/schedule"
 )
 
-// JobActions are the operations of the commands on jobs. Every method sees and changes only the person's own jobs. In a group it is further
-// limited to jobs that reply there, because other people must not read a person's private jobs.
+// JobActions are the operations of the commands on jobs. Every method sees and changes only the
+// person's own jobs. In a group it is further limited to jobs that reply there, because other
+// people must not read a person's private jobs.
 type JobActions interface {
-	// Clock returns the store's time, which decides what is due, and the zone for times without a zone: the person's own, or the gateway's.
+	// Clock returns the store's time, which decides what is due, and the zone for times without a
+	// zone: the person's own, or the gateway's.
 	Clock(ctx context.Context, c Call) (now time.Time, zone string, err error)
-	// AddJob makes a job that replies where the command was given, or changes the job whose key n has. The same job is not added twice.
+	// AddJob makes a job that replies where the command was given, or changes the job whose key n
+	// has. The same job is not added twice.
 	AddJob(ctx context.Context, c Call, n NewJob) (cron.Put, error)
 	// Jobs lists jobs in the order of their creation.
 	Jobs(ctx context.Context, c Call) ([]cron.Job, error)
@@ -28,8 +31,9 @@ type JobActions interface {
 	ResumeJob(ctx context.Context, c Call, id string) (cron.Job, error)
 	// RunJob starts a run now. reason says why no run was started.
 	RunJob(ctx context.Context, c Call, id string) (reason string, err error)
-	// RemovedJob is the id of a job that only the ledger knows, by its name or its id; "" = the ledger has no such job. It finds none where other people read
-	// along: the ledger does not have where the job answered.
+	// RemovedJob is the id of a job that only the ledger knows, by its name or its id; "" = the
+	// ledger has no such job. It finds none where other people read along: the ledger does not have
+	// where the job answered.
 	RemovedJob(ctx context.Context, c Call, name string) (id string, err error)
 	// ExplainJob explains a slot of a job, also of a removed one; when is a moment in words.
 	ExplainJob(ctx context.Context, c Call, id, when string) (cron.Explanation, error)
@@ -39,7 +43,8 @@ type JobActions interface {
 type NewJob struct {
 	Schedule schedule.Spec
 	Text     string
-	// Reminder: the text is sent unchanged. Otherwise it is a message to the agent, whose answer is sent.
+	// Reminder: the text is sent unchanged. Otherwise it is a message to the agent, whose answer is
+	// sent.
 	Reminder bool
 	// Key is the key of the job to change; "" = a new job.
 	Key string
@@ -124,8 +129,9 @@ func addJob(ctx context.Context, a Actions, c Call, n NewJob, zone string) (stri
 	return added(put, n.Text, zone, n.Reminder), nil
 }
 
-// addCron implements /cron add, replace and new. The first line of the text is the name of a job, and the name identifies it. If a job with
-// this name exists, add refuses to make a second one that would also fire, replace changes it, and new makes a second one.
+// addCron implements /cron add, replace and new. The first line of the text is the name of a job,
+// and the name identifies it. If a job with this name exists, add refuses to make a second one that
+// would also fire, replace changes it, and new makes a second one.
 func addCron(ctx context.Context, a Actions, c Call, verb, text string) (string, error) {
 	n, zone, err := readJob(ctx, a, c, text, cronUsage)
 	if err != nil {
@@ -186,7 +192,8 @@ func inChatWords(err error) error {
 	return chat.Errorf(e.Code, "%s", text)
 }
 
-// Surprised is an answer about a job that was made or changed, with what may surprise its maker on further lines.
+// Surprised is an answer about a job that was made or changed, with what may surprise its maker on
+// further lines.
 func Surprised(text string, j cron.Job) string {
 	return strings.Join(append([]string{text}, j.Surprises()...), "\nNote: ")
 }
@@ -343,14 +350,15 @@ func ShownTime(t time.Time, zone string) string {
 const (
 	// maxOffered is how many jobs are offered at once. Other jobs can be named by their number.
 	maxOffered = 20
-	// maxJobLabel is the length to which the name of a job is cut on a button, maxJobText the length to which its text is cut in its
-	// description.
+	// maxJobLabel is the length to which the name of a job is cut on a button, maxJobText the
+	// length to which its text is cut in its description.
 	maxJobLabel = 40
 	maxJobText  = 400
 )
 
-// onJob acts on one job and names it in the reply, so that the person notices a wrong number. Without a number it asks for the job. A
-// change that may have been made before is not repeated: the numbers may have changed since, and it would affect another job.
+// onJob acts on one job and names it in the reply, so that the person notices a wrong number.
+// Without a number it asks for the job. A change that may have been made before is not repeated:
+// the numbers may have changed since, and it would affect another job.
 func onJob(ctx context.Context, a Actions, c Call, verb, arg string) (Answer, error) {
 	if verb == "remove" {
 		verb = "rm"
@@ -386,7 +394,8 @@ func onJob(ctx context.Context, a Actions, c Call, verb, arg string) (Answer, er
 	}
 }
 
-// errInterrupted is the error of a command that was interrupted by a crash and must not be repeated.
+// errInterrupted is the error of a command that was interrupted by a crash and must not be
+// repeated.
 func errInterrupted() error {
 	return chat.Errorf(chat.CodeConflict, "I was interrupted and do not know whether it was done; look at /jobs and write it again if not")
 }
@@ -420,8 +429,8 @@ func askWhich(ctx context.Context, a Actions, c Call, verb string) (Answer, erro
 	return Answer{Text: strings.Join(lines, "\n"), Choice: choice}, nil
 }
 
-// whichJob returns a choice with one button for each job that fits, nil when no job does. A button holds the job's id, so it refers to the
-// same job when the list changes.
+// whichJob returns a choice with one button for each job that fits, nil when no job does. A button
+// holds the job's id, so it refers to the same job when the list changes.
 func whichJob(verb string, jobs []cron.Job, fits func(cron.Job) bool) *chat.Choice {
 	choice := &chat.Choice{}
 	for i, j := range jobs {
@@ -460,7 +469,8 @@ func showJob(ctx context.Context, a Actions, c Call, j cron.Job) (Answer, error)
 	}}, nil
 }
 
-// resumable reports whether resuming the job has an effect: it is paused, switched off, or its deliveries are paused.
+// resumable reports whether resuming the job has an effect: it is paused, switched off, or its
+// deliveries are paused.
 func resumable(j cron.Job) bool {
 	return j.Pause != nil || j.AutoDisabled || !j.State.DeliveryPause.Since.IsZero()
 }
@@ -483,7 +493,8 @@ func resume(ctx context.Context, a Actions, c Call, job cron.Job) (Answer, error
 	return Answer{Text: "Resumed: " + job.Name + ", " + nextOf(job, zone) + "."}, nil
 }
 
-// findJob finds a job by its number in the list, its id or its name. Words after a number are returned as note.
+// findJob finds a job by its number in the list, its id or its name. Words after a number are
+// returned as note.
 func findJob(ctx context.Context, a Actions, c Call, arg string) (job cron.Job, note string, err error) {
 	jobs, err := a.Jobs(ctx, c)
 	if err != nil {
@@ -516,8 +527,9 @@ func findJob(ctx context.Context, a Actions, c Call, arg string) (job cron.Job, 
 
 const whyUsage = "write /cron why and the number or the name of a job, then the time of the slot, such as /cron why 1 9:00 or /cron why digest yesterday 9:00"
 
-// whyJob explains a slot. The time is at the end of the arguments, in at most three words; the part before it names the job. Without a time
-// it explains the newest slot. A removed job is searched for only when no job that exists has such a name: another job may have its name by now.
+// whyJob explains a slot. The time is at the end of the arguments, in at most three words; the part
+// before it names the job. Without a time it explains the newest slot. A removed job is searched
+// for only when no job that exists has such a name: another job may have its name by now.
 func whyJob(ctx context.Context, a Actions, c Call, text string) (Answer, error) {
 	words := strings.Fields(text)
 	if len(words) == 0 {

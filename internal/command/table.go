@@ -1,14 +1,17 @@
 // Package command implements the chat commands: one table that every channel shares.
 //
-// A [Command] has a name, aliases, arguments, help, the corresponding method of the gateway, and a function. The parser, /help, the list
-// for clients and the checks all use the table, so the help lists exactly the commands that exist.
+// A [Command] has a name, aliases, arguments, help, the corresponding method of the gateway, and a
+// function. The parser, /help, the list for clients and the checks all use the table, so the help
+// lists exactly the commands that exist.
 //
-// Commands are recognised before debounce, queue and lanes, also as `/stop@botname`, after a mention of the bot and in a caption. They are
-// executed at once and do not wait for a slot, so /stop works while every lane is full.
-// Jobs are scheduled with the short forms of package cron (`in 20m`, `15:00`, `every 30m`). /remind sends its text unchanged, so it needs
-// no model; /cron add sends it to the agent. Both reply in the chat where they were written.
+// Commands are recognised before debounce, queue and lanes, also as `/stop@botname`, after a
+// mention of the bot and in a caption. They are executed at once and do not wait for a slot, so
+// /stop works while every lane is full. Jobs are scheduled with the short forms of package cron
+// (`in 20m`, `15:00`, `every 30m`). /remind sends its text unchanged, so it needs no model; /cron
+// add sends it to the agent. Both reply in the chat where they were written.
 //
-// Commands act on the gateway through [Actions], which package dispatch implements. The package starts no goroutine.
+// Commands act on the gateway through [Actions], which package dispatch implements. The package
+// starts no goroutine.
 package command
 
 import (
@@ -46,7 +49,8 @@ type Call struct {
 	OwnOnly bool
 	Channel string
 	Target  chat.Target
-	// Audience is who reads the reply. When it is shared, lists contain only what belongs to its conversation.
+	// Audience is who reads the reply. When it is shared, lists contain only what belongs to its
+	// conversation.
 	Audience chat.Audience
 	// Name is the word that was typed, without slash and bot name, in lower case.
 	Name string
@@ -57,7 +61,8 @@ type Call struct {
 // Answer is the reply to a command.
 type Answer struct {
 	Text string
-	// Choice offers follow-up commands; nil when there are none to offer. The sender of the reply sets the person who may choose.
+	// Choice offers follow-up commands; nil when there are none to offer. The sender of the reply
+	// sets the person who may choose.
 	Choice *chat.Choice
 }
 
@@ -81,9 +86,11 @@ type Command struct {
 	Args        string // hint such as "[all]"; "" when it takes no arguments
 	Description string
 	Category    string
-	// Method is the corresponding method of the gateway. The command requires the same as the method, see [chat.Need].
+	// Method is the corresponding method of the gateway. The command requires the same as the
+	// method, see [chat.Need].
 	Method string
-	// Verbs maps a first argument, in lower case, to its corresponding method if that differs; "*" = every other word.
+	// Verbs maps a first argument, in lower case, to its corresponding method if that differs; "*"
+	// = every other word.
 	Verbs map[string]string
 	// Urgent commands act before they are recorded: a slow database must not delay a stop.
 	Urgent bool
@@ -96,7 +103,8 @@ type Table struct {
 	byName map[string]*Command
 }
 
-// NewTable returns a table. Names and aliases must be unique and consist of lower-case letters, digits and underscores.
+// NewTable returns a table. Names and aliases must be unique and consist of lower-case letters,
+// digits and underscores.
 func NewTable(list []Command) (*Table, error) {
 	t := &Table{list: list, byName: map[string]*Command{}}
 	for i := range list {
@@ -150,8 +158,8 @@ func (c Command) MethodOf(args string) string {
 // Use is a command with one first argument; "" = without arguments.
 type Use struct{ Command, Verb, Method string }
 
-// Uses lists the corresponding methods of the commands, in the order of the table, with the first arguments of each sorted; "*" is every
-// other word.
+// Uses lists the corresponding methods of the commands, in the order of the table, with the first
+// arguments of each sorted; "*" is every other word.
 func (t *Table) Uses() []Use {
 	var uses []Use
 	for _, c := range t.list {
@@ -172,9 +180,10 @@ func (t *Table) Lookup(name string) (Command, bool) {
 	return *c, true
 }
 
-// Parse recognises a command in a message. Forms: `/name args`, `/name@bot args`, `@bot /name args`. With a bot name, `/name@other`
-// addresses another bot and is not a command here; without one (botName "") every `@…` is accepted. A word that is not in the table is not
-// a command: it goes to the agent.
+// Parse recognises a command in a message. Forms: `/name args`, `/name@bot args`,
+// `@bot /name args`. With a bot name, `/name@other` addresses another bot and is not a command
+// here; without one (botName "") every `@…` is accepted. A word that is not in the table is not a
+// command: it goes to the agent.
 func (t *Table) Parse(text, botName string) (cmd Command, name, args string, ok bool) {
 	text = strings.TrimSpace(text)
 	if mention, rest, found := cutWord(text); found && strings.HasPrefix(mention, "@") {
@@ -222,7 +231,8 @@ const Approvals = "approvals"
 type QuestionAnswer struct {
 	// ID of the question.
 	ID string
-	// Option is the number of the chosen option, from 1. With 0, Allow selects the option that allows or the one that refuses.
+	// Option is the number of the chosen option, from 1. With 0, Allow selects the option that
+	// allows or the one that refuses.
 	Option int
 	Allow  bool
 }
@@ -308,14 +318,16 @@ func shownApprovals(ctx context.Context, a Actions, c Call) (string, error) {
 	return b.String(), nil
 }
 
-// TaskActions are the operations of commands on tasks: turns that running turns of a conversation requested.
+// TaskActions are the operations of commands on tasks: turns that running turns of a conversation
+// requested.
 type TaskActions interface {
 	// Tasks lists the open tasks of the conversation, oldest first.
 	Tasks(ctx context.Context, c Call) ([]Task, error)
-	// StopTask stops a task and its sub-tasks. chat.CodeNotFound: no such task exists that the caller may stop.
+	// StopTask stops a task and its sub-tasks. chat.CodeNotFound: no such task exists that the
+	// caller may stop.
 	StopTask(ctx context.Context, c Call, id string) error
-	// ExplainTurn says where the answer to a message of the caller in this conversation is; id "" = the newest one. chat.CodeNotFound: there is no such
-	// message among the newest.
+	// ExplainTurn says where the answer to a message of the caller in this conversation is; id "" =
+	// the newest one. chat.CodeNotFound: there is no such message among the newest.
 	ExplainTurn(ctx context.Context, c Call, id string) (store.TurnExplanation, error)
 }
 

@@ -27,7 +27,8 @@ const (
 	AnthropicURL = "https://api.anthropic.com"
 )
 
-// Agent answers the messages of a session. A setting that its runner does not have is an error, because it would have no effect.
+// Agent answers the messages of a session. A setting that its runner does not have is an error,
+// because it would have no effect.
 type Agent struct {
 	// Runner is echo, command, acp, http, openai or anthropic.
 	Runner string `yaml:"runner"`
@@ -41,16 +42,17 @@ type Agent struct {
 	System string `yaml:"system"`
 	// OutputLimit is the longest answer in bytes, at least 1024. Default 1048576.
 	OutputLimit int `yaml:"output_limit"`
-	// Preset is a coding agent that is known by its name: claude, codex, gemini, opencode, qwen, copilot or openclaw (acp). It replaces
-	// runner and command.
+	// Preset is a coding agent that is known by its name: claude, codex, gemini, opencode, qwen,
+	// copilot or openclaw (acp). It replaces runner and command.
 	Preset string `yaml:"preset"`
-	// EnvPass are variables of the gateway that are passed to the program: NAME or PREFIX_* (command, acp). PATH, HOME, TZ, the locale,
-	// proxies and certificates are always passed.
+	// EnvPass are variables of the gateway that are passed to the program: NAME or PREFIX_*
+	// (command, acp). PATH, HOME, TZ, the locale, proxies and certificates are always passed.
 	EnvPass []string `yaml:"env_pass"`
 	// Env are additional variables of the program (command, acp).
 	Env map[string]string `yaml:"env"`
 
-	// Delay before the answer, ChunkDelay between chunks of Chunk characters (echo). Default 0; Chunk 0 = in one chunk.
+	// Delay before the answer, ChunkDelay between chunks of Chunk characters (echo). Default 0;
+	// Chunk 0 = in one chunk.
 	Delay      Duration `yaml:"delay"`
 	ChunkDelay Duration `yaml:"chunk_delay"`
 	Chunk      int      `yaml:"chunk"`
@@ -59,39 +61,46 @@ type Agent struct {
 	// Script lets messages such as `sleep 2s` and `fail` control the echo.
 	Script bool `yaml:"script"`
 
-	// Command is the program and its arguments (command, acp). With command, items may hold {session}, {message}, {run} and {agent}.
+	// Command is the program and its arguments (command, acp). With command, items may hold
+	// {session}, {message}, {run} and {agent}.
 	Command []string `yaml:"command"`
 	// Input is what the program reads: text or json (command). Default text.
 	Input string `yaml:"input"`
-	// Output is how the program answers: auto, text, jsonl, or the JSON lines of claude or codex (command). Default auto: the first line decides between text and jsonl.
+	// Output is how the program answers: auto, text, jsonl, or the JSON lines of claude or codex
+	// (command). Default auto: the first line decides between text and jsonl.
 	Output string `yaml:"output"`
-	// Dir is the program's working directory, absolute (command, acp). With {session} in it, each session has its own directory. Default:
-	// the directory of the gateway.
+	// Dir is the program's working directory, absolute (command, acp). With {session} in it, each
+	// session has its own directory. Default: the directory of the gateway.
 	Dir string `yaml:"dir"`
-	// Dirs are additional directories, at most 20, from which a conversation may choose one by /dir (command, acp). They have the form of
-	// Dir, which must be set.
+	// Dirs are additional directories, at most 20, from which a conversation may choose one by /dir
+	// (command, acp). They have the form of Dir, which must be set.
 	Dirs []string `yaml:"dirs"`
 
-	// IdleTimeout is how long the process of a session waits for the next turn, 1s to 1d (acp). Default 10m.
+	// IdleTimeout is how long the process of a session waits for the next turn, 1s to 1d (acp).
+	// Default 10m.
 	IdleTimeout Duration `yaml:"idle_timeout"`
 	// MaxProcesses of the agent at the same time, 1 to 1000 (acp). Default 16.
 	MaxProcesses int `yaml:"max_processes"`
-	// QuestionTimeout is how long a person has to answer a permission request, 1s to 10m (acp). After that it is refused. Default 5m.
+	// QuestionTimeout is how long a person has to answer a permission request, 1s to 10m (acp).
+	// After that it is refused. Default 5m.
 	QuestionTimeout Duration `yaml:"question_timeout"`
 
 	// URL of an agent behind HTTP: each turn is one signed POST to it (http). Without query.
 	URL string `yaml:"url"`
-	// Secret signs the requests, 32 characters or more (http). SecretEnv or SecretFile name a variable or file that has it.
+	// Secret signs the requests, 32 characters or more (http). SecretEnv or SecretFile name a
+	// variable or file that has it.
 	Secret     secret.Secret `yaml:"secret"`
 	SecretEnv  string        `yaml:"secret_env"`
 	SecretFile string        `yaml:"secret_file"`
 
 	// BaseURL of the endpoint. Default: the provider's own.
 	BaseURL string `yaml:"base_url"`
-	// Model name, as in the API of the endpoint; auto is the first model that the endpoint lists (openai).
+	// Model name, as in the API of the endpoint; auto is the first model that the endpoint lists
+	// (openai).
 	Model string `yaml:"model"`
-	// APIKey, or the variable or file that has it. For the provider's own address, APIKeyEnv is OPENAI_API_KEY or ANTHROPIC_API_KEY by
-	// default. A key is sent to another address only if it is set here.
+	// APIKey, or the variable or file that has it. For the provider's own address, APIKeyEnv is
+	// OPENAI_API_KEY or ANTHROPIC_API_KEY by default. A key is sent to another address only if it
+	// is set here.
 	APIKey     secret.Secret `yaml:"api_key"`
 	APIKeyEnv  string        `yaml:"api_key_env"`
 	APIKeyFile string        `yaml:"api_key_file"`
@@ -104,22 +113,27 @@ type Agent struct {
 	TopP        *float64 `yaml:"top_p"`
 	// Stop ends an answer at the first of these strings.
 	Stop []string `yaml:"stop"`
-	// FirstByteTimeout and SilenceTimeout limit the wait for the endpoint, 1s to 1h (http, openai, anthropic). Default 60s each.
+	// FirstByteTimeout and SilenceTimeout limit the wait for the endpoint, 1s to 1h (http, openai,
+	// anthropic). Default 60s each.
 	FirstByteTimeout Duration `yaml:"first_byte_timeout"`
 	SilenceTimeout   Duration `yaml:"silence_timeout"`
 	// Retries before any output was shown, 0 to 10 (http, openai, anthropic). Default 3.
 	Retries int `yaml:"retries"`
 	// Price of a million tokens (openai, anthropic, command, http).
 	Price Price `yaml:"price"`
-	// Tools of the gateway that the model or the program may call (openai, anthropic, command, acp): remind, cron, message, sessions,
-	// history_search, send_file, spawn, delegate, or off. Default: all of them, except in turns of /v1 and of hooks, which have only the
-	// tools that are listed here.
+	// Tools of the gateway that the model or the program may call (openai, anthropic, command,
+	// acp): remind, cron, message, sessions, history_search, send_file, spawn, delegate, or off.
+	// Default: all of them, except in turns of /v1 and of hooks, which have only the tools that are
+	// listed here.
 	Tools ToolNames `yaml:"tools"`
-	// Outside is when a turn has read text from outside, after which tools that create or send ask the person (acp, command, http): always,
-	// never, or auto: by what the agent fetches, searches, executes and reads outside of its directory, and by tools that are not known (acp, and
-	// command with the output claude or codex). With auto, the answers of command and http are such text for the turns that delegate to them. Default auto.
+	// Outside is when a turn has read text from outside, after which tools that create or send ask
+	// the person (acp, command, http): always, never, or auto: by what the agent fetches, searches,
+	// executes and reads outside of its directory, and by tools that are not known (acp, and
+	// command with the output claude or codex). With auto, the answers of command and http are such
+	// text for the turns that delegate to them. Default auto.
 	Outside string `yaml:"outside"`
-	// MCP are the servers of mcp.servers whose tools it may call in every turn (openai, anthropic, command, acp). Default none.
+	// MCP are the servers of mcp.servers whose tools it may call in every turn (openai, anthropic,
+	// command, acp). Default none.
 	MCP []string `yaml:"mcp"`
 }
 
@@ -193,9 +207,10 @@ func (a *Agent) fillModel(baseURL, keyEnv string) {
 	}
 }
 
-// ParseShortAgent parses the short form of an agent: the name of a preset, `echo`, `command:PROGRAM ARG…`, `acp:PROGRAM ARG…`,
-// `openai:MODEL@BASE_URL` (without an address: OpenAI's own), `anthropic:MODEL`, or `ENDPOINT:MODEL` with the name of an endpoint.
-// Arguments are split at spaces. Quoting is supported only in the file.
+// ParseShortAgent parses the short form of an agent: the name of a preset, `echo`,
+// `command:PROGRAM ARG…`, `acp:PROGRAM ARG…`, `openai:MODEL@BASE_URL` (without an address: OpenAI's
+// own), `anthropic:MODEL`, or `ENDPOINT:MODEL` with the name of an endpoint. Arguments are split at
+// spaces. Quoting is supported only in the file.
 func ParseShortAgent(short string) (Agent, error) {
 	a := newAgent()
 	kind, rest, _ := strings.Cut(strings.TrimSpace(short), ":")
@@ -400,25 +415,28 @@ type MCP struct {
 type MCPServer struct {
 	// Command is the program and its arguments. It communicates over standard input and output.
 	Command []string `yaml:"command"`
-	// Env are additional variables of the program, Dir its working directory. Default of Dir: the directory of the gateway.
+	// Env are additional variables of the program, Dir its working directory. Default of Dir: the
+	// directory of the gateway.
 	Env map[string]string `yaml:"env"`
 	Dir string            `yaml:"dir"`
 	// URL of a server with the Streamable HTTP transport, instead of Command.
 	URL string `yaml:"url"`
-	// Token is sent to the URL as a bearer token. TokenEnv or TokenFile name a variable or file that has it.
+	// Token is sent to the URL as a bearer token. TokenEnv or TokenFile name a variable or file
+	// that has it.
 	Token     secret.Secret `yaml:"token"`
 	TokenEnv  string        `yaml:"token_env"`
 	TokenFile string        `yaml:"token_file"`
 	// Tools that agents may call, by the server's names. Other tools are not offered.
 	Tools []string `yaml:"tools"`
-	// ReadOnly are those of them that neither create nor send. All others require the person's confirmation in the same turns as the
-	// gateway's own tools, and are refused in turns of jobs.
+	// ReadOnly are those of them that neither create nor send. All others require the person's
+	// confirmation in the same turns as the gateway's own tools, and are refused in turns of jobs.
 	ReadOnly []string `yaml:"read_only"`
 	// Timeout of one call, 1s to 55s. Default 30s.
 	Timeout Duration `yaml:"timeout"`
 }
 
-// serverName is shorter than other names, because it is part of the names of tools, whose length models limit.
+// serverName is shorter than other names, because it is part of the names of tools, whose length
+// models limit.
 const serverName = `^[a-z0-9][a-z0-9-]{0,15}$`
 
 func (c Config) checkMCP(root at) {

@@ -16,15 +16,16 @@ type Channels struct {
 
 // WebChannel is the channel of the gateway's own socket.
 type WebChannel struct {
-	// DebounceMs is short for queue.debounce_ms. Default 0, because a program or a browser sends a message in one piece.
+	// DebounceMs is short for queue.debounce_ms. Default 0, because a program or a browser sends a
+	// message in one piece.
 	DebounceMs *int          `yaml:"debounce_ms"`
 	Queue      QueueOverride `yaml:"queue"`
 }
 
 // Telegram is one bot, and with Accounts additional ones. A bot exists when it has a token.
 type Telegram struct { //nolint:recvcheck // the decoder gives a new entry its defaults through a pointer
-	// Token of the bot. TokenEnv or TokenFile name a variable or file that has it. When none of the three is given and there are no
-	// accounts, the variable TELEGRAM_TOKEN has it.
+	// Token of the bot. TokenEnv or TokenFile name a variable or file that has it. When none of the
+	// three is given and there are no accounts, the variable TELEGRAM_TOKEN has it.
 	Token     secret.Secret `yaml:"token"`
 	TokenEnv  string        `yaml:"token_env"`
 	TokenFile string        `yaml:"token_file"`
@@ -32,15 +33,18 @@ type Telegram struct { //nolint:recvcheck // the decoder gives a new entry its d
 	Enabled bool `yaml:"enabled"`
 	// Account names the bot in paths and lists. Default `default`; the key for a bot of Accounts.
 	Account string `yaml:"account"`
-	// Accounts are additional bots by name, with the settings of this one except account, accounts, queue and debounce_ms.
+	// Accounts are additional bots by name, with the settings of this one except account, accounts,
+	// queue and debounce_ms.
 	Accounts map[string]Telegram `yaml:"accounts"`
 	// Mode is polling or webhook. Default polling.
 	Mode string `yaml:"mode"`
 	// APIURL is the address of the Bot API. Default https://api.telegram.org.
 	APIURL string `yaml:"api_url"`
-	// FilesDir is the directory of a Bot API server in local mode, from which files of messages are read. Default: files are downloaded.
+	// FilesDir is the directory of a Bot API server in local mode, from which files of messages are
+	// read. Default: files are downloaded.
 	FilesDir string `yaml:"files_dir"`
-	// WebhookURL is the public address that Telegram calls. WebhookSecret authenticates Telegram, 32 characters or more.
+	// WebhookURL is the public address that Telegram calls. WebhookSecret authenticates Telegram,
+	// 32 characters or more.
 	WebhookURL        string        `yaml:"webhook_url"`
 	WebhookSecret     secret.Secret `yaml:"webhook_secret"`
 	WebhookSecretEnv  string        `yaml:"webhook_secret_env"`
@@ -49,7 +53,8 @@ type Telegram struct { //nolint:recvcheck // the decoder gives a new entry its d
 	Access string `yaml:"access"`
 	// Allow are the people who may send messages, by numeric id. With an empty list, no person may.
 	Allow []ID `yaml:"allow"`
-	// Groups are the group chats in which the bot answers, by numeric id. With an empty list, it answers in no group.
+	// Groups are the group chats in which the bot answers, by numeric id. With an empty list, it
+	// answers in no group.
 	Groups []ID `yaml:"groups"`
 	// Members may send messages in a listed group: listed (those in Allow) or any. Default listed.
 	Members string `yaml:"members"`
@@ -61,7 +66,8 @@ type Telegram struct { //nolint:recvcheck // the decoder gives a new entry its d
 	Agent string `yaml:"agent"`
 	// PollTimeout of one long poll, 1s to 50s. Default 30s.
 	PollTimeout Duration `yaml:"poll_timeout"`
-	// MaxAttachment in bytes, 0 to 20971520, the limit of the Bot API. Default 20971520. 0 = no attachments.
+	// MaxAttachment in bytes, 0 to 20971520, the limit of the Bot API. Default 20971520. 0 = no
+	// attachments.
 	MaxAttachment int `yaml:"max_attachment"`
 	// DebounceMs is short for queue.debounce_ms.
 	DebounceMs *int          `yaml:"debounce_ms"`
@@ -182,7 +188,8 @@ func checkHTTPURL(a at, raw string) {
 // needsSecret is the error for a short secret with which a caller authenticates to the gateway.
 func needsSecret(path string) string { return fmt.Sprintf("%s needs %d characters", path, minSecret) }
 
-// Queue are the rules for waiting messages of one session. A zero field does not mean its default: [Default] fills in the defaults.
+// Queue are the rules for waiting messages of one session. A zero field does not mean its default:
+// [Default] fills in the defaults.
 type Queue struct {
 	// Mode is queue, followup, interrupt, collect or steer. Default queue.
 	Mode string `yaml:"mode"`
@@ -190,10 +197,11 @@ type Queue struct {
 	Cap int `yaml:"cap"`
 	// Drop selects the message to remove when the queue is full: old or new. Default old.
 	Drop string `yaml:"drop"`
-	// DebounceMs is how long no message must arrive before messages become a turn, 0 to 60000 milliseconds. Default 800. 0 = no debounce.
+	// DebounceMs is how long no message must arrive before messages become a turn, 0 to 60000
+	// milliseconds. Default 800. 0 = no debounce.
 	DebounceMs int `yaml:"debounce_ms"`
-	// DebounceMaxMs is the longest time that a first message is held in milliseconds, at least DebounceMs. Default 0 = three times
-	// DebounceMs.
+	// DebounceMaxMs is the longest time that a first message is held in milliseconds, at least
+	// DebounceMs. Default 0 = three times DebounceMs.
 	DebounceMaxMs int `yaml:"debounce_max_ms"`
 	// DebounceMaxMessages and DebounceMaxBytes limit a batch. Defaults 12 and 50000.
 	DebounceMaxMessages int `yaml:"debounce_max_messages"`
@@ -202,11 +210,13 @@ type Queue struct {
 	MaxConcurrent int `yaml:"max_concurrent"`
 	// GroupMaxConcurrent is the same for sessions of groups. Default 3.
 	GroupMaxConcurrent int `yaml:"group_max_concurrent"`
-	// ThrottlePercent of the context window: above it, a session runs one turn at a time, 1 to 100. Default 60.
+	// ThrottlePercent of the context window: above it, a session runs one turn at a time, 1 to 100.
+	// Default 60.
 	ThrottlePercent int `yaml:"throttle_percent"`
 }
 
-// QueueOverride changes some settings of [Queue] for one agent or one channel. A missing field keeps the outer value.
+// QueueOverride changes some settings of [Queue] for one agent or one channel. A missing field
+// keeps the outer value.
 type QueueOverride struct {
 	Mode                *string `yaml:"mode"`
 	Cap                 *int    `yaml:"cap"`
@@ -252,8 +262,9 @@ func set[T any](target *T, value *T) {
 	}
 }
 
-// QueueFor returns the queue settings for a session of this agent on this channel: the global settings, overridden by the channel's and
-// then by the agent's, because an agent is more specific. An agent or channel that is not configured changes nothing.
+// QueueFor returns the queue settings for a session of this agent on this channel: the global
+// settings, overridden by the channel's and then by the agent's, because an agent is more specific.
+// An agent or channel that is not configured changes nothing.
 func (c Config) QueueFor(agent, channel string) Queue {
 	q := c.Channels.queueOf(channel).apply(c.Queue)
 	return c.Agents[agent].Queue.Apply(q)

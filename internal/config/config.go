@@ -2,28 +2,33 @@
 //
 // # Ideas
 //
-// One path names a setting everywhere. The key `queue.cap` of the YAML file is the variable LANEWAY_QUEUE_CAP, and every error uses the
-// same path. Nothing is declared twice: the yaml tag of a field is its path, and the name of the variable is derived from the path. A few
-// settings also have short names, see [Aliases].
+// One path names a setting everywhere. The key `queue.cap` of the YAML file is the variable
+// LANEWAY_QUEUE_CAP, and every error uses the same path. Nothing is declared twice: the yaml tag of
+// a field is its path, and the name of the variable is derived from the path. A few settings also
+// have short names, see [Aliases].
 //
-// Layers are applied in order: defaults, file, environment, flags. The source of each value is recorded, so that `laneway serve
-// --print-config` can print it and a fault can name the line or the variable to change.
+// Layers are applied in order: defaults, file, environment, flags. The source of each value is
+// recorded, so that `laneway serve --print-config` can print it and a fault can name the line or
+// the variable to change.
 //
-// All faults are reported at once. Unknown keys, wrong types, values out of range and contradictory settings are collected as
-// [FaultsError]. The start is refused with exit code 78 and a sentence for each fault.
+// All faults are reported at once. Unknown keys, wrong types, values out of range and contradictory
+// settings are collected as [FaultsError]. The start is refused with exit code 78 and a sentence
+// for each fault.
 //
 // Secrets have the type of package secret, which is never printed.
 //
 // # Two checks
 //
-// [Load] checks whether the settings are a valid configuration. [Preflight] checks whether it may start on this machine: the strength of
-// tokens for the addresses, modes of files, TLS, the database's certificate. Preflight changes nothing. Only after every check has passed,
+// [Load] checks whether the settings are a valid configuration. [Preflight] checks whether it may
+// start on this machine: the strength of tokens for the addresses, modes of files, TLS, the
+// database's certificate. Preflight changes nothing. Only after every check has passed,
 // [Plan.Prepare] writes the data directory (0700) and the token file (0600).
 //
 // # What it does not do
 //
-// It reads no environment itself: the caller provides a lookup function. It opens no socket and no database, resolves no name and starts no
-// goroutine. It imports no other package of this module, so every package can use it.
+// It reads no environment itself: the caller provides a lookup function. It opens no socket and no
+// database, resolves no name and starts no goroutine. It imports no other package of this module,
+// so every package can use it.
 //
 // # Example
 //
@@ -51,30 +56,37 @@ import (
 	"laneway/internal/secret"
 )
 
-// Config is every setting of a gateway. [Default] gives the defaults; the comment of a field has its unit, range and special values. A
-// Config is a value: copying it copies the settings, but its maps and slices are shared and must not be changed.
+// Config is every setting of a gateway. [Default] gives the defaults; the comment of a field has
+// its unit, range and special values. A Config is a value: copying it copies the settings, but its
+// maps and slices are shared and must not be changed.
 type Config struct {
-	// Listen are the addresses of the main listener, `host:port`. Default 127.0.0.1:18790. An empty host means every address.
+	// Listen are the addresses of the main listener, `host:port`. Default 127.0.0.1:18790. An empty
+	// host means every address.
 	Listen []string `yaml:"listen"`
-	// MetricsListen is the address of the metrics listener, loopback only. Default 127.0.0.1:18791. `off` = no metrics,
-	// `main` = on the main listener for a read credential.
+	// MetricsListen is the address of the metrics listener, loopback only. Default 127.0.0.1:18791.
+	// `off` = no metrics, `main` = on the main listener for a read credential.
 	MetricsListen string `yaml:"metrics_listen"`
-	// Pprof adds /debug/pprof to the metrics listener. Default off. It is never on the main listener.
+	// Pprof adds /debug/pprof to the metrics listener. Default off. It is never on the main
+	// listener.
 	Pprof bool `yaml:"pprof"`
 	// Dashboard serves /dashboard. Default on.
 	Dashboard bool `yaml:"dashboard"`
-	// BehindTLSProxy states that the port is reached only through a TLS proxy or from the same host.
+	// BehindTLSProxy states that the port is reached only through a TLS proxy or from the same
+	// host.
 	BehindTLSProxy bool `yaml:"behind_tls_proxy"`
-	// TrustedProxies are addresses and networks whose forwarding headers are trusted. Default empty.
+	// TrustedProxies are addresses and networks whose forwarding headers are trusted. Default
+	// empty.
 	TrustedProxies []string `yaml:"trusted_proxies"`
 	// AllowedHosts are additional values of the Host header, without a port.
 	AllowedHosts []string `yaml:"allowed_hosts"`
 	// AllowedOrigins are additional exact origins, `https://host[:port]`.
 	AllowedOrigins []string `yaml:"allowed_origins"`
-	// WebhookAllowedHosts are hosts with private addresses that outgoing webhooks may nevertheless reach.
+	// WebhookAllowedHosts are hosts with private addresses that outgoing webhooks may nevertheless
+	// reach.
 	WebhookAllowedHosts []string `yaml:"webhook_allowed_hosts"`
 
-	// Token has every permission; TokenFile names a file with it. When both are missing, the token file of the data directory is used.
+	// Token has every permission; TokenFile names a file with it. When both are missing, the token
+	// file of the data directory is used.
 	Token     secret.Secret `yaml:"token"`
 	TokenFile string        `yaml:"token_file"`
 	// Password has the same permissions as the token, for clients that ask for a password.
@@ -94,17 +106,20 @@ type Config struct {
 	Data string `yaml:"data"`
 	// Roles of this process: gateway, channels, cron, worker. Default all of them.
 	Roles []string `yaml:"roles"`
-	// DrainTimeout is how long running turns may continue after a stop was requested, 0s to 1h. Default 30s.
+	// DrainTimeout is how long running turns may continue after a stop was requested, 0s to 1h.
+	// Default 30s.
 	DrainTimeout Duration `yaml:"drain_timeout"`
 
-	// ShutdownDelay is how long a stopping gateway keeps serving while /readyz fails, so that load balancers send new work elsewhere before
-	// its ports close. It is part of DrainTimeout, 0s to DrainTimeout. Default 0s.
+	// ShutdownDelay is how long a stopping gateway keeps serving while /readyz fails, so that load
+	// balancers send new work elsewhere before its ports close. It is part of DrainTimeout, 0s to
+	// DrainTimeout. Default 0s.
 	ShutdownDelay Duration `yaml:"shutdown_delay"`
 
-	// Agent is a short form for trying laneway: `echo`, `command:PROGRAM ARG…`, `openai:MODEL@BASE_URL`, `anthropic:MODEL`. It becomes the
-	// agent `main`.
+	// Agent is a short form for trying laneway: `echo`, `command:PROGRAM ARG…`,
+	// `openai:MODEL@BASE_URL`, `anthropic:MODEL`. It becomes the agent `main`.
 	Agent string `yaml:"agent"`
-	// DefaultAgent answers messages that name no agent. Default `main` if it exists, otherwise the only agent.
+	// DefaultAgent answers messages that name no agent. Default `main` if it exists, otherwise the
+	// only agent.
 	DefaultAgent string `yaml:"default_agent"`
 
 	Lanes    Lanes            `yaml:"lanes"`
@@ -112,8 +127,8 @@ type Config struct {
 	Agents   map[string]Agent `yaml:"agents"`
 	Channels Channels         `yaml:"channels"`
 	Cron     Cron             `yaml:"cron"`
-	// Retention is how long finished messages, their turns, and sent messages are kept, at least 2d. Default 30d. 0 = for ever. Transcripts
-	// are kept.
+	// Retention is how long finished messages, their turns, and sent messages are kept, at least
+	// 2d. Default 30d. 0 = for ever. Transcripts are kept.
 	Retention Duration        `yaml:"retention"`
 	History   History         `yaml:"history"`
 	Limits    Limits          `yaml:"limits"`
@@ -126,7 +141,8 @@ type Config struct {
 
 // Cron are the settings of the cron scheduler.
 type Cron struct {
-	// Enabled turns the scheduler on. Default on. When it is off, jobs are kept and shown, but do not fire.
+	// Enabled turns the scheduler on. Default on. When it is off, jobs are kept and shown, but do
+	// not fire.
 	Enabled bool `yaml:"enabled"`
 	// Timezone of schedules that name no time zone: an IANA name or UTC. Default UTC.
 	Timezone string `yaml:"timezone"`
@@ -140,21 +156,23 @@ type Cron struct {
 	MaxJobsPerOwner int `yaml:"max_jobs_per_owner"`
 	// MaxRunsPerDay limits the runs of one chat user or agent. Default 200. 0 = no limit.
 	MaxRunsPerDay int `yaml:"max_runs_per_day"`
-	// Retention is how long ledger rows with the sessions of isolated runs, and the sessions of tasks and compactions are kept, at least
-	// 1h. Default 30d.
+	// Retention is how long ledger rows with the sessions of isolated runs, and the sessions of
+	// tasks and compactions are kept, at least 1h. Default 30d.
 	Retention Duration `yaml:"retention"`
 	// RetentionRuns is the maximum number of ledger rows of each job. Default 10000. 0 = no limit.
 	RetentionRuns int `yaml:"retention_runs"`
 	// Payloads are the payload kinds that may run on this host: command, script. Default empty.
 	Payloads []string `yaml:"payloads"`
-	// ScriptInterpreter reads scripts from its standard input; required for the payload kind script.
+	// ScriptInterpreter reads scripts from its standard input; required for the payload kind
+	// script.
 	ScriptInterpreter string `yaml:"script_interpreter"`
-	// WebhookSecret signs outgoing webhooks. WebhookSecretEnv or WebhookSecretFile name a variable or file that has it.
+	// WebhookSecret signs outgoing webhooks. WebhookSecretEnv or WebhookSecretFile name a variable
+	// or file that has it.
 	WebhookSecret     secret.Secret `yaml:"webhook_secret"`
 	WebhookSecretEnv  string        `yaml:"webhook_secret_env"`
 	WebhookSecretFile string        `yaml:"webhook_secret_file"`
-	// WebhookToken is sent with outgoing webhooks as a bearer token. WebhookTokenEnv or WebhookTokenFile name a variable or file that has
-	// it.
+	// WebhookToken is sent with outgoing webhooks as a bearer token. WebhookTokenEnv or
+	// WebhookTokenFile name a variable or file that has it.
 	WebhookToken     secret.Secret `yaml:"webhook_token"`
 	WebhookTokenEnv  string        `yaml:"webhook_token_env"`
 	WebhookTokenFile string        `yaml:"webhook_token_file"`
@@ -165,45 +183,53 @@ type Limits struct {
 	// CronWrites and Chat are calls of one principal in 60 s. Defaults 300 and 600.
 	CronWrites int `yaml:"cron_writes"`
 	Chat       int `yaml:"chat"`
-	// Requests are requests of one connection in a second; the same limit applies to control frames and to empty continuation frames.
-	// Default 200.
+	// Requests are requests of one connection in a second; the same limit applies to control frames
+	// and to empty continuation frames. Default 200.
 	Requests int `yaml:"requests"`
 	// Hooks are calls of one hook in 60 s. Default 60.
 	Hooks int `yaml:"hooks"`
-	// Bytes are the bytes of all these calls of one principal or hook in 60 s, which limits how fast one credential can make the database
-	// grow. Default 16777216 (16 MiB), 0 = no limit, otherwise 65536 to 1099511627776.
+	// Bytes are the bytes of all these calls of one principal or hook in 60 s, which limits how
+	// fast one credential can make the database grow. Default 16777216 (16 MiB), 0 = no limit,
+	// otherwise 65536 to 1099511627776.
 	Bytes int `yaml:"bytes"`
 	// ChatUser are messages of one chat user in 60 s. Default 20.
 	ChatUser int `yaml:"chat_user"`
-	// ChatUserBytes are the bytes of the files of one chat user in 60 s. Default 104857600 (100 MiB), 0 = no limit, otherwise 65536 to
-	// 1099511627776.
+	// ChatUserBytes are the bytes of the files of one chat user in 60 s. Default 104857600 (100
+	// MiB), 0 = no limit, otherwise 65536 to 1099511627776.
 	ChatUserBytes int `yaml:"chat_user_bytes"`
-	// UserTurns are the concurrent turns in one process of one chat user, agent or hook, or of one token that sees only its own data,
-	// including the turns of their jobs. Other turns wait. Default 10.
+	// UserTurns are the concurrent turns in one process of one chat user, agent or hook, or of one
+	// token that sees only its own data, including the turns of their jobs. Other turns wait.
+	// Default 10.
 	UserTurns int `yaml:"user_turns"`
-	// OwnWaiting is how many messages of one hook, or of one token that sees only its own data, may wait in one process; CallerWaiting is
-	// the same for any other credential. More are refused with RATE_LIMITED. Jobs are never refused. Defaults 100 and 10000. 0 = no limit.
+	// OwnWaiting is how many messages of one hook, or of one token that sees only its own data, may
+	// wait in one process; CallerWaiting is the same for any other credential. More are refused
+	// with RATE_LIMITED. Jobs are never refused. Defaults 100 and 10000. 0 = no limit.
 	OwnWaiting    int `yaml:"own_waiting"`
 	CallerWaiting int `yaml:"waiting"`
-	// OwnSessions is how many sessions one hook, or one token that sees only its own data, may name; CallerSessions is the same for any
-	// other credential. More are refused with LIMIT_EXCEEDED. A session that continues an earlier response counts. Sessions that the
-	// gateway makes (main, runs of jobs, completions without a user) do not count. Defaults 10000 and 1000000. 0 = no limit.
+	// OwnSessions is how many sessions one hook, or one token that sees only its own data, may
+	// name; CallerSessions is the same for any other credential. More are refused with
+	// LIMIT_EXCEEDED. A session that continues an earlier response counts. Sessions that the
+	// gateway makes (main, runs of jobs, completions without a user) do not count. Defaults 10000
+	// and 1000000. 0 = no limit.
 	OwnSessions    int `yaml:"own_sessions"`
 	CallerSessions int `yaml:"sessions"`
-	// FreeSpace is how many bytes must be free on the disks of the data directory and of a SQLite database. Below it new messages are
-	// refused, and accepted messages continue. Default 134217728 (128 MiB). 0 = no check.
+	// FreeSpace is how many bytes must be free on the disks of the data directory and of a SQLite
+	// database. Below it new messages are refused, and accepted messages continue. Default
+	// 134217728 (128 MiB). 0 = no check.
 	FreeSpace int `yaml:"free_space"`
-	// KeptFiles are the bytes of all files that agents made for one principal and that no channel sent:
-	// clients fetch them. Beyond it the oldest ones are removed. Default 1073741824 (1 GiB). 0 = no limit.
+	// KeptFiles are the bytes of all files that agents made for one principal and that no channel
+	// sent: clients fetch them. Beyond it the oldest ones are removed. Default 1073741824 (1 GiB).
+	// 0 = no limit.
 	KeptFiles int `yaml:"kept_files"`
 	// MaxPayload is the largest message on a socket in bytes, 65536 to 26214400. Default 1048576.
 	MaxPayload int `yaml:"max_payload"`
 	// MaxBuffered is the send buffer of one socket in bytes, at least MaxPayload. Default 8388608.
 	MaxBuffered int `yaml:"max_buffered"`
-	// Sockets is how many may be open. Unauthenticated limits those before their handshake, and UnauthenticatedPerAddress limits these from
-	// one address or IPv6 /64, with at least 256 from loopback and from each trusted proxy. Beyond a limit the oldest is closed. Defaults
-	// 10000, 512, 32. In addition, 1024 plain HTTP connections may be open, and UnauthenticatedPerAddress from one address (not on
-	// loopback, not from trusted proxies).
+	// Sockets is how many may be open. Unauthenticated limits those before their handshake, and
+	// UnauthenticatedPerAddress limits these from one address or IPv6 /64, with at least 256 from
+	// loopback and from each trusted proxy. Beyond a limit the oldest is closed. Defaults 10000,
+	// 512, 32. In addition, 1024 plain HTTP connections may be open, and UnauthenticatedPerAddress
+	// from one address (not on loopback, not from trusted proxies).
 	Sockets                   int `yaml:"sockets"`
 	Unauthenticated           int `yaml:"unauthenticated"`
 	UnauthenticatedPerAddress int `yaml:"unauthenticated_per_address"`
@@ -215,20 +241,23 @@ type Limits struct {
 type Cluster struct {
 	// NodeID is the name of this replica in lists. Default: derived from the host name.
 	NodeID string `yaml:"node_id"`
-	// Lease is how long a replica that sends no heartbeat keeps its sessions, 3s to 10m. Default 15s.
+	// Lease is how long a replica that sends no heartbeat keeps its sessions, 3s to 10m. Default
+	// 15s.
 	Lease Duration `yaml:"lease"`
-	// Heartbeat is the interval at which the lease is renewed; a lease lasts at least three of them. Default 3s.
+	// Heartbeat is the interval at which the lease is renewed; a lease lasts at least three of
+	// them. Default 3s.
 	Heartbeat Duration `yaml:"heartbeat"`
 	// Sweep is the interval of the search for unowned work, 100ms to 1m. Default 1s.
 	Sweep Duration `yaml:"sweep"`
-	// AgentWait is how long work waits for an agent that no running replica has, 1m to 30d, 0 = without limit. After that, messages fail
-	// with a notice. Default 10m.
+	// AgentWait is how long work waits for an agent that no running replica has, 1m to 30d, 0 =
+	// without limit. After that, messages fail with a notice. Default 10m.
 	AgentWait Duration `yaml:"agent_wait"`
 }
 
 // Hook is one incoming webhook, `POST /hooks/{name}`.
 type Hook struct {
-	// Secret authenticates the sender, 32 characters or more. SecretEnv or SecretFile name a variable or file that has it.
+	// Secret authenticates the sender, 32 characters or more. SecretEnv or SecretFile name a
+	// variable or file that has it.
 	Secret     secret.Secret `yaml:"secret"`
 	SecretEnv  string        `yaml:"secret_env"`
 	SecretFile string        `yaml:"secret_file"`
@@ -240,8 +269,8 @@ type Hook struct {
 	Session string `yaml:"session"`
 	// Prefix is put before the text.
 	Prefix string `yaml:"prefix"`
-	// AllowSessionKey lets the caller name the session: the main one or a free name, but not a session of a chat, a job or another
-	// principal.
+	// AllowSessionKey lets the caller name the session: the main one or a free name, but not a
+	// session of a chat, a job or another principal.
 	AllowSessionKey bool `yaml:"allow_session_key"`
 }
 
@@ -251,7 +280,8 @@ type Log struct {
 	Level string `yaml:"level"`
 	// Format is text or json. Default text.
 	Format string `yaml:"format"`
-	// File is the absolute path of the log file. At 64 MiB it is renamed to FILE.1, replacing that file. Default "": standard error.
+	// File is the absolute path of the log file. At 64 MiB it is renamed to FILE.1, replacing that
+	// file. Default "": standard error.
 	File string `yaml:"file"`
 }
 
@@ -268,8 +298,9 @@ func (c Config) HasRole(role string) bool {
 	return slices.Contains(c.Roles, role)
 }
 
-// Public reports whether an address of the main listener can be reached from other hosts. Everything except 127.0.0.0/8, ::1 and
-// `localhost` is public, including an empty host and 0.0.0.0. An address that cannot be parsed counts as public.
+// Public reports whether an address of the main listener can be reached from other hosts.
+// Everything except 127.0.0.0/8, ::1 and `localhost` is public, including an empty host and
+// 0.0.0.0. An address that cannot be parsed counts as public.
 func Public(address string) bool {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
@@ -296,8 +327,8 @@ func loopbackHost(host string) bool {
 	return err == nil && ip.Unmap().IsLoopback()
 }
 
-// Hosts returns the values of the Host header, without a port, that name this gateway: AllowedHosts and the names in Listen. Addresses on
-// which it listens are always accepted and not included.
+// Hosts returns the values of the Host header, without a port, that name this gateway: AllowedHosts
+// and the names in Listen. Addresses on which it listens are always accepted and not included.
 func (c Config) Hosts() []string {
 	hosts := slices.Clone(c.AllowedHosts)
 	for _, entry := range c.Listen {
@@ -310,7 +341,8 @@ func (c Config) Hosts() []string {
 	return hosts
 }
 
-// TrustedPrefixes returns TrustedProxies as networks. Entries that [Config.Validate] refuses are left out.
+// TrustedPrefixes returns TrustedProxies as networks. Entries that [Config.Validate] refuses are
+// left out.
 func (c Config) TrustedPrefixes() []netip.Prefix {
 	var all []netip.Prefix
 	for _, entry := range c.TrustedProxies {
@@ -336,8 +368,8 @@ const (
 	MainAgent = "main"
 )
 
-// Default returns the configuration of a gateway without any setting. It lacks the data directory, which depends on the environment, and
-// the agents, which [Load] adds when none is configured.
+// Default returns the configuration of a gateway without any setting. It lacks the data directory,
+// which depends on the environment, and the agents, which [Load] adds when none is configured.
 func Default() Config {
 	return Config{
 		Listen:        []string{DefaultListen},
@@ -395,8 +427,9 @@ func defaultLimits() Limits {
 	}
 }
 
-// DefaultData returns the data directory of the user: $XDG_DATA_HOME/laneway, or ~/.local/share/laneway; "" when the environment has
-// neither variable. A relative XDG_DATA_HOME is ignored, as its specification requires.
+// DefaultData returns the data directory of the user: $XDG_DATA_HOME/laneway, or
+// ~/.local/share/laneway; "" when the environment has neither variable. A relative XDG_DATA_HOME is
+// ignored, as its specification requires.
 func DefaultData(lookupEnv func(string) (string, bool)) string {
 	if xdg, _ := lookupEnv("XDG_DATA_HOME"); filepath.IsAbs(xdg) {
 		return filepath.Join(xdg, "laneway")
@@ -412,9 +445,11 @@ func (a *Agent) setDefaults() { *a = newAgent() }
 
 func (h *Hook) setDefaults() { h.Scheme = "laneway" }
 
-// Price is the price of a million tokens of an agent, in the currency of [Budgets]. Costs are counted when Input and Output are given.
+// Price is the price of a million tokens of an agent, in the currency of [Budgets]. Costs are
+// counted when Input and Output are given.
 type Price struct {
-	// Input is the price of a million tokens that the model reads, Output of those that it writes, at most 1000000. 0 = free of charge.
+	// Input is the price of a million tokens that the model reads, Output of those that it writes,
+	// at most 1000000. 0 = free of charge.
 	Input  *float64 `yaml:"input"`
 	Output *float64 `yaml:"output"`
 	// Cached is the price of a million tokens that came from the provider's cache. Default: Input.
@@ -463,12 +498,13 @@ func (a at) amount(name string, value, most float64) {
 	}
 }
 
-// Budgets limit what agents use. A turn that has exceeded one ends before its next request to a model.
+// Budgets limit what agents use. A turn that has exceeded one ends before its next request to a
+// model.
 type Budgets struct {
 	// Currency of prices and budgets, three letters. Default USD.
 	Currency string `yaml:"currency"`
-	// Turn limits one turn; Job the turns of one job on one day, Principal those of one person, hook or credential, Day those of all. Days
-	// begin in the time zone cron.timezone.
+	// Turn limits one turn; Job the turns of one job on one day, Principal those of one person,
+	// hook or credential, Day those of all. Days begin in the time zone cron.timezone.
 	Turn      Budget `yaml:"turn"`
 	Job       Budget `yaml:"job"`
 	Principal Budget `yaml:"principal"`
@@ -499,7 +535,8 @@ func (b Budgets) all() map[string]Budget {
 	return map[string]Budget{"turn": b.Turn, "job": b.Job, "principal": b.Principal, "day": b.Day}
 }
 
-// checkPrices reports a money budget when the requests of an agent have no price, because it would limit nothing.
+// checkPrices reports a money budget when the requests of an agent have no price, because it would
+// limit nothing.
 func (c Config) checkPrices(root at) {
 	money := false
 	for _, one := range c.Budgets.all() {
@@ -518,8 +555,8 @@ func (c Config) checkPrices(root at) {
 
 // History are the settings of earlier conversations.
 type History struct {
-	// SummaryAgent makes a summary of each day, week and month of the conversations of each person; an agent of runner openai or anthropic.
-	// Default: no agent, and no summaries are made.
+	// SummaryAgent makes a summary of each day, week and month of the conversations of each person;
+	// an agent of runner openai or anthropic. Default: no agent, and no summaries are made.
 	SummaryAgent string `yaml:"summary_agent"`
 }
 

@@ -19,11 +19,13 @@ import (
 	"laneway/internal/words"
 )
 
-// maxFile is the maximum size of a configuration file in bytes; a larger file is not a configuration.
+// maxFile is the maximum size of a configuration file in bytes; a larger file is not a
+// configuration.
 const maxFile = 1 << 20
 
-// layers writes values into a Config and records the source and the faults of each. It walks the nodes of the YAML library instead of
-// decoding into the structs: the library's decoder reports the line of a fault but not its path, and records no position of valid values.
+// layers writes values into a Config and records the source and the faults of each. It walks the
+// nodes of the YAML library instead of decoding into the structs: the library's decoder reports the
+// line of a fault but not its path, and records no position of valid values.
 type layers struct {
 	sources map[string]Source
 	faults  FaultsError
@@ -107,8 +109,8 @@ func (in input) value(n *yaml.Node, v reflect.Value, path string) {
 	}
 }
 
-// null keeps the default of a key without a value, such as `channels:` when every line below it is commented out. A secret without a value
-// is refused: "set but empty" never means "no secret".
+// null keeps the default of a key without a value, such as `channels:` when every line below it is
+// commented out. A secret without a value is refused: "set but empty" never means "no secret".
 func (in input) null(n *yaml.Node, v reflect.Value, path string) {
 	switch v.Interface().(type) {
 	case secret.Secret, DatabaseURL:
@@ -150,7 +152,8 @@ func (in input) entries(n *yaml.Node, v reflect.Value, path string) {
 	})
 }
 
-// pairs calls fn for each key of a mapping. A duplicate key is a fault, because one of its values would be ignored.
+// pairs calls fn for each key of a mapping. A duplicate key is a fault, because one of its values
+// would be ignored.
 func (in input) pairs(n *yaml.Node, path string, fn func(key, value *yaml.Node)) {
 	seen := map[string]int{}
 	for i := 0; i+1 < len(n.Content); i += 2 {
@@ -316,7 +319,8 @@ func fieldsOf(t reflect.Type) map[string]int {
 	return fields
 }
 
-// suggestion returns the setting that was probably meant: the closest one that differs by one letter, or by two in longer words.
+// suggestion returns the setting that was probably meant: the closest one that differs by one
+// letter, or by two in longer words.
 func suggestion(given string, fields map[string]int) string {
 	if best := words.Closest(given, slices.Collect(maps.Keys(fields))); best != "" {
 		return fmt.Sprintf("; did you mean %s?", best)
@@ -330,7 +334,8 @@ var (
 	errDatabaseURL = errors.New("is no valid address; write it as postgres://USER@HOST/NAME or sqlite:PATH")
 )
 
-// Duration is a time.Duration that is written as `800ms`, `10m`, `1h30m` or `30d` (a day has 24 hours).
+// Duration is a time.Duration that is written as `800ms`, `10m`, `1h30m` or `30d` (a day has 24
+// hours).
 type Duration time.Duration
 
 const day = 24 * time.Hour
@@ -346,7 +351,8 @@ func (d Duration) String() string {
 // MarshalText returns the string of String.
 func (d Duration) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
 
-// UnmarshalText parses a duration. A number without a unit other than 0 is refused, because seconds and milliseconds are easily confused.
+// UnmarshalText parses a duration. A number without a unit other than 0 is refused, because seconds
+// and milliseconds are easily confused.
 func (d *Duration) UnmarshalText(text []byte) error {
 	s := strings.TrimSpace(string(text))
 	if s == "" {
@@ -372,8 +378,8 @@ func setDays(d *Duration, whole, given string) error {
 	return nil
 }
 
-// ID is the decimal identity of a person or a chat on Telegram; ids of groups are negative. A @username is not accepted, because it can be
-// released and then taken by another account.
+// ID is the decimal identity of a person or a chat on Telegram; ids of groups are negative. A
+// @username is not accepted, because it can be released and then taken by another account.
 type ID int64
 
 // String returns the decimal form.
@@ -413,8 +419,9 @@ func parseSwitch(s string) (bool, error) {
 	}
 }
 
-// splitWords splits a command line at spaces. Single and double quotes group words, and a backslash outside of single quotes escapes the
-// next character. Nothing is expanded: no shell interprets the words.
+// splitWords splits a command line at spaces. Single and double quotes group words, and a backslash
+// outside of single quotes escapes the next character. Nothing is expanded: no shell interprets the
+// words.
 func splitWords(line string) ([]string, error) {
 	var (
 		words   []string

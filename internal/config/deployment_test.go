@@ -21,7 +21,8 @@ import (
 	"laneway/internal/secret"
 )
 
-// instructions parses a Dockerfile: one line per instruction, continued lines joined, comments removed.
+// instructions parses a Dockerfile: one line per instruction, continued lines joined, comments
+// removed.
 func instructions(t *testing.T, file string) [][2]string {
 	t.Helper()
 	text, err := os.ReadFile(file)
@@ -165,7 +166,8 @@ func TestTheComposeFileGivesNoRights(t *testing.T) {
 	}
 }
 
-// The program of the service `secrets` runs unchanged from compose.yaml, in a directory of the test.
+// The program of the service `secrets` runs unchanged from compose.yaml, in a directory of the
+// test.
 func TestTheComposeFileGeneratesSecretsOnce(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -213,7 +215,8 @@ func TestTheComposeFileGeneratesSecretsOnce(t *testing.T) {
 	}
 }
 
-// release writes the files of a release for this system with a program that prints what it is, and returns the directory.
+// release writes the files of a release for this system with a program that prints what it is, and
+// returns the directory.
 func release(t *testing.T) string {
 	t.Helper()
 	dir, stage := t.TempDir(), t.TempDir()
@@ -238,7 +241,8 @@ func release(t *testing.T) string {
 	return dir
 }
 
-// An archive that is not the one of the release is not installed, and what was installed before stays.
+// An archive that is not the one of the release is not installed, and what was installed before
+// stays.
 func TestTheInstallerRefusesAWrongSum(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -280,7 +284,8 @@ func TestTheInstallerRefusesAWrongSum(t *testing.T) {
 	}
 }
 
-// The manifests are read as the gateway and Kubernetes read them: real settings, no rights, probes and a grace period that fit the program.
+// The manifests are read as the gateway and Kubernetes read them: real settings, no rights, probes
+// and a grace period that fit the program.
 func TestManifestsOfKubernetesGiveNoRights(t *testing.T) {
 	t.Parallel()
 	for _, file := range []string{"laneway.yaml", "postgres.yaml"} {
@@ -407,7 +412,8 @@ func TestUnitGivesNoRightsAndNeverGivesUp(t *testing.T) {
 	}
 }
 
-// A new setting without documentation, or a changed default, fails here; make generate writes the documentation again.
+// A new setting without documentation, or a changed default, fails here; make generate writes the
+// documentation again.
 func TestEveryKeyIsDocumented(t *testing.T) {
 	t.Parallel()
 	keys, err := Keys()
@@ -473,7 +479,8 @@ func TestMisspelledVariablesAreReported(t *testing.T) {
 	}
 }
 
-// TestDeploymentFilesUseRealSettings checks that the image, the compose file and the unit set only existing settings.
+// TestDeploymentFilesUseRealSettings checks that the image, the compose file and the unit set only
+// existing settings.
 func TestDeploymentFilesUseRealSettings(t *testing.T) {
 	t.Parallel()
 	loaded, err := Load(Options{LookupEnv: environ()})

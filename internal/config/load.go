@@ -18,15 +18,17 @@ import (
 
 // Options are the sources of settings for [Load].
 type Options struct {
-	// File is the path of the configuration file. With "", it is LANEWAY_CONFIG, or the first that exists of
-	// $XDG_CONFIG_HOME/laneway/config.yaml (~/.config without the variable) and SystemFile; otherwise no file is read. With /dev/null, no
-	// file is read.
+	// File is the path of the configuration file. With "", it is LANEWAY_CONFIG, or the first that
+	// exists of $XDG_CONFIG_HOME/laneway/config.yaml (~/.config without the variable) and
+	// SystemFile; otherwise no file is read. With /dev/null, no file is read.
 	File string
 	// SystemFile is the configuration file of the host; "" = /etc/laneway/config.yaml.
 	SystemFile string
-	// BesideGateway: the process is not a gateway. When root runs it, files are checked for the owner of the data directory.
+	// BesideGateway: the process is not a gateway. When root runs it, files are checked for the
+	// owner of the data directory.
 	BesideGateway bool
-	// LookupEnv reads one variable; nil = an empty environment. Blank variables count as unset, see [Present].
+	// LookupEnv reads one variable; nil = an empty environment. Blank variables count as unset, see
+	// [Present].
 	LookupEnv func(string) (string, bool)
 	// Flags are settings from the command line.
 	Flags []Setting
@@ -54,8 +56,9 @@ func (l *Loaded) Source(path string) Source {
 	return Source{Kind: SourceDefault}
 }
 
-// Load reads the file, the environment and the flags, fills in the defaults, reads secrets from the named variables and files, and checks
-// everything. The error is [FaultsError] with every fault, or an error of reading the file.
+// Load reads the file, the environment and the flags, fills in the defaults, reads secrets from the
+// named variables and files, and checks everything. The error is [FaultsError] with every fault, or
+// an error of reading the file.
 func Load(o Options) (*Loaded, error) {
 	lookup := Present(o.LookupEnv)
 	l := &layers{sources: map[string]Source{}}
@@ -86,8 +89,8 @@ func Load(o Options) (*Loaded, error) {
 	return loaded, l.faults.err()
 }
 
-// readConfigFile reads a regular file. It refuses other files: opening a pipe blocks until a writer opens it, and reading a device may
-// never end.
+// readConfigFile reads a regular file. It refuses other files: opening a pipe blocks until a writer
+// opens it, and reading a device may never end.
 func readConfigFile(path string) ([]byte, error) {
 	const noun = "configuration file"
 	if info, err := os.Stat(path); err == nil && !info.IsDir() {
@@ -102,7 +105,8 @@ func readConfigFile(path string) ([]byte, error) {
 	return text, nil
 }
 
-// addChecks adds the faults of the checks, except for settings that were already refused: their value is not the given one.
+// addChecks adds the faults of the checks, except for settings that were already refused: their
+// value is not the given one.
 func (l *layers) addChecks(found FaultsError) {
 	refused := l.faults
 	for _, f := range found {
@@ -152,8 +156,8 @@ func UserFile(lookup func(string) (string, bool)) string {
 	return ""
 }
 
-// overlay applies environment and flags to the values of the file. The agents are added in between, because the short forms and the
-// detection make entries that variables may change.
+// overlay applies environment and flags to the values of the file. The agents are added in between,
+// because the short forms and the detection make entries that variables may change.
 func (l *Loaded) overlay(in *layers, cfg *Config, flags []Setting) {
 	agents := cfg.Agents
 	cfg.Agents = nil
@@ -250,7 +254,8 @@ func (l *Loaded) place(faults FaultsError) FaultsError {
 	return faults
 }
 
-// cause returns the error of the operating system without the name of the call and the path, which the sentence already contains.
+// cause returns the error of the operating system without the name of the call and the path, which
+// the sentence already contains.
 func cause(err error) string {
 	if pathError, ok := errors.AsType[*fs.PathError](err); ok {
 		return pathError.Err.Error()
@@ -268,8 +273,8 @@ type Setting struct {
 	Values []string
 }
 
-// Aliases returns the additional names of a setting's variable. The first variable that is set takes effect, and the name derived from the
-// path comes first.
+// Aliases returns the additional names of a setting's variable. The first variable that is set
+// takes effect, and the name derived from the path comes first.
 func Aliases(path string) []string {
 	long := "LANEWAY_" + envWord(path)
 	switch path {
@@ -287,9 +292,10 @@ func envWord(path string) string {
 	return strings.ToUpper(strings.NewReplacer(".", "_", "-", "_").Replace(path))
 }
 
-// Present returns lookup without blank variables: an empty variable counts as unset. The variables of the secrets that callers present are
-// the exception. A blank one is returned, and [Load] refuses it, because "set but empty" must never start a gateway with another token than
-// intended. lookup may be nil.
+// Present returns lookup without blank variables: an empty variable counts as unset. The variables
+// of the secrets that callers present are the exception. A blank one is returned, and [Load]
+// refuses it, because "set but empty" must never start a gateway with another token than intended.
+// lookup may be nil.
 func Present(lookup func(string) (string, bool)) func(string) (string, bool) {
 	return func(name string) (string, bool) {
 		if lookup == nil {
@@ -305,7 +311,8 @@ func callerSecrets() []string {
 	return []string{"LANEWAY_TOKEN", "LANEWAY_PASSWORD", "LANEWAY_WRITE_TOKEN", "LANEWAY_READ_TOKEN"}
 }
 
-// env applies the environment to v. It reads the variable of each setting; for maps, of each existing entry.
+// env applies the environment to v. It reads the variable of each setting; for maps, of each
+// existing entry.
 func (l *layers) env(v reflect.Value, path string, lookup func(string) (string, bool)) {
 	if isLeaf(v) {
 		l.envLeaf(v, path, lookup)
@@ -327,7 +334,8 @@ func (l *layers) env(v reflect.Value, path string, lookup func(string) (string, 
 	}
 }
 
-// isLeaf distinguishes settings from groups of settings. A map of strings is one setting: its keys are chosen by the user.
+// isLeaf distinguishes settings from groups of settings. A map of strings is one setting: its keys
+// are chosen by the user.
 func isLeaf(v reflect.Value) bool {
 	if _, ok := reflect.TypeAssert[encoding.TextUnmarshaler](v.Addr()); ok {
 		return true
@@ -360,7 +368,8 @@ func (l *layers) envLeaf(v reflect.Value, path string, lookup func(string) (stri
 	}
 }
 
-// assign parses one value of a variable or a flag. Lists are separated by commas, or written as YAML with brackets.
+// assign parses one value of a variable or a flag. Lists are separated by commas, or written as
+// YAML with brackets.
 func (l *layers) assign(v reflect.Value, path string, source Source, value string) {
 	trimmed := strings.TrimSpace(value)
 	isList := v.Kind() == reflect.Slice

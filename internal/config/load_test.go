@@ -27,7 +27,8 @@ func environ(pairs ...string) func(string) (string, bool) {
 	}
 }
 
-// parse parses a configuration from text alone, without environment, other files or flags. name is the name of the file in faults.
+// parse parses a configuration from text alone, without environment, other files or flags. name is
+// the name of the file in faults.
 func parse(name string, text []byte) (Config, error) {
 	l := &layers{sources: map[string]Source{}}
 	cfg := Default()
@@ -447,7 +448,8 @@ func TestAConfigurationFileThatIsNoFileIsRefused(t *testing.T) {
 	}
 }
 
-// FuzzParse searches for input that makes the parser panic, that is accepted although it is not valid, or that is refused without a reason.
+// FuzzParse searches for input that makes the parser panic, that is accepted although it is not
+// valid, or that is refused without a reason.
 func FuzzParse(f *testing.F) {
 	for _, dir := range []string{"bad", "good"} {
 		files, err := filepath.Glob("testdata/" + dir + "/*.yaml")

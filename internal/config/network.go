@@ -15,7 +15,8 @@ import (
 // mappedBits is the length of ::ffff:0:0/96, the IPv6 form of every IPv4 address.
 const mappedBits = 96
 
-// parsePrefix parses an address or a network. The IPv6 form of an IPv4 address or network is converted to IPv4.
+// parsePrefix parses an address or a network. The IPv6 form of an IPv4 address or network is
+// converted to IPv4.
 func parsePrefix(s string) (netip.Prefix, error) {
 	if !strings.Contains(s, "/") {
 		ip, err := netip.ParseAddr(s)
@@ -32,8 +33,9 @@ func parsePrefix(s string) (netip.Prefix, error) {
 	return p, err
 }
 
-// everyPublicAddress reports whether networks together contain every public address of IPv4 or of IPv6, alone or with the networks that
-// contain no public address. It returns the entries that do so, or nil.
+// everyPublicAddress reports whether networks together contain every public address of IPv4 or of
+// IPv6, alone or with the networks that contain no public address. It returns the entries that do
+// so, or nil.
 func everyPublicAddress(list []netip.Prefix) []netip.Prefix {
 	parse := func(texts ...string) (all []netip.Prefix) {
 		for _, t := range texts {
@@ -90,8 +92,9 @@ func lastOf(p netip.Prefix) netip.Addr {
 	return last
 }
 
-// numericHost parses a host like the C library: one to four numbers, decimal, octal (0…) or hexadecimal (0x…), the last of which fills the
-// remaining bytes of the address. numeric is true for every host that ends in a number. ip is invalid when such a host is not an address.
+// numericHost parses a host like the C library: one to four numbers, decimal, octal (0…) or
+// hexadecimal (0x…), the last of which fills the remaining bytes of the address. numeric is true
+// for every host that ends in a number. ip is invalid when such a host is not an address.
 func numericHost(host string) (ip netip.Addr, numeric bool) {
 	parts := strings.Split(strings.TrimSuffix(host, "."), ".")
 	if _, err := parseNumber(parts[len(parts)-1]); err != nil {
@@ -139,9 +142,10 @@ const (
 	reachPublic               // everything else
 )
 
-// hostReach classifies a host by its name alone. It resolves no name: the answer of a name server does not prove that the path is private,
-// and a start must not wait for it. A name with dots is public unless its suffix is reserved for private use. A name without dots resolves
-// only in the local network (`db`, `postgres`).
+// hostReach classifies a host by its name alone. It resolves no name: the answer of a name server
+// does not prove that the path is private, and a start must not wait for it. A name with dots is
+// public unless its suffix is reserved for private use. A name without dots resolves only in the
+// local network (`db`, `postgres`).
 func hostReach(host string) reach {
 	if host == "" || strings.HasPrefix(host, "/") || strings.HasPrefix(host, "@") || loopbackHost(host) {
 		return reachLocal
@@ -179,8 +183,8 @@ func addrReach(ip netip.Addr) reach {
 	}
 }
 
-// DatabaseURL is the address of the store: `sqlite:PATH` or `postgres://…`. It may contain a password and prints without it. The zero value
-// means SQLite in the data directory.
+// DatabaseURL is the address of the store: `sqlite:PATH` or `postgres://…`. It may contain a
+// password and prints without it. The zero value means SQLite in the data directory.
 type DatabaseURL struct{ text secret.Secret }
 
 // Reveal returns the address as given, with its password.
@@ -214,7 +218,8 @@ func (d DatabaseURL) password() secret.Secret {
 	return secret.New(u.Query().Get("password"))
 }
 
-// String returns the address with its password replaced by [secret.Redacted]. An address that cannot be parsed is redacted as a whole.
+// String returns the address with its password replaced by [secret.Redacted]. An address that
+// cannot be parsed is redacted as a whole.
 func (d DatabaseURL) String() string {
 	raw := d.Reveal()
 	if !d.IsPostgres() {

@@ -34,13 +34,15 @@ type Plan struct {
 	creds      *atomic.Pointer[Credentials] // the current credentials; written by Prepare and Reread
 }
 
-// Credentials are the secrets that callers may present. A missing one is not set; at least Token or Password is set.
+// Credentials are the secrets that callers may present. A missing one is not set; at least Token or
+// Password is set.
 type Credentials struct {
 	Token, Password, WriteToken, ReadToken secret.Secret
 }
 
-// Preflight checks whether this configuration may start on this machine. It checks addresses, secrets and the modes of files, and changes
-// nothing. The error is [FaultsError] with one complete sentence for each reason to refuse.
+// Preflight checks whether this configuration may start on this machine. It checks addresses,
+// secrets and the modes of files, and changes nothing. The error is [FaultsError] with one complete
+// sentence for each reason to refuse.
 func Preflight(l *Loaded) (*Plan, error) {
 	p := &preflight{loaded: l, cfg: l.Config, plan: &Plan{cfg: l.Config, secretFile: l.secretFile, as: l.as, creds: &atomic.Pointer[Credentials]{}}}
 	p.proxies()
@@ -58,9 +60,9 @@ func Preflight(l *Loaded) (*Plan, error) {
 	return p.plan, p.faults.err()
 }
 
-// PreflightStore checks whether a command, which is not a gateway, may change the configured store. The error is [FaultsError], or names
-// the user who should run the command: files that root creates in the data directory of another user could not be opened by that user's
-// gateway.
+// PreflightStore checks whether a command, which is not a gateway, may change the configured store.
+// The error is [FaultsError], or names the user who should run the command: files that root creates
+// in the data directory of another user could not be opened by that user's gateway.
 func PreflightStore(l *Loaded) error {
 	p := &preflight{loaded: l, cfg: l.Config, plan: &Plan{}}
 	p.database()
@@ -94,7 +96,8 @@ func (p *preflight) warn(format string, args ...any) {
 	p.plan.Warnings = append(p.plan.Warnings, fmt.Sprintf(format, args...))
 }
 
-// label returns the name of a setting in sentences: the variable that set it, or the variable that could set it.
+// label returns the name of a setting in sentences: the variable that set it, or the variable that
+// could set it.
 func (p *preflight) label(path string) string {
 	if s := p.loaded.Source(path); s.Kind == SourceEnv {
 		return s.Place
@@ -151,8 +154,8 @@ func exactOrigin(s string) bool {
 	return (u.Scheme == "http" || u.Scheme == "https") && s == u.Scheme+"://"+u.Host
 }
 
-// credentials finds the token: given directly, in a file, or in the data directory. [Load] has already refused one that is blank or in a
-// file that other users can read.
+// credentials finds the token: given directly, in a file, or in the data directory. [Load] has
+// already refused one that is blank or in a file that other users can read.
 func (p *preflight) credentials() {
 	p.plan.token = p.cfg.Token
 	if p.cfg.TokenFile != "" && p.loaded.secretFile["token"] == "" && p.cfg.Token.IsSet() {
@@ -293,8 +296,8 @@ func (p *preflight) files() {
 	}
 }
 
-// dataDirectory refuses a directory that other users can change: by its mode, or because they own it. A directory of root with the
-// process's group is a mounted volume; its group may write.
+// dataDirectory refuses a directory that other users can change: by its mode, or because they own
+// it. A directory of root with the process's group is a mounted volume; its group may write.
 func (p *preflight) dataDirectory() {
 	info, err := os.Stat(p.cfg.Data)
 	if err != nil {
@@ -336,8 +339,9 @@ func (l *Loaded) holdsSecrets() bool {
 	return false
 }
 
-// Prepare is the first step that writes: the data directory (0700) and, if needed, the token file (0600, created exclusively). It returns
-// the secrets that callers may present. It may be called again.
+// Prepare is the first step that writes: the data directory (0700) and, if needed, the token file
+// (0600, created exclusively). It returns the secrets that callers may present. It may be called
+// again.
 func (p *Plan) Prepare() (Credentials, error) {
 	if err := os.MkdirAll(p.cfg.Data, 0o700); err != nil {
 		return Credentials{}, refuse("data directory %s cannot be made: %s; name another with --data", p.cfg.Data, cause(err))
@@ -384,8 +388,8 @@ func (p *preflight) database() {
 	}
 }
 
-// serviceBy returns the source of a connection service name, or "". Host and sslmode then come from the service file, which this package
-// does not read.
+// serviceBy returns the source of a connection service name, or "". Host and sslmode then come from
+// the service file, which this package does not read.
 func (p *preflight) serviceBy(u *url.URL) string {
 	if service := u.Query().Get("service"); service != "" {
 		return "service=" + service
@@ -404,7 +408,8 @@ func (p *preflight) sslMode(u *url.URL) string {
 	return mode
 }
 
-// databaseHosts returns the hosts of the address. There may be several, separated by commas, in the query or in PGHOST.
+// databaseHosts returns the hosts of the address. There may be several, separated by commas, in the
+// query or in PGHOST.
 func (p *preflight) databaseHosts(u *url.URL) []string {
 	list := u.Host
 	if query := u.Query().Get("host"); query != "" {
@@ -423,8 +428,9 @@ func (p *preflight) databaseHosts(u *url.URL) []string {
 	return hosts
 }
 
-// rootsFile refuses, for root, a configuration file that another user can change or replace: the file names the programs that the gateway
-// starts, see ADR 0074. A gateway that does not run as root can grant only the permissions of its own user.
+// rootsFile refuses, for root, a configuration file that another user can change or replace: the
+// file names the programs that the gateway starts, see ADR 0074. A gateway that does not run as
+// root can grant only the permissions of its own user.
 func (p *preflight) rootsFile() {
 	if p.loaded.File == "" || p.loaded.as.uid != 0 {
 		return
@@ -466,8 +472,9 @@ func (h ownership) loose() bool {
 	return h.mode.Perm()&0o002 != 0 || h.mode.Perm()&0o020 != 0 && h.gid != 0
 }
 
-// changeable describes how a user other than root can change or replace a file of root, and the fix; "" when none can. In a directory with
-// the sticky bit, only the owner of a file and the owner of the directory can replace it.
+// changeable describes how a user other than root can change or replace a file of root, and the
+// fix; "" when none can. In a directory with the sticky bit, only the owner of a file and the owner
+// of the directory can replace it.
 func changeable(path string, file, dir ownership) string {
 	at := filepath.Dir(path)
 	switch {

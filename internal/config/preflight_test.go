@@ -21,7 +21,8 @@ const (
 	proxy  = "LANEWAY_BEHIND_TLS_PROXY"
 )
 
-// matrixRow is one row of the start-up table. DIR in values and sentences is the directory of the test.
+// matrixRow is one row of the start-up table. DIR in values and sentences is the directory of the
+// test.
 type matrixRow struct {
 	name   string
 	env    []string

@@ -11,23 +11,27 @@ import (
 	"strings"
 )
 
-// Preset is a coding agent that is known by its name. It supports the Agent Client Protocol itself or through an adapter.
+// Preset is a coding agent that is known by its name. It supports the Agent Client Protocol itself
+// or through an adapter.
 type Preset struct {
 	Name, Title string
 	// Program is searched in PATH first. Args select the protocol.
 	Program string
 	Args    []string
-	// Package is the npm package with its major version, which npx runs when Program is not installed.
+	// Package is the npm package with its major version, which npx runs when Program is not
+	// installed.
 	Package string
-	// Keys are variables; the first one that is set authenticates the agent. Without one, the agent needs its own login (Login) on this
-	// machine.
+	// Keys are variables; the first one that is set authenticates the agent. Without one, the agent
+	// needs its own login (Login) on this machine.
 	Keys  []string
 	Login string
-	// Auth is the authentication method for a key, for agents that require the call `authenticate`; "" = the call is not needed.
+	// Auth is the authentication method for a key, for agents that require the call `authenticate`;
+	// "" = the call is not needed.
 	Auth string
 	// Pass are additional variables that are passed to the agent, such as addresses and models.
 	Pass []string
-	// Env are variables that the agent gets unless the environment of the gateway or the configuration has them.
+	// Env are variables that the agent gets unless the environment of the gateway or the
+	// configuration has them.
 	Env map[string]string
 	// UsageOfSession: the agent reports the tokens of its session instead of those of the turn.
 	UsageOfSession bool
@@ -50,13 +54,15 @@ func Presets() []Preset {
 		{
 			Name: "gemini", Title: "Gemini CLI", Program: "gemini", Args: []string{"--acp"}, Package: "@google/gemini-cli@0",
 			Keys: []string{"GEMINI_API_KEY"}, Login: "gemini", Auth: "gemini-api-key", Pass: []string{"GEMINI_*", "GOOGLE_GEMINI_BASE_URL", "GOOGLE_CLOUD_PROJECT"},
-			// It connects to no MCP server in a directory that it does not trust, and asks about the trust in its terminal alone.
+			// It connects to no MCP server in a directory that it does not trust, and asks about
+			// the trust in its terminal alone.
 			Env: map[string]string{"GEMINI_CLI_TRUST_WORKSPACE": "true"},
 		},
 		{
 			Name: "opencode", Title: "opencode", Program: "opencode", Args: []string{"acp"}, Package: "opencode-ai@1",
 			Keys: []string{"OPENCODE_API_KEY", "ANTHROPIC_API_KEY", "OPENAI_API_KEY"}, Login: "opencode auth login", Pass: []string{"OPENCODE_*"},
-			// Without it, a command and a change of a file in its directory run unasked, and the other presets ask about both.
+			// Without it, a command and a change of a file in its directory run unasked, and the
+			// other presets ask about both.
 			Env: map[string]string{"OPENCODE_PERMISSION": `{"bash":"ask","edit":"ask","webfetch":"ask"}`},
 		},
 		{
@@ -94,8 +100,8 @@ func presetNames() []string {
 // npx runs programs of npm packages, and installs them at their first start.
 const npx = "npx"
 
-// Find returns the command that starts the agent. installs reports that npx installs the package, which takes a minute the first time. The
-// error says what to install.
+// Find returns the command that starts the agent. installs reports that npx installs the package,
+// which takes a minute the first time. The error says what to install.
 func (p Preset) Find(lookup func(string) (string, bool)) (command []string, installs bool, err error) {
 	if inPath(p.Program, lookup) != "" {
 		return append([]string{p.Program}, p.Args...), false, nil
@@ -117,7 +123,8 @@ func Installed(lookup func(string) (string, bool)) []string {
 	return found
 }
 
-// Key returns the variable that authenticates the agent; "" when none is set and it needs its own login.
+// Key returns the variable that authenticates the agent; "" when none is set and it needs its own
+// login.
 func (p Preset) Key(lookup func(string) (string, bool)) string {
 	for _, name := range p.Keys {
 		if has(lookup, name) {
@@ -214,8 +221,9 @@ const (
 	ollamaHost   = "OLLAMA_HOST"
 )
 
-// detectAgent makes the agent main when none is configured: from the well-known variable of a provider, otherwise the echo agent. A runner
-// that the environment sets for main counts as configured.
+// detectAgent makes the agent main when none is configured: from the well-known variable of a
+// provider, otherwise the echo agent. A runner that the environment sets for main counts as
+// configured.
 func (l *Loaded) detectAgent(cfg *Config, lookup func(string) (string, bool)) {
 	a := newAgent()
 	if _, named := lookup("LANEWAY_AGENTS_MAIN_RUNNER"); named {
@@ -248,7 +256,8 @@ func (l *Loaded) detectAgent(cfg *Config, lookup func(string) (string, bool)) {
 	l.Notes = append(l.Notes, "agent main is "+a.Runner+" with the model "+a.Model+", because "+variable+" is set; LANEWAY_AGENTS_MAIN_MODEL names another")
 }
 
-// noteUnused notes each provider variable that is set but used by no agent, because the user expects that provider to answer.
+// noteUnused notes each provider variable that is set but used by no agent, because the user
+// expects that provider to answer.
 func (l *Loaded) noteUnused(cfg *Config) {
 	place := l.Source("agents." + cfg.DefaultAgent + ".runner").Place
 	for _, name := range []string{openAIKey, anthropicKey, ollamaHost} {
@@ -283,8 +292,9 @@ func has(lookup func(string) (string, bool), name string) bool {
 	return found
 }
 
-// ollamaURL returns the address of Ollama's OpenAI-compatible endpoint. OLLAMA_HOST may lack the scheme and the port. It is 0.0.0.0 when
-// the server listens on every address, and that address cannot be dialled.
+// ollamaURL returns the address of Ollama's OpenAI-compatible endpoint. OLLAMA_HOST may lack the
+// scheme and the port. It is 0.0.0.0 when the server listens on every address, and that address
+// cannot be dialled.
 func ollamaURL(host string) string {
 	host = strings.TrimSpace(host)
 	if !strings.Contains(host, "://") {

@@ -113,8 +113,8 @@ func show(v reflect.Value) (shown any, isSecret bool) {
 	}
 }
 
-// Members returns the settings of an agent with this id as in a file: the runner, and values that differ from the defaults. Secrets are
-// left out.
+// Members returns the settings of an agent with this id as in a file: the runner, and values that
+// differ from the defaults. Secrets are left out.
 func (a *Agent) Members(id string) map[string]any {
 	defaults := newAgent()
 	defaults.Runner = a.Runner
@@ -131,8 +131,8 @@ func (a *Agent) Members(id string) map[string]any {
 	return members
 }
 
-// Print writes the effective configuration as YAML, each value followed by its source. It leaves out settings of agents and overrides that
-// were not given.
+// Print writes the effective configuration as YAML, each value followed by its source. It leaves
+// out settings of agents and overrides that were not given.
 func (l *Loaded) Print(w io.Writer) error {
 	root := &yaml.Node{Kind: yaml.MappingNode}
 	for _, value := range l.Values() {
@@ -188,7 +188,8 @@ func insert(parent *yaml.Node, path []string, v Value) error {
 	return insert(child, path[1:], v)
 }
 
-// Key documents one setting. The path of an entry of a map contains a placeholder, such as `agents.<id>.runner`.
+// Key documents one setting. The path of an entry of a map contains a placeholder, such as
+// `agents.<id>.runner`.
 type Key struct {
 	Path string `json:"path"`
 	// Variable is the name in the environment.

@@ -22,7 +22,8 @@ type secretRef struct {
 	file   string // name of a file; "" = not given
 }
 
-// resolve reads secrets from the named variables and files. A secret that is given directly takes precedence.
+// resolve reads secrets from the named variables and files. A secret that is given directly takes
+// precedence.
 func (l *Loaded) resolve(in *layers, cfg *Config) {
 	for _, ref := range secretRefs(cfg) {
 		l.resolveOne(in, ref)
@@ -160,8 +161,9 @@ func cure(noun string) string {
 // maxSecretFile limits the read of a file that was named by mistake.
 const maxSecretFile = 64 << 10
 
-// readSecretFile reads a secret that the user may have, see checkSecretMode. Its error is [FaultsError] with one complete sentence. The
-// checks and the content come from one open file, so that it cannot be replaced in between.
+// readSecretFile reads a secret that the user may have, see checkSecretMode. Its error is
+// [FaultsError] with one complete sentence. The checks and the content come from one open file, so
+// that it cannot be replaced in between.
 func readSecretFile(path, noun string, as identity) ([]byte, error) {
 	if info, err := os.Stat(path); err == nil { // before it is opened: opening a device may have an effect
 		if err := checkRegular(path, noun, info); err != nil {
@@ -201,10 +203,11 @@ func readSecretFile(path, noun string, as identity) ([]byte, error) {
 	return text[:n], nil
 }
 
-// Reread reads again the files of callers' secrets: those that were named, and the data directory's own. A file that is missing, empty,
-// accessible to others, or whose secret is too weak for a public address changes nothing: the current secret is kept, and the error
-// ([FaultsError]) has a sentence for it. The returned credentials are valid in either case. Call it after Prepare, from one goroutine at a
-// time.
+// Reread reads again the files of callers' secrets: those that were named, and the data directory's
+// own. A file that is missing, empty, accessible to others, or whose secret is too weak for a
+// public address changes nothing: the current secret is kept, and the error ([FaultsError]) has a
+// sentence for it. The returned credentials are valid in either case. Call it after Prepare, from
+// one goroutine at a time.
 func (p *Plan) Reread() (Credentials, error) {
 	var faults FaultsError
 	creds := *p.creds.Load()
@@ -256,7 +259,8 @@ func (p *Plan) rereadOne(f callerFile) (secret.Secret, error) {
 	return read, nil
 }
 
-// Rereads reports whether the setting is a caller's secret from a file, which a running process reads again.
+// Rereads reports whether the setting is a caller's secret from a file, which a running process
+// reads again.
 func (l *Loaded) Rereads(path string) bool {
 	switch path {
 	case "token", "password", "write_token", "read_token":
@@ -283,9 +287,11 @@ func validatePass(at at, pattern string) {
 	}
 }
 
-// Passed returns the variables of the gateway that are passed to the program of an agent: those of its preset and of env_pass. environ is
-// the environment as NAME=value. It never returns secrets of the gateway: its own variables and those that the configuration names for
-// bots, hooks and MCP servers. A variable with the key of a model is passed only by its full name, not by a pattern of env_pass.
+// Passed returns the variables of the gateway that are passed to the program of an agent: those of
+// its preset and of env_pass. environ is the environment as NAME=value. It never returns secrets of
+// the gateway: its own variables and those that the configuration names for bots, hooks and MCP
+// servers. A variable with the key of a model is passed only by its full name, not by a pattern of
+// env_pass.
 func (c Config) Passed(a Agent, environ []string) map[string]string {
 	own, keys := c.secretVariables()
 	patterns, passed := slices.Clone(a.EnvPass), map[string]string{}
@@ -311,7 +317,8 @@ func (c Config) Passed(a Agent, environ []string) map[string]string {
 	return passed
 }
 
-// secretVariables returns the variables with the gateway's own secrets, and those with keys of models.
+// secretVariables returns the variables with the gateway's own secrets, and those with keys of
+// models.
 func (c Config) secretVariables() (own, keys map[string]bool) {
 	own, keys = map[string]bool{telegramToken: true}, map[string]bool{}
 	bots := append(slices.Collect(maps.Values(c.Channels.Telegram.Accounts)), c.Channels.Telegram)
@@ -338,13 +345,14 @@ const (
 	minDistinct = 12
 )
 
-// placeholders are values that documentation uses instead of a secret, with letters and digits only.
+// placeholders are values that documentation uses instead of a secret, with letters and digits
+// only.
 func placeholders() []string {
 	return []string{"changeme", "replaceme", "yourtoken", "yoursecret", "yourpassword", "placeholder", "examplesecret", "0123456789abcdef0123456789abcdef"}
 }
 
-// Strong reports whether a secret may be used on a public address: 32 or more characters, 12 or more different ones, and no known
-// placeholder. A generated token is strong.
+// Strong reports whether a secret may be used on a public address: 32 or more characters, 12 or
+// more different ones, and no known placeholder. A generated token is strong.
 func Strong(s secret.Secret) bool {
 	text := s.Reveal()
 	if utf8.RuneCountInString(text) < minSecret {

@@ -161,7 +161,8 @@ func TestDurations(t *testing.T) {
 	}
 }
 
-// A secret in a file is used if a start would accept it; otherwise the old secret is kept, and a sentence says why.
+// A secret in a file is used if a start would accept it; otherwise the old secret is kept, and a
+// sentence says why.
 func TestRereadFollowsTheFilesOfSecrets(t *testing.T) {
 	t.Parallel()
 	const next = "N7w2Tz5Yb8Qe1Ra4Uf6Ic9Op3Sd0GhJk"
@@ -212,7 +213,8 @@ func TestRereadFollowsTheFilesOfSecrets(t *testing.T) {
 	}
 }
 
-// The token file of the data directory is read again like one that was named, from its first start on.
+// The token file of the data directory is read again like one that was named, from its first start
+// on.
 func TestRereadFollowsTheOwnToken(t *testing.T) {
 	t.Parallel()
 	data := filepath.Join(t.TempDir(), "data")
@@ -254,7 +256,8 @@ func write(t *testing.T, path, text string, mode os.FileMode) string {
 	return path
 }
 
-// With systemd, a credential has the owner root and an access list for the service's user, which appears in the mode as group permissions.
+// With systemd, a credential has the owner root and an access list for the service's user, which
+// appears in the mode as group permissions.
 func TestASecretOfTheServiceManagerIsTaken(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "credentials")
@@ -347,7 +350,8 @@ func TestTheConfigurationIsFoundByItself(t *testing.T) {
 	}
 }
 
-// Before, a shell variable that was meant for clients silently replaced the file that the configuration names.
+// Before, a shell variable that was meant for clients silently replaced the file that the
+// configuration names.
 func TestATokenVariableBesideATokenFileIsAWarning(t *testing.T) {
 	t.Parallel()
 	file := write(t, filepath.Join(t.TempDir(), "token"), strings.Repeat("Zk7Qw3Rt9Yb2", 4), 0o600)
@@ -364,7 +368,8 @@ func TestATokenVariableBesideATokenFileIsAWarning(t *testing.T) {
 	}
 }
 
-// TestMountedSecretOfRoot: engines mount secrets that everybody in the container may read; elsewhere such a file is refused with what to do.
+// TestMountedSecretOfRoot: engines mount secrets that everybody in the container may read;
+// elsewhere such a file is refused with what to do.
 func TestMountedSecretOfRoot(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {

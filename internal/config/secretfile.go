@@ -23,8 +23,9 @@ const tokenName = "token"
 // TokenPath returns the file of the generated token of a data directory.
 func TokenPath(data string) string { return filepath.Join(data, tokenName) }
 
-// ReadSecretFile reads a file with one token, for a client on the same host. It may belong to any user, and no other user may read it. The
-// error is [FaultsError] when the file is missing, empty, accessible to others, or cannot be read.
+// ReadSecretFile reads a file with one token, for a client on the same host. It may belong to any
+// user, and no other user may read it. The error is [FaultsError] when the file is missing, empty,
+// accessible to others, or cannot be read.
 func ReadSecretFile(path string) (secret.Secret, error) { return readToken(path, client()) }
 
 func readToken(path string, as identity) (secret.Secret, error) {
@@ -44,9 +45,10 @@ func refuse(format string, args ...any) error {
 	return FaultsError{{Message: fmt.Sprintf(format, args...), Whole: true}}
 }
 
-// checkSecretMode refuses a file that is not regular or that others can open, and, for a gateway, a file of another user, because its owner
-// can change it. The file may belong to root, and a group of the user may read it, as with a secret from a service manager or a mounted
-// volume; others may read one that a container engine mounts.
+// checkSecretMode refuses a file that is not regular or that others can open, and, for a gateway, a
+// file of another user, because its owner can change it. The file may belong to root, and a group
+// of the user may read it, as with a secret from a service manager or a mounted volume; others may
+// read one that a container engine mounts.
 func checkSecretMode(path, noun string, info fs.FileInfo, as identity) error {
 	if err := checkRegular(path, noun, info); err != nil {
 		return err
@@ -72,8 +74,9 @@ func checkSecretMode(path, noun string, info fs.FileInfo, as identity) error {
 	return nil
 }
 
-// CheckToken checks the file of the token for the gateway's user: the file that the configuration names, or that of the data directory.
-// path is the file. The error wraps fs.ErrNotExist when it does not exist, and is [FaultsError] when the gateway would refuse it.
+// CheckToken checks the file of the token for the gateway's user: the file that the configuration
+// names, or that of the data directory. path is the file. The error wraps fs.ErrNotExist when it
+// does not exist, and is [FaultsError] when the gateway would refuse it.
 func (l *Loaded) CheckToken() (path string, err error) {
 	path = l.Config.TokenFile
 	if path == "" {
@@ -92,8 +95,8 @@ func (l *Loaded) CheckToken() (path string, err error) {
 	return path, nil
 }
 
-// unreadable returns the error for a secret that the user may not read. It never advises changing the owner to this user: it may be the
-// secret of another service or of the gateway.
+// unreadable returns the error for a secret that the user may not read. It never advises changing
+// the owner to this user: it may be the secret of another service or of the gateway.
 func (as identity) unreadable(noun, path, why string) error {
 	what := fmt.Sprintf("%s %s cannot be read: %s", noun, path, why)
 	switch group := as.groupName(); {
@@ -108,7 +111,8 @@ func (as identity) unreadable(noun, path, why string) error {
 	}
 }
 
-// ofRoot reports whether a file belongs to root and its group, so that changing its group takes it from no other group.
+// ofRoot reports whether a file belongs to root and its group, so that changing its group takes it
+// from no other group.
 func ofRoot(path string) bool {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -155,9 +159,10 @@ func readAll(f io.Reader, buf []byte) (int, error) {
 	}
 }
 
-// createToken makes a new token file. The token is written to a temporary file, which is created exclusively so that no other process can
-// have put a link or a readable file there. Then it is linked to its final name, which fails when that exists. So two processes that start
-// at once agree on one token, and neither reads a half-written file.
+// createToken makes a new token file. The token is written to a temporary file, which is created
+// exclusively so that no other process can have put a link or a readable file there. Then it is
+// linked to its final name, which fails when that exists. So two processes that start at once agree
+// on one token, and neither reads a half-written file.
 func createToken(path string) (secret.Secret, error) {
 	token := secret.Generate()
 	line := token.Reveal() + "\n"
@@ -191,15 +196,15 @@ func writeExclusive(path, text string) error {
 	return nil
 }
 
-// identity is the user whose access to files is checked. A gateway checks its own access. A command that root runs beside a gateway checks
-// the access of the gateway's user, so that its advice is right for the gateway. A client only reads, and accepts every file that it can
-// read.
+// identity is the user whose access to files is checked. A gateway checks its own access. A command
+// that root runs beside a gateway checks the access of the gateway's user, so that its advice is
+// right for the gateway. A client only reads, and accepts every file that it can read.
 type identity struct {
 	uid int
 	// inGroup reports whether the user is in a group.
 	inGroup func(gid int) bool
-	// reads: a client reads the file, so its owner does not matter. A gateway refuses the file of another user, who could replace the
-	// secret.
+	// reads: a client reads the file, so its owner does not matter. A gateway refuses the file of
+	// another user, who could replace the secret.
 	reads bool
 	// beside: the process is a command beside a gateway of another user.
 	beside bool
@@ -213,13 +218,14 @@ func thisProcess(lookupEnv func(string) (string, bool)) identity {
 	return identity{uid: os.Geteuid(), inGroup: ourGroup, credentials: dir}
 }
 
-// client returns the identity of a command that reads a secret to send it to a gateway. Root may read every file.
+// client returns the identity of a command that reads a secret to send it to a gateway. Root may
+// read every file.
 func client() identity {
 	return identity{uid: os.Geteuid(), reads: true, inGroup: func(gid int) bool { return os.Geteuid() == 0 || ourGroup(gid) }}
 }
 
-// ownerIdentity returns the user that owns a data directory. ok is false when the owner is unknown or root, or the directory does not
-// exist: the user of the gateway is then unknown.
+// ownerIdentity returns the user that owns a data directory. ok is false when the owner is unknown
+// or root, or the directory does not exist: the user of the gateway is then unknown.
 func ownerIdentity(data string) (as identity, ok bool) {
 	info, err := os.Stat(data)
 	if err != nil {
@@ -239,8 +245,9 @@ func ownerIdentity(data string) (as identity, ok bool) {
 	return identity{uid: uid, inGroup: func(gid int) bool { return slices.Contains(groups, strconv.Itoa(gid)) }}, true
 }
 
-// provided reports whether the service manager provided the file for this process. With systemd, such a file has the owner root and an
-// access list for the service's user, which appears in the mode as group permissions. The directory must not be accessible to other users.
+// provided reports whether the service manager provided the file for this process. With systemd,
+// such a file has the owner root and an access list for the service's user, which appears in the
+// mode as group permissions. The directory must not be accessible to other users.
 func (as identity) provided(path string, owner int) bool {
 	dir := filepath.Dir(path)
 	ours := as.credentials != "" && dir == filepath.Clean(as.credentials) || strings.HasPrefix(dir, credentialsRoot)
@@ -255,8 +262,9 @@ func (as identity) provided(path string, owner int) bool {
 	return known && (uid == 0 || uid == as.uid) && modeOf(info)&0o027 == 0
 }
 
-// mounted reports whether a file is a secret that a container engine mounts: one of root's below the directories for them, which only root fills. Engines give them to
-// everybody in the container. Kubernetes mounts links within such a directory.
+// mounted reports whether a file is a secret that a container engine mounts: one of root's below
+// the directories for them, which only root fills. Engines give them to everybody in the container.
+// Kubernetes mounts links within such a directory.
 func (as identity) mounted(path string, owner int) bool {
 	if owner != 0 {
 		return false

@@ -234,7 +234,8 @@ const ExitCode = 78
 // SourceKind is the layer of a value.
 type SourceKind string
 
-// The layers, lowest first. Detected is a default that follows from a well-known variable of another program.
+// The layers, lowest first. Detected is a default that follows from a well-known variable of
+// another program.
 const (
 	SourceDefault  SourceKind = "default"
 	SourceDetected SourceKind = "detected"
@@ -243,7 +244,8 @@ const (
 	SourceFlag     SourceKind = "flag"
 )
 
-// Source is the source of a value: the layer, and the place in it (`laneway.yaml:12`, `LANEWAY_QUEUE_CAP`, `--listen`).
+// Source is the source of a value: the layer, and the place in it (`laneway.yaml:12`,
+// `LANEWAY_QUEUE_CAP`, `--listen`).
 type Source struct {
 	Kind  SourceKind `json:"kind"`
 	Place string     `json:"place,omitempty"`
@@ -377,11 +379,13 @@ func (a at) oneOf(name, value string, known ...string) {
 // clientVariables are read by commands, not by the gateway.
 func clientVariables() []string { return []string{"LANEWAY_CONFIG", "LANEWAY_URL"} }
 
-// serviceVariable matches the variables that Kubernetes sets in every container for a service with the name laneway.
+// serviceVariable matches the variables that Kubernetes sets in every container for a service with
+// the name laneway.
 var serviceVariable = regexp.MustCompile(`^LANEWAY(_[A-Z0-9]+)*_(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT(_[0-9]+_(TCP|UDP)(_(PROTO|PORT|ADDR))?)?)$`)
 
-// UnknownVariables returns a sentence for each name that begins with LANEWAY_ and has no effect: a misspelled variable would otherwise go
-// unnoticed. A setting of an agent or hook that does not exist counts as unknown.
+// UnknownVariables returns a sentence for each name that begins with LANEWAY_ and has no effect: a
+// misspelled variable would otherwise go unnoticed. A setting of an agent or hook that does not
+// exist counts as unknown.
 func (l *Loaded) UnknownVariables(names []string) []string {
 	known := map[string]int{}
 	for _, name := range clientVariables() {

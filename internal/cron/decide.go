@@ -8,10 +8,11 @@ import (
 )
 
 const (
-	// tickSlack is how late a claim may be before it counts as an outage: two ticks of the loop. Every slot within it runs separately.
+	// tickSlack is how late a claim may be before it counts as an outage: two ticks of the loop.
+	// Every slot within it runs separately.
 	tickSlack = 2 * time.Second
-	// newestSlack is how late the newest slot may be and still be the planned fire, whatever was missed before it: the time that a burst of due jobs or a
-	// restart may take.
+	// newestSlack is how late the newest slot may be and still be the planned fire, whatever was
+	// missed before it: the time that a burst of due jobs or a restart may take.
 	newestSlack = 30 * time.Second
 	// mostAtOnce bounds the runs of one decision.
 	mostAtOnce = MaxMaxCatchup
@@ -21,10 +22,12 @@ const (
 type Claim struct {
 	// Planned is the slot of the stored next fire.
 	Planned time.Time
-	// Previous is the slot decided before or, for the first one, the moment the schedule was activated. It is used only as the start of the search for slots
-	// that a gap skipped; zero disables the search before Planned.
+	// Previous is the slot decided before or, for the first one, the moment the schedule was
+	// activated. It is used only as the start of the search for slots that a gap skipped; zero
+	// disables the search before Planned.
 	Previous time.Time
-	// Wall is the wall time that Planned stands for, if the zone rules of another release have planned it; else zero.
+	// Wall is the wall time that Planned stands for, if the zone rules of another release have
+	// planned it; else zero.
 	Wall time.Time
 	// Now is the database's clock.
 	Now    time.Time
@@ -39,15 +42,18 @@ type PlannedRun struct {
 	Series  string        // isolated runs with the same series share a session, so that they run one after the other; "" = a session of its own
 }
 
-// MissedSpan is a range of slots that do not run, for one entry in the ledger. First and Last are slots in the range; Count is at least 1.
+// MissedSpan is a range of slots that do not run, for one entry in the ledger. First and Last are
+// slots in the range; Count is at least 1.
 type MissedSpan struct {
 	Reason      Reason
 	First, Last time.Time
 	Count       int64
 }
 
-// Decision is the outcome for every slot from the planned one up to now. Runs are oldest first; each slot is counted once, as run or as missed. Lost are gaps
-// of daylight saving in which the rule skip dropped a slot, by the first instant after the gap. Next is the slot to plan if More is true.
+// Decision is the outcome for every slot from the planned one up to now. Runs are oldest first;
+// each slot is counted once, as run or as missed. Lost are gaps of daylight saving in which the
+// rule skip dropped a slot, by the first instant after the gap. Next is the slot to plan if More is
+// true.
 type Decision struct {
 	Runs   []PlannedRun
 	Missed []MissedSpan
@@ -56,9 +62,11 @@ type Decision struct {
 	More   bool
 }
 
-// Decide decides all due slots: the planned one and those that have passed since. A short delay is not an outage: slots up to two seconds late all run as
-// planned. After an outage the newest slot still counts as planned when it is at most 30 s late. Of the others as many run as the policy allows, with trigger
-// catchup, and the rest is counted in at most two spans. The work is bounded, whatever the length of the outage.
+// Decide decides all due slots: the planned one and those that have passed since. A short delay is
+// not an outage: slots up to two seconds late all run as planned. After an outage the newest slot
+// still counts as planned when it is at most 30 s late. Of the others as many run as the policy
+// allows, with trigger catchup, and the rest is counted in at most two spans. The work is bounded,
+// whatever the length of the outage.
 func (t Timetable) Decide(c Claim) Decision {
 	if t.MaxRuns > 0 && t.Fired >= t.MaxRuns {
 		return Decision{}
@@ -84,8 +92,9 @@ func (t Timetable) Decide(c Claim) Decision {
 	return d
 }
 
-// plannedFire is the stored slot with its jitter and note. It reports false for a slot that the schedule does not contain, which happens when a country changed
-// its clocks after the slot was planned. Such a slot is decided as well.
+// plannedFire is the stored slot with its jitter and note. It reports false for a slot that the
+// schedule does not contain, which happens when a country changed its clocks after the slot was
+// planned. Such a slot is decided as well.
 func (t Timetable) plannedFire(slot time.Time) (schedule.Fire, bool) {
 	fire, ok := t.Next(slot.Add(-1))
 	if ok && fire.Slot.Equal(slot) {
@@ -94,7 +103,8 @@ func (t Timetable) plannedFire(slot time.Time) (schedule.Fire, bool) {
 	return schedule.Fire{Slot: slot, At: slot.Add(Jitter(t.JobID, slot, t.JitterMs))}, false
 }
 
-// cut is the last instant up to which this claim decides every slot. Slots are decided in order: one whose jitter has not passed holds back the later ones.
+// cut is the last instant up to which this claim decides every slot. Slots are decided in order:
+// one whose jitter has not passed holds back the later ones.
 func (t Timetable) cut(c Claim, planned schedule.Fire, after time.Time) time.Time {
 	if planned.At.After(c.Now) {
 		return later(planned.Slot, after)
@@ -113,7 +123,8 @@ func (t Timetable) cut(c Claim, planned schedule.Fire, after time.Time) time.Tim
 	return cut
 }
 
-// duePart decides about the planned slot, which is a stray if it isn't one of the slots in (after, cut], and about these slots.
+// duePart decides about the planned slot, which is a stray if it isn't one of the slots in (after,
+// cut], and about these slots.
 func (t Timetable) duePart(c Claim, planned schedule.Fire, stray bool, after, cut time.Time) Decision {
 	others := t.count(after, cut)
 	if !stray {
@@ -142,7 +153,8 @@ func (t Timetable) remaining() int {
 	return max(0, t.MaxRuns-t.Fired)
 }
 
-// afterOutage applies the policy to the slots in (after, cut], and to a slot that is not one of them.
+// afterOutage applies the policy to the slots in (after, cut], and to a slot that is not one of
+// them.
 func (t Timetable) afterOutage(c Claim, strays []schedule.Fire, after, cut time.Time) Decision {
 	var regular []PlannedRun
 	policy := c.Policy.For(t.Schedule.Kind())
@@ -184,7 +196,8 @@ func (t Timetable) afterOutage(c Claim, strays []schedule.Fire, after, cut time.
 	return d
 }
 
-// wanted is how many missed slots the rule runs. Fire once means one run in total, and a planned one is enough.
+// wanted is how many missed slots the rule runs. Fire once means one run in total, and a planned
+// one is enough.
 func (p MissedPolicy) wanted(regular int) int {
 	switch p.Rule {
 	case MissedFireOnce:
@@ -218,7 +231,8 @@ func earlier(a, b time.Time) time.Time {
 	return b
 }
 
-// Span counts the slots in (after, until] for one entry of the ledger; it reports false when no slot exists. A resumed job uses it with reason paused.
+// Span counts the slots in (after, until] for one entry of the ledger; it reports false when no
+// slot exists. A resumed job uses it with reason paused.
 func (t Timetable) Span(reason Reason, after, until time.Time) (MissedSpan, bool) {
 	count := t.count(after, until)
 	if count == 0 {
@@ -229,7 +243,8 @@ func (t Timetable) Span(reason Reason, after, until time.Time) (MissedSpan, bool
 	return MissedSpan{Reason: reason, First: first.Slot, Last: t.newest(after, until, 1)[0].Slot, Count: count}, true
 }
 
-// Between lists the fires with slots in (after, until], oldest first, at most limit of them, and the number of all. A backfill uses it.
+// Between lists the fires with slots in (after, until], oldest first, at most limit of them, and
+// the number of all. A backfill uses it.
 func (t Timetable) Between(after, until time.Time, limit int) (fires []schedule.Fire, total int64) {
 	t.MaxRuns = 0
 	total = t.count(after, until)
@@ -244,7 +259,8 @@ func (t Timetable) Between(after, until time.Time, limit int) (fires []schedule.
 	return fires, total
 }
 
-// newest lists the last n fires with slots in (after, until], oldest first. It finds the first one by counting, and so needs no backward search.
+// newest lists the last n fires with slots in (after, until], oldest first. It finds the first one
+// by counting, and so needs no backward search.
 func (t Timetable) newest(after, until time.Time, n int) []schedule.Fire {
 	if n <= 0 || t.count(after, until) == 0 {
 		return nil
@@ -293,12 +309,13 @@ type MissedPolicy struct {
 	Rule MissedRule // "" is fire_once
 	// MaxCatchup bounds fire_all, 1 to 100. 0 means 10.
 	MaxCatchup int
-	// Window is the maximum age of a slot that still runs, up to 30 days. 0 is the default: no limit for an at, an hour otherwise. See [NoWindow],
-	// [EmptyWindow].
+	// Window is the maximum age of a slot that still runs, up to 30 days. 0 is the default: no
+	// limit for an at, an hour otherwise. See [NoWindow], [EmptyWindow].
 	Window time.Duration
 }
 
-// For fills in the defaults for a kind of schedule. An at has only one slot, which always runs, so skip does not apply to it.
+// For fills in the defaults for a kind of schedule. An at has only one slot, which always runs, so
+// skip does not apply to it.
 func (p MissedPolicy) For(k schedule.Kind) MissedPolicy {
 	if p.Rule == "" || (k == schedule.KindAt && p.Rule == MissedSkip) {
 		p.Rule = MissedFireOnce
@@ -366,8 +383,9 @@ const (
 	ActionReplace OverlapAction = "replace" // cancel the earlier runs, reason replaced, and start it
 )
 
-// Decide decides about one fire of a job. active counts its runs that run, wait for a retry or wait for a lane; buffered counts the fires that this policy
-// holds back. The reason is set for [ActionSkip] only. An unknown policy counts as skip.
+// Decide decides about one fire of a job. active counts its runs that run, wait for a retry or wait
+// for a lane; buffered counts the fires that this policy holds back. The reason is set for
+// [ActionSkip] only. An unknown policy counts as skip.
 func (p OverlapPolicy) Decide(active, buffered int) (OverlapAction, Reason) {
 	if active+buffered == 0 {
 		return ActionRun, ReasonNone

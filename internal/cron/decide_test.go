@@ -260,7 +260,8 @@ func TestDecideMarksLateRuns(t *testing.T) {
 	}
 }
 
-// drawTimetable draws schedules whose slots are close enough to be enumerated, with a jitter below their distance.
+// drawTimetable draws schedules whose slots are close enough to be enumerated, with a jitter below
+// their distance.
 func drawTimetable(t *rapid.T) Timetable {
 	zone := rapid.SampledFrom([]string{"UTC", "America/New_York", "Australia/Lord_Howe", "+05:30"}).Draw(t, "zone")
 	expr := rapid.SampledFrom([]string{

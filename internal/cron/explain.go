@@ -64,7 +64,8 @@ type Explanation struct {
 	Text  string // one sentence with figures
 	Cure  Cure
 	RunID string // the row of the ledger; "" when none exists
-	// Before and After are the nearest slots when the moment is not a slot; zero when no such slot exists.
+	// Before and After are the nearest slots when the moment is not a slot; zero when no such slot
+	// exists.
 	Before, After time.Time
 	// Changes of the job since the slot, newest first.
 	Changes []JobChange
@@ -107,7 +108,8 @@ type Evidence struct {
 	Zone *time.Location
 }
 
-// After is the end of the period that a moment stands for: 9:00 means that minute, and a time with seconds means that second.
+// After is the end of the period that a moment stands for: 9:00 means that minute, and a time with
+// seconds means that second.
 func After(at time.Time) time.Time {
 	if at.Second() == 0 && at.Nanosecond() == 0 {
 		return at.Add(time.Minute)
@@ -145,7 +147,8 @@ func Explain(at time.Time, e Evidence) Explanation {
 	return x
 }
 
-// row is the most specific ledger row for a moment: a row of one slot before one of many, a planned run before a manual one.
+// row is the most specific ledger row for a moment: a row of one slot before one of many, a planned
+// run before a manual one.
 func (e Evidence) row(at time.Time) (Run, bool) {
 	rank := func(r Run) int {
 		switch {
@@ -183,7 +186,8 @@ func (e Evidence) slotIn(at time.Time) (time.Time, bool) {
 	return fire.Slot, ok && fire.Slot.Before(After(at))
 }
 
-// Newest returns the newest slot of the job that has passed, or the next one when none has passed since the job was made. Without a slot it returns now.
+// Newest returns the newest slot of the job that has passed, or the next one when none has passed
+// since the job was made. Without a slot it returns now.
 func (e Evidence) Newest() time.Time {
 	before, after := e.nearest(e.Now)
 	switch {
@@ -259,7 +263,8 @@ func (e Evidence) unplanned(at time.Time) (why Why, text string, cure Cure) {
 	return WhyUnplanned, "It is no slot of the schedule.", Cure{}
 }
 
-// changed is the oldest edit of the job after a moment. The schedule may have been different before it.
+// changed is the oldest edit of the job after a moment. The schedule may have been different before
+// it.
 func (e Evidence) changed(at time.Time) (JobChange, bool) {
 	if e.Job == nil || !e.Job.State.ActivatedAt.After(at) {
 		return JobChange{}, false
@@ -347,7 +352,8 @@ func (e Evidence) passed(slot time.Time) (why Why, text string, cure Cure) {
 // widestRules bounds how far a slot is from where other rules of its zone have planned it.
 const widestRules = 3 * time.Hour
 
-// otherRules reports whether a row is of a slot that the present rules of the zone do not have, although the schedule is the same.
+// otherRules reports whether a row is of a slot that the present rules of the zone do not have,
+// although the schedule is the same.
 func (e Evidence) otherRules(r Run) bool {
 	if e.Job == nil || e.Timetable == nil || e.Timetable.Schedule.Release() == "" || r.SlotCount > 1 || !r.Trigger.Planned() || r.Reason == ReasonGap {
 		return false
@@ -382,7 +388,8 @@ func (e Evidence) outage(slot time.Time) (Outage, bool) {
 	return Outage{}, false
 }
 
-// SlotsOf are the slots in a range that are explained one by one: those of the schedule and those of ledger rows, oldest first.
+// SlotsOf are the slots in a range that are explained one by one: those of the schedule and those
+// of ledger rows, oldest first.
 func (e Evidence) SlotsOf(from, until time.Time, most int) []time.Time {
 	var slots []time.Time
 	if e.Timetable != nil {

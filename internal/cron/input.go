@@ -21,7 +21,8 @@ type Border struct {
 	Now          time.Time
 	Rules        schedule.Rules
 	DefaultAgent string
-	// Agent and Channel report whether an agent or channel with this name exists; Payload whether a kind that runs on the host is enabled.
+	// Agent and Channel report whether an agent or channel with this name exists; Payload whether a
+	// kind that runs on the host is enabled.
 	Agent, Channel func(name string) bool
 	Payload        func(kind PayloadKind) bool
 	// Channels are the names for which Channel answers true, as a refusal lists them.
@@ -37,8 +38,8 @@ const (
 	maxPayloadBytes = 65_536
 )
 
-// Apply changes a job by members and checks the result. A job without an id is new. Errors are [*InvalidError] for the schedule and its related settings, and
-// *chat.Error for the rest.
+// Apply changes a job by members and checks the result. A job without an id is new. Errors are
+// [*InvalidError] for the schedule and its related settings, and *chat.Error for the rest.
 func (b Border) Apply(j Job, m Members) (Job, error) {
 	if j.ID == "" {
 		j = b.blank(j)
@@ -436,8 +437,9 @@ func PlanningMembers() []string {
 	return []string{"schedule", "dst", "startsAtMs", "endsAtMs", "maxRuns"}
 }
 
-// Planned reads the members that decide when a job fires, for a preview: into an existing job, as [Border.Apply] does, or into a zero one. The latter has no
-// jitter, which depends on the id of the job. Its schedule may be in the past.
+// Planned reads the members that decide when a job fires, for a preview: into an existing job, as
+// [Border.Apply] does, or into a zero one. The latter has no jitter, which depends on the id of the
+// job. Its schedule may be in the past.
 func (b Border) Planned(j Job, m Members) (Job, error) {
 	for _, name := range PlanningMembers() {
 		if raw, given := m[name]; given {
@@ -457,8 +459,9 @@ func (b Border) Planned(j Job, m Members) (Job, error) {
 
 const maxNoteRunes = 500
 
-// setPaused reads the pause of an imported job, as views show it: note (1 to 500 characters), by, atMs (now), untilMs (null = until the job is resumed),
-// enabled (the state of the job after the pause). A pause whose end has passed is ignored.
+// setPaused reads the pause of an imported job, as views show it: note (1 to 500 characters), by,
+// atMs (now), untilMs (null = until the job is resumed), enabled (the state of the job after the
+// pause). A pause whose end has passed is ignored.
 func setPaused(b Border, j *Job, raw json.RawMessage, _ Members) error {
 	if strings.TrimSpace(string(raw)) == "null" {
 		return nil

@@ -16,7 +16,8 @@ import (
 
 var inputNow = time.UnixMilli(1_800_000_000_000).UTC()
 
-// inputBorder has the agents main and helper, the channel telegram, the lanes main and cron, and every kind of payload.
+// inputBorder has the agents main and helper, the channel telegram, the lanes main and cron, and
+// every kind of payload.
 func inputBorder() cron.Border {
 	return cron.Border{
 		Now: inputNow, DefaultAgent: "main", Channels: []string{"telegram"}, Lanes: []string{"main", "cron"},
@@ -76,7 +77,8 @@ func TestANewJobHasTheDefaults(t *testing.T) {
 	}
 }
 
-// A patch changes the members that it names; null resets to the default, and applying the same patch twice changes nothing more.
+// A patch changes the members that it names; null resets to the default, and applying the same
+// patch twice changes nothing more.
 func TestMembersOfAJobChangeWhatTheyName(t *testing.T) {
 	t.Parallel()
 	paused := func(p cron.Pause) func(*cron.Job) { return func(j *cron.Job) { j.Pause = &p } }
@@ -114,7 +116,8 @@ func TestMembersOfAJobChangeWhatTheyName(t *testing.T) {
 		{`{"retry":{"maxRetries":0}}`, func(j *cron.Job) { j.Retry.Retries = 0 }},
 		{`{"retry":{"baseMs":2000}}`, func(j *cron.Job) { j.Retry.Base = 2 * time.Second }},
 		{`{"retry":{"maxMs":90000}}`, func(j *cron.Job) { j.Retry.Max = 90 * time.Second }},
-		// A schedule of the same kind keeps the zone, the rules of daylight saving and the jitter; another kind does not.
+		// A schedule of the same kind keeps the zone, the rules of daylight saving and the jitter;
+		// another kind does not.
 		{`{"schedule":{"kind":"cron","expr":" 0  8 * * *"}}`, func(j *cron.Job) { j.Schedule.Expr = "0 8 * * *" }},
 		{`{"schedule":{"kind":"cron","expr":"0 8 * * *","tz":"UTC","staggerMs":7000}}`, func(j *cron.Job) {
 			j.Schedule.Expr, j.Schedule.TZ, j.JitterMs = "0 8 * * *", "UTC", 7000
@@ -417,7 +420,8 @@ func TestADeliveryThatDoesNotResolveIsRefused(t *testing.T) {
 	}
 }
 
-// TestAJobBelongsToTheConversationOfItsAnswers covers the ways in which jobs and conversations are connected.
+// TestAJobBelongsToTheConversationOfItsAnswers covers the ways in which jobs and conversations are
+// connected.
 func TestAJobBelongsToTheConversationOfItsAnswers(t *testing.T) {
 	t.Parallel()
 	announce := func(channel, to, thread string) cron.Delivery {

@@ -11,7 +11,8 @@ import (
 	"laneway/internal/cron/schedule"
 )
 
-// setSchedule reads a schedule. Zone, rules of daylight saving and jitter stay when the kind stays the same and they are not given.
+// setSchedule reads a schedule. Zone, rules of daylight saving and jitter stay when the kind stays
+// the same and they are not given.
 func setSchedule(b Border, j *Job, raw json.RawMessage, all Members) error {
 	var in struct {
 		Kind      schedule.Kind `json:"kind"`
@@ -283,7 +284,8 @@ func (b Border) checkDelivery(field string, d *Delivery) error {
 	return refuse("%s.mode %s is not one of none, announce and webhook", field, schedule.Excerpt(string(d.Mode)))
 }
 
-// checkSession refuses a delivery to the web without a session. The first delivery creates a missing session; its agent must exist.
+// checkSession refuses a delivery to the web without a session. The first delivery creates a
+// missing session; its agent must exist.
 func (b Border) checkSession(field string, d *Delivery) error {
 	if d.Thread != "" {
 		return refuse("%s.threadId: a session has no threads; give the whole session key as the chat", field)
@@ -359,10 +361,12 @@ func (d Delivery) further() destinations {
 	return out
 }
 
-// Failure is where failures are reported instead of the target of the answer; false when no such destination exists.
+// Failure is where failures are reported instead of the target of the answer; false when no such
+// destination exists.
 func (d Delivery) Failure() (Delivery, bool) { return d.destination(d.further().Failure) }
 
-// Completion is a webhook that receives the finished event of every run that started; false when none exists.
+// Completion is a webhook that receives the finished event of every run that started; false when
+// none exists.
 func (d Delivery) Completion() (Delivery, bool) { return d.destination(d.further().Completion) }
 
 func (Delivery) destination(raw json.RawMessage) (Delivery, bool) {

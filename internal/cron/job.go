@@ -1,17 +1,23 @@
-// Package cron implements jobs: their definition, the decision about each of their slots, and the loop that fires them.
+// Package cron implements jobs: their definition, the decision about each of their slots, and the
+// loop that fires them.
 //
-// The subpackage schedule computes when a schedule fires. All state is in the store; the loop can end at any point.
+// The subpackage schedule computes when a schedule fires. All state is in the store; the loop can
+// end at any point.
 //
 // # Ideas
 //
-// A [Job] is a definition, a [Run] is one row of the ledger: the outcome of one slot is decided once, under (job, slot, trigger). A [Timetable] adds to a
-// schedule what belongs to one job: jitter, a first and a last moment, a number of fires. Preview and firing both call [Timetable.Next], which is the only way
-// to compute a fire. [Timetable.Decide] decides which slots run and which were missed, [OverlapPolicy.Decide] what happens during an active run, and [Planner]
-// combines both for one claimed job. All of this is pure: every function takes the time as an argument, so the same inputs give the same result on every
-// replica, in a preview and in a test.
+// A [Job] is a definition, a [Run] is one row of the ledger: the outcome of one slot is decided
+// once, under (job, slot, trigger). A [Timetable] adds to a schedule what belongs to one job:
+// jitter, a first and a last moment, a number of fires. Preview and firing both call
+// [Timetable.Next], which is the only way to compute a fire. [Timetable.Decide] decides which slots
+// run and which were missed, [OverlapPolicy.Decide] what happens during an active run, and
+// [Planner] combines both for one claimed job. All of this is pure: every function takes the time
+// as an argument, so the same inputs give the same result on every replica, in a preview and in a
+// test.
 //
-// [Runner] is the loop: it sleeps until the next due time, claims due jobs through [JobStore], in one transaction per batch, and launches their runs. Nothing
-// is claimed before it is due. [Border] validates input from clients and turns it into a Job.
+// [Runner] is the loop: it sleeps until the next due time, claims due jobs through [JobStore], in
+// one transaction per batch, and launches their runs. Nothing is claimed before it is due. [Border]
+// validates input from clients and turns it into a Job.
 //
 // # Promises
 //
@@ -21,8 +27,8 @@
 //
 // # Crash points
 //
-// A claim is one transaction: before it nothing has happened, after it the ledger has the slot and another process takes over the run when the lease of this
-// one ends.
+// A claim is one transaction: before it nothing has happened, after it the ledger has the slot and
+// another process takes over the run when the lease of this one ends.
 //
 // # Goroutines and the end
 //
@@ -61,7 +67,8 @@ const (
 // PayloadKind is the kind of work of a run.
 type PayloadKind string
 
-// The payload kinds. Command and script run on the gateway's host and are off unless the operator allows them.
+// The payload kinds. Command and script run on the gateway's host and are off unless the operator
+// allows them.
 const (
 	PayloadAgentTurn   PayloadKind = "agentTurn"
 	PayloadSystemEvent PayloadKind = "systemEvent"
@@ -69,8 +76,8 @@ const (
 	PayloadScript      PayloadKind = "script"
 )
 
-// Payload is the content of a run. Text is the message of an agent turn, the text of a system event or a script. Options is the rest of the object in JSON, as
-// checked at the border, and may be nil.
+// Payload is the content of a run. Text is the message of an agent turn, the text of a system event
+// or a script. Options is the rest of the object in JSON, as checked at the border, and may be nil.
 type Payload struct {
 	Kind    PayloadKind
 	Text    string
@@ -98,7 +105,8 @@ type Delivery struct { //nolint:recvcheck // take changes it, the others only lo
 	Options    []byte // further destinations in JSON, as checked at the border; see Failure and Completion
 }
 
-// Alert is when people receive an alert about failures. The zero values of After and Cooldown mean 2 failed runs in a row and one hour between two alerts.
+// Alert is when people receive an alert about failures. The zero values of After and Cooldown mean
+// 2 failed runs in a row and one hour between two alerts.
 type Alert struct {
 	Off            bool
 	After          int
@@ -188,8 +196,9 @@ type JobState struct {
 	DeliveryPause      DeliveryPause
 }
 
-// Plan is the next fire of a job; zero when nothing is planned. Processes with different releases of the zone rules may share a store, so a slot is stored with
-// the wall time that it stands for and the release of the rules by which it was found; see [Timetable.Decide].
+// Plan is the next fire of a job; zero when nothing is planned. Processes with different releases
+// of the zone rules may share a store, so a slot is stored with the wall time that it stands for
+// and the release of the rules by which it was found; see [Timetable.Decide].
 type Plan struct {
 	Next        time.Time // the slot
 	NextRunAt   time.Time // the slot with jitter
@@ -197,8 +206,9 @@ type Plan struct {
 	ZoneRelease string    // see [schedule.Schedule.Release]
 }
 
-// DeliveryPause means that the answers of a job are kept and not sent, because their address no longer accepts messages. The job fires as before. The zero
-// value means that they are sent; an edit of the delivery and a resume set it.
+// DeliveryPause means that the answers of a job are kept and not sent, because their address no
+// longer accepts messages. The job fires as before. The zero value means that they are sent; an
+// edit of the delivery and a resume set it.
 type DeliveryPause struct {
 	Since   time.Time
 	Reason  string // the reason in the wording of the channel
@@ -219,7 +229,8 @@ func (j Job) Timetable(s schedule.Schedule) Timetable {
 	}
 }
 
-// Reminds reports whether the text of the job is its answer: no agent runs, and no conversation is changed. Such a job is a reminder without a model.
+// Reminds reports whether the text of the job is its answer: no agent runs, and no conversation is
+// changed. Such a job is a reminder without a model.
 func (j Job) Reminds() bool {
 	return j.Payload.Kind == PayloadSystemEvent && j.WakeMode == WakeLater && j.Session == Isolated && j.Delivery.Mode == DeliverAnnounce
 }
@@ -233,11 +244,13 @@ func (j Job) AsksAgent() bool {
 	return !j.Reminds() && j.Owner != SystemOwner
 }
 
-// MayFire reports whether the job has planned fires: it is enabled, not paused, and its row can be decoded.
+// MayFire reports whether the job has planned fires: it is enabled, not paused, and its row can be
+// decoded.
 func (j Job) MayFire() bool { return j.Enabled && j.Pause == nil && j.Invalid == "" }
 
-// CheckSettings checks the bounds of the settings other than the schedule: overlap, missed, retry, timeout, failures, description. The border checks names,
-// targets and payloads. Errors are [*InvalidError].
+// CheckSettings checks the bounds of the settings other than the schedule: overlap, missed, retry,
+// timeout, failures, description. The border checks names, targets and payloads. Errors are
+// [*InvalidError].
 func (j Job) CheckSettings() error {
 	for _, check := range []func() error{j.Overlap.Check, j.Missed.Check, j.Retry.Check} {
 		if err := check(); err != nil {
@@ -255,16 +268,17 @@ func (j Job) CheckSettings() error {
 	return nil
 }
 
-// Unfired is the job after waiting planned fires were cancelled: they do not count against MaxRuns, and a job that the claim of its last fire has disabled is
-// enabled again.
+// Unfired is the job after waiting planned fires were cancelled: they do not count against MaxRuns,
+// and a job that the claim of its last fire has disabled is enabled again.
 func (j Job) Unfired(fires int) Job {
 	j.State.Fired = max(0, j.State.Fired-fires)
 	j.Enabled = j.Enabled || (fires > 0 && !j.AutoDisabled)
 	return j
 }
 
-// NameRule defines the effect of a new job whose owner has jobs of that name. It is applied in the transaction of PutJob. A job with the same key is changed
-// under every rule, unless the key is derived: then it counts as a job of that name.
+// NameRule defines the effect of a new job whose owner has jobs of that name. It is applied in the
+// transaction of PutJob. A job with the same key is changed under every rule, unless the key is
+// derived: then it counts as a job of that name.
 type NameRule string
 
 // The rules. NameNew creates another job.
@@ -294,7 +308,8 @@ func (p *PutParams) ByName() bool {
 	return p.IfNameExists == NameRefuse || p.IfNameExists == NameReplace
 }
 
-// Namesake is the id of the job to change, among the owner's jobs with the name, oldest first; "" when a new job is to be created.
+// Namesake is the id of the job to change, among the owner's jobs with the name, oldest first; ""
+// when a new job is to be created.
 func (p *PutParams) Namesake(ids []string) (string, error) {
 	switch {
 	case len(ids) == 0:
@@ -306,8 +321,8 @@ func (p *PutParams) Namesake(ids []string) (string, error) {
 	}
 }
 
-// Names are the sessions that the job names and whose keys contain no identity: its owner owns those that do not exist yet, so that no other principal makes
-// them before the job runs.
+// Names are the sessions that the job names and whose keys contain no identity: its owner owns
+// those that do not exist yet, so that no other principal makes them before the job runs.
 func (j Job) Names() (keys []chat.SessionKey) {
 	add := func(session string) {
 		if key, err := chat.ParseSessionKey(session, j.Agent); err == nil && key.RightOf(j.Owner) == chat.RightFree {
@@ -329,7 +344,8 @@ func (j Job) Names() (keys []chat.SessionKey) {
 	return keys
 }
 
-// In reports whether a job belongs to a conversation: its runs are turns of it, or its answers are sent to it.
+// In reports whether a job belongs to a conversation: its runs are turns of it, or its answers are
+// sent to it.
 func (j Job) In(key chat.SessionKey) bool {
 	named := func(session string) bool {
 		at, err := chat.ParseSessionKey(session, j.Agent)
@@ -352,7 +368,8 @@ func (j Job) In(key chat.SessionKey) bool {
 	}
 }
 
-// turnOptions are the payload members that an agent turn uses by name; all others are passed to the runner unchanged.
+// turnOptions are the payload members that an agent turn uses by name; all others are passed to the
+// runner unchanged.
 type turnOptions struct {
 	Model    string `json:"model"`
 	Thinking string `json:"thinking"`
@@ -412,9 +429,10 @@ func RevisionOf(j Job) string {
 	return "sha256:" + base64.RawURLEncoding.EncodeToString(sum[:])
 }
 
-// SameBesidesCounters reports whether two jobs differ only in the fields that the end of a run usually changes, and in those derived from the ledger: counters,
-// the last run, its delivery and alert, and the active runs. Stores write such a change with a short statement. It compares field by field, because reflection
-// takes 5 µs of every fire; a test changes each field.
+// SameBesidesCounters reports whether two jobs differ only in the fields that the end of a run
+// usually changes, and in those derived from the ledger: counters, the last run, its delivery and
+// alert, and the active runs. Stores write such a change with a short statement. It compares field
+// by field, because reflection takes 5 µs of every fire; a test changes each field.
 func SameBesidesCounters(a, b *Job) bool {
 	s, was := b.State, &a.State
 	s.RunCount, s.ErrorCount, s.ConsecutiveErrors, s.ConsecutiveSkipped = was.RunCount, was.ErrorCount, was.ConsecutiveErrors, was.ConsecutiveSkipped

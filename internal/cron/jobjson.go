@@ -13,8 +13,9 @@ import (
 	"laneway/internal/cron/schedule"
 )
 
-// Parts are the members of a [Job] that tables store as JSON. Every engine writes and reads them with [EncodeParts] and [DecodeParts], so that a row means the
-// same everywhere. TZ is a copy of the zone for people who read the table; reading ignores it.
+// Parts are the members of a [Job] that tables store as JSON. Every engine writes and reads them
+// with [EncodeParts] and [DecodeParts], so that a row means the same everywhere. TZ is a copy of
+// the zone for people who read the table; reading ignores it.
 type Parts struct {
 	Schedule string
 	TZ       string
@@ -24,7 +25,8 @@ type Parts struct {
 	Policy   string // overlap, missed, retry, timeout, at most once, delete after, pause after
 }
 
-// EncodeParts encodes the parts of a job. It fails when Options of the payload or of a delivery are not JSON. White space in Options is not kept.
+// EncodeParts encodes the parts of a job. It fails when Options of the payload or of a delivery are
+// not JSON. White space in Options is not kept.
 func EncodeParts(j Job) (Parts, error) {
 	spec := j.Schedule
 	if !spec.At.IsZero() {
@@ -57,11 +59,14 @@ func EncodeParts(j Job) (Parts, error) {
 // nothing is the JSON of a part with only default members, as for most jobs.
 const nothing = "{}"
 
-// PayloadLeftOut stands for a payload that was not read; see JobFilter.WithoutPayload. No stored payload has this value.
+// PayloadLeftOut stands for a payload that was not read; see JobFilter.WithoutPayload. No stored
+// payload has this value.
 const PayloadLeftOut = "null"
 
-// DecodeParts decodes the parts into j. It leaves the payload empty where it is [PayloadLeftOut]. It is strict: broken JSON, unknown members and words, and
-// numbers out of bounds are an error with a sentence for [Job.Invalid], and j then stays unchanged. It does not compile the schedule; see [Compile].
+// DecodeParts decodes the parts into j. It leaves the payload empty where it is [PayloadLeftOut].
+// It is strict: broken JSON, unknown members and words, and numbers out of bounds are an error with
+// a sentence for [Job.Invalid], and j then stays unchanged. It does not compile the schedule; see
+// [Compile].
 func DecodeParts(p Parts, j *Job) error {
 	var (
 		spec     schedule.Spec
@@ -106,7 +111,8 @@ func DecodeParts(p Parts, j *Job) error {
 	return nil
 }
 
-// checkStored refuses words that this version does not recognise: not running a job is better than guessing its meaning.
+// checkStored refuses words that this version does not recognise: not running a job is better than
+// guessing its meaning.
 func (j Job) checkStored(withoutPayload bool) error {
 	switch j.Schedule.Kind {
 	case schedule.KindAt, schedule.KindEvery, schedule.KindCron:
@@ -224,7 +230,8 @@ type attemptRow struct {
 	Node         string       `json:"node,omitempty"`
 }
 
-// span is a duration in readable form: 1h0m0s. It keeps the special values of a window, which are single nanoseconds.
+// span is a duration in readable form: 1h0m0s. It keeps the special values of a window, which are
+// single nanoseconds.
 type span time.Duration
 
 // MarshalText formats the duration.
@@ -295,7 +302,8 @@ func EncodeAttempts(list []Attempt) (string, error) {
 	return text, nil
 }
 
-// simple reports whether text can encode the attempt: it has no error, and its strings need no escaping in JSON.
+// simple reports whether text can encode the attempt: it has no error, and its strings need no
+// escaping in JSON.
 func (a *Attempt) simple() bool {
 	return a.Error == "" && a.ErrorClass == "" && verbatim(string(a.State)) && verbatim(a.Node)
 }
@@ -309,7 +317,8 @@ func verbatim(text string) bool {
 	return true
 }
 
-// text is the list of one simple attempt. Every run writes it twice, so it is built without reflection.
+// text is the list of one simple attempt. Every run writes it twice, so it is built without
+// reflection.
 func (a *Attempt) text() string {
 	b := append(make([]byte, 0, 160), `[{"attempt":`...)
 	b = strconv.AppendInt(b, int64(a.Number), 10)
@@ -350,7 +359,8 @@ func DecodeAttempts(text string) ([]Attempt, error) {
 	return list, nil
 }
 
-// simpleAttempt decodes the result of [Attempt.text]; ok is false for every other string. Every run is read at its start, so this also avoids reflection.
+// simpleAttempt decodes the result of [Attempt.text]; ok is false for every other string. Every run
+// is read at its start, so this also avoids reflection.
 func simpleAttempt(text string) (a Attempt, ok bool) {
 	rest, ok := strings.CutPrefix(text, `[{"attempt":`)
 	if !ok {
@@ -404,13 +414,14 @@ const (
 	maxPartsBytes = 1024 // of the parts of a job
 )
 
-// PartsDecoder is a caching [DecodeParts]: a job is read when it is claimed, when its run begins and when that ends, and its parts are usually the same. The
-// result depends only on the parts, so entries never become stale. It caches the parts of 2048 to 4096 jobs, some 6 MiB at most. Safe for concurrent use; the
-// zero value is ready.
+// PartsDecoder is a caching [DecodeParts]: a job is read when it is claimed, when its run begins
+// and when that ends, and its parts are usually the same. The result depends only on the parts, so
+// entries never become stale. It caches the parts of 2048 to 4096 jobs, some 6 MiB at most. Safe
+// for concurrent use; the zero value is ready.
 type PartsDecoder struct {
 	mu sync.Mutex
-	// known is the current generation, and older the previous one, which was current until it was full. Each entry is a job with only the members that the
-	// parts contain.
+	// known is the current generation, and older the previous one, which was current until it was
+	// full. Each entry is a job with only the members that the parts contain.
 	known, older map[Parts]*Job
 }
 

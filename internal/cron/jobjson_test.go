@@ -146,7 +146,8 @@ func TestAttemptsComeBackAsTheyWere(t *testing.T) {
 	}
 }
 
-// TestARememberedJobIsTheOneThatItsTextsMean checks a cached job: decoded again, with other members around it, and after a caller changed it.
+// TestARememberedJobIsTheOneThatItsTextsMean checks a cached job: decoded again, with other members
+// around it, and after a caller changed it.
 func TestARememberedJobIsTheOneThatItsTextsMean(t *testing.T) {
 	t.Parallel()
 	var d cron.PartsDecoder
@@ -202,7 +203,8 @@ func TestASimpleAttemptIsWrittenAsEveryOther(t *testing.T) {
 	}
 }
 
-// TestASimpleAttemptIsReadAsEveryOther compares it with the first of a list of two, which takes the general decoder.
+// TestASimpleAttemptIsReadAsEveryOther compares it with the first of a list of two, which takes the
+// general decoder.
 func TestASimpleAttemptIsReadAsEveryOther(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{
@@ -237,7 +239,8 @@ func TestASimpleAttemptIsReadAsEveryOther(t *testing.T) {
 	}
 }
 
-// BenchmarkDecodeParts covers the parts of a stored job, which are decoded at every claim and at the end of each of its runs.
+// BenchmarkDecodeParts covers the parts of a stored job, which are decoded at every claim and at
+// the end of each of its runs.
 func BenchmarkDecodeParts(b *testing.B) {
 	parts, err := cron.EncodeParts(cron.Job{
 		Schedule: schedule.Spec{Kind: schedule.KindEvery, EveryMs: 60_000}, Payload: cron.Payload{Kind: cron.PayloadAgentTurn, Text: "write the digest"},

@@ -12,57 +12,74 @@ import (
 	"laneway/internal/cron/schedule"
 )
 
-// JobStore is the store interface of cron. Every operation is atomic and safe to retry; all times are the store's. A run to execute is a message: the store
-// puts it into the inbox of its session in the same transaction as its ledger row. From then on it is handled like every message (ownership, lane, start,
-// fenced finish, takeover after a crash). So the ledger needs no lease: while an attempt runs, its message has an owner.
+// JobStore is the store interface of cron. Every operation is atomic and safe to retry; all times
+// are the store's. A run to execute is a message: the store puts it into the inbox of its session
+// in the same transaction as its ledger row. From then on it is handled like every message
+// (ownership, lane, start, fenced finish, takeover after a crash). So the ledger needs no lease:
+// while an attempt runs, its message has an owner.
 //
-// PutJob, EnqueueRuns and CancelRuns take the idempotency key of a call. The result of the first call with a key is stored in the transaction of its effect. A
-// further call with that key returns it and changes nothing, even if the job was changed or removed since. chat.ErrKeyReused: the key belongs to other
-// parameters. A refusal is not stored.
+// PutJob, EnqueueRuns and CancelRuns take the idempotency key of a call. The result of the first
+// call with a key is stored in the transaction of its effect. A further call with that key returns
+// it and changes nothing, even if the job was changed or removed since. chat.ErrKeyReused: the key
+// belongs to other parameters. A refusal is not stored.
 //
-// Some operations take a function that decides within their transaction (Change, Make, Decide, AttemptEnd.Job). It is pure: it may be called more than once,
-// and it does no I/O. In particular it must not call the store: it runs while it holds a connection, and waiting for a second one would deadlock once every
-// connection is held that way. Data for a decision is read before the call, and the decision compares its revision.
+// Some operations take a function that decides within their transaction (Change, Make, Decide,
+// AttemptEnd.Job). It is pure: it may be called more than once, and it does no I/O. In particular
+// it must not call the store: it runs while it holds a connection, and waiting for a second one
+// would deadlock once every connection is held that way. Data for a decision is read before the
+// call, and the decision compares its revision.
 //
-// Every operation returns in Finished the ledger rows that it ended, as stored: recorded, cancelled or refused ones. Each is a finished event. Operations that
-// end messages return the rows that ended with them in the messages (store.Waiting.CronRun). The end of an attempt (store.FinishParams.Cron) passes its row to
-// AttemptEnd.Job instead.
+// Every operation returns in Finished the ledger rows that it ended, as stored: recorded, cancelled
+// or refused ones. Each is a finished event. Operations that end messages return the rows that
+// ended with them in the messages (store.Waiting.CronRun). The end of an attempt
+// (store.FinishParams.Cron) passes its row to AttemptEnd.Job instead.
 //
 // Attempt n of run R is the message R (n = 1) or R/n. Its id makes it unique: it has no dedupe key.
 //
-// Nothing is claimed before it is due. A due fire that waits for its lane or its session ends as cancelled when its job is paused, disabled or removed.
+// Nothing is claimed before it is due. A due fire that waits for its lane or its session ends as
+// cancelled when its job is paused, disabled or removed.
 type JobStore interface {
-	// PutJob creates a job, or changes the one with the same owner and key; with p.IfNameExists, the one that [NameRule] selects. Change receives the stored
-	// job (nil = new) and the store's clock and returns the job to store; returning the old one unchanged writes nothing. Errors of Change are returned and
-	// nothing is written. The id, key, revision and times of the result are set by Change's caller, package service. chat.ErrLimit when p.MaxOfOwner or
-	// p.MaxTotal would be exceeded.
+	// PutJob creates a job, or changes the one with the same owner and key; with p.IfNameExists,
+	// the one that [NameRule] selects. Change receives the stored job (nil = new) and the store's
+	// clock and returns the job to store; returning the old one unchanged writes nothing. Errors of
+	// Change are returned and nothing is written. The id, key, revision and times of the result are
+	// set by Change's caller, package service. chat.ErrLimit when p.MaxOfOwner or p.MaxTotal would
+	// be exceeded.
 	PutJob(ctx context.Context, p PutParams) (PutResult, error)
-	// ChangeJob changes a job by id; chat.ErrNotFound when no such job is visible to p.Visible. A Change that returns nil removes the job; its history stays.
-	// When p.CancelActive is set, active runs end as in CancelRuns, in the same transaction.
+	// ChangeJob changes a job by id; chat.ErrNotFound when no such job is visible to p.Visible. A
+	// Change that returns nil removes the job; its history stays. When p.CancelActive is set,
+	// active runs end as in CancelRuns, in the same transaction.
 	ChangeJob(ctx context.Context, p ChangeParams) (Changed, error)
 	// Job reads a job; chat.ErrNotFound.
 	Job(ctx context.Context, id, visible string) (Job, error)
-	// Jobs lists jobs, see JobFilter. The text of a page has at most 4 MiB (store.ReadBytes), or it is one job. So a page that is shorter than Limit is the
-	// last one only if Offset and its length add up to Total.
+	// Jobs lists jobs, see JobFilter. The text of a page has at most 4 MiB (store.ReadBytes), or it
+	// is one job. So a page that is shorter than Limit is the last one only if Offset and its
+	// length add up to Total.
 	Jobs(ctx context.Context, f JobFilter) (JobPage, error)
 
-	// Claim takes at most p.Limit jobs whose NextRunAt is not after now, ordered by planned time, and due runs in state retrying. It skips jobs that another
-	// process is claiming. Decide decides about each job; ledger rows, messages and the next slot are written in the same transaction. Jobs whose row cannot be
-	// decoded are marked invalid and do not fire. The cost does not grow with the number of jobs that are not due.
+	// Claim takes at most p.Limit jobs whose NextRunAt is not after now, ordered by planned time,
+	// and due runs in state retrying. It skips jobs that another process is claiming. Decide
+	// decides about each job; ledger rows, messages and the next slot are written in the same
+	// transaction. Jobs whose row cannot be decoded are marked invalid and do not fire. The cost
+	// does not grow with the number of jobs that are not due.
 	Claim(ctx context.Context, p ClaimParams) (Claimed, error)
-	// Replan recomputes the slots of jobs that fire and whose slot the zone rules of an older release have planned. It takes at most p.Limit jobs after p.After in the
-	// order of release and id, skips those that another operation has locked, and changes nothing but the plan.
+	// Replan recomputes the slots of jobs that fire and whose slot the zone rules of an older
+	// release have planned. It takes at most p.Limit jobs after p.After in the order of release and
+	// id, skips those that another operation has locked, and changes nothing but the plan.
 	Replan(ctx context.Context, p ReplanParams) (Replanned, error)
-	// EnqueueRuns creates runs by hand (run now, backfill): ledger rows and messages. A run whose id exists is not created again (Existing); with p.New it is
-	// chat.ErrConflict, and nothing is created.
+	// EnqueueRuns creates runs by hand (run now, backfill): ledger rows and messages. A run whose
+	// id exists is not created again (Existing); with p.New it is chat.ErrConflict, and nothing is
+	// created.
 	EnqueueRuns(ctx context.Context, p EnqueueParams) (Enqueued, error)
-	// CancelRuns ends active runs: queued and retrying ones immediately (cancelled, reason); for running ones it records a stop of their message (stop_by) as
-	// store.Inbox.Stop does. It returns ids and, for running ones, their sessions and nodes. chat.ErrNotFound when p.RunID is unknown, or p.JobID matches
-	// neither a job nor an active run.
+	// CancelRuns ends active runs: queued and retrying ones immediately (cancelled, reason); for
+	// running ones it records a stop of their message (stop_by) as store.Inbox.Stop does. It
+	// returns ids and, for running ones, their sessions and nodes. chat.ErrNotFound when p.RunID is
+	// unknown, or p.JobID matches neither a job nor an active run.
 	CancelRuns(ctx context.Context, p CancelParams) (Cancelled, error)
 
-	// Runs lists ledger rows ordered by ScheduledFor and then by id, newest first; later changes of a row do not move it. A page is bounded in bytes as one of
-	// Jobs. Total is exact up to 100,000.
+	// Runs lists ledger rows ordered by ScheduledFor and then by id, newest first; later changes of
+	// a row do not move it. A page is bounded in bytes as one of Jobs. Total is exact up to
+	// 100,000.
 	Runs(ctx context.Context, f RunFilter) (RunPage, error)
 	// Run reads one row with its attempts; chat.ErrNotFound.
 	Run(ctx context.Context, id, visible string) (Run, error)
@@ -73,14 +90,16 @@ type JobStore interface {
 // PutParams are the parameters of PutJob.
 type PutParams struct {
 	Owner, Key string
-	// Name and IfNameExists define the handling of jobs with the same name, see [NameRule]; "" = NameNew. KeyGiven: the caller gave the key; it is not derived.
+	// Name and IfNameExists define the handling of jobs with the same name, see [NameRule]; "" =
+	// NameNew. KeyGiven: the caller gave the key; it is not derived.
 	Name         string
 	IfNameExists NameRule
 	KeyGiven     bool
 	// MaxOfOwner and MaxTotal bound the number of jobs; 0 = no bound. They only refuse new jobs.
 	MaxOfOwner, MaxTotal int
 	Change               func(old *Job, now time.Time) (*Job, error)
-	// FormerID is the id of a removed job. A new job gets it if the ledger has rows of that job with the same owner, so that it continues their history.
+	// FormerID is the id of a removed job. A new job gets it if the ledger has rows of that job
+	// with the same owner, so that it continues their history.
 	FormerID string
 	// EndWaiting, see ChangeParams.
 	EndWaiting     Reason
@@ -102,14 +121,17 @@ type PutResult struct {
 // ChangeParams are the parameters of ChangeJob.
 type ChangeParams struct {
 	ID, Visible string
-	// Change returns the job to store, or nil to remove it. Its Key may change; chat.ErrConflict when another job of the owner has it.
+	// Change returns the job to store, or nil to remove it. Its Key may change; chat.ErrConflict
+	// when another job of the owner has it.
 	Change func(old Job, now time.Time) (*Job, error)
-	// Skipped, if not nil after Change was called, is a ledger row to add (slots that passed while the job was paused).
+	// Skipped, if not nil after Change was called, is a ledger row to add (slots that passed while
+	// the job was paused).
 	Skipped      *Run
 	CancelActive bool
 	CancelReason Reason
-	// EndWaiting, if set, cancels with this reason the planned runs that wait to start ([Run.WaitsToStart]), before Change is called; for a removed job, all
-	// runs that wait to start. Change receives the job after [Job.Unfired].
+	// EndWaiting, if set, cancels with this reason the planned runs that wait to start
+	// ([Run.WaitsToStart]), before Change is called; for a removed job, all runs that wait to
+	// start. Change receives the job after [Job.Unfired].
 	EndWaiting Reason
 	By         string
 	Audit      *Audit
@@ -120,12 +142,14 @@ type Changed struct {
 	Old     Job
 	Job     *Job // nil when removed
 	Changed bool
-	// Ended are the runs that were cancelled or asked to stop; the finished ones are also in Finished.
+	// Ended are the runs that were cancelled or asked to stop; the finished ones are also in
+	// Finished.
 	Ended    []CancelledRun
 	Finished []Run // see [JobStore]
 }
 
-// Revisions are the revisions of the job before and after the change, for the audit log; "" when it was removed.
+// Revisions are the revisions of the job before and after the change, for the audit log; "" when it
+// was removed.
 func (c Changed) Revisions() (before, after string) {
 	if c.Job != nil {
 		after = c.Job.Revision
@@ -140,7 +164,8 @@ type Audit = chat.Audit
 type ClaimParams struct {
 	Node  string
 	Limit int
-	// Agents are the agents of the node: it claims their jobs and those of the gateway itself. nil = all jobs.
+	// Agents are the agents of the node: it claims their jobs and those of the gateway itself. nil
+	// = all jobs.
 	Agents []string
 	// Decide is pure: it decides about each due job. It may be called more than once.
 	Decide func(now time.Time, due []DueJob) []Verdict
@@ -152,14 +177,16 @@ type ReplanParams struct {
 	Release string
 	After   PlanPlace
 	Limit   int
-	// Replan is pure, as Decide of a claim: it returns the new plan of a job; false = the plan stays.
+	// Replan is pure, as Decide of a claim: it returns the new plan of a job; false = the plan
+	// stays.
 	Replan func(j Job, now time.Time) (Plan, bool)
 }
 
 // PlanPlace is a position in the order of release and id.
 type PlanPlace struct{ Release, ID string }
 
-// Replanned is the result of Replan: the changed jobs, and the position of the last one that was read. More: Limit was reached.
+// Replanned is the result of Replan: the changed jobs, and the position of the last one that was
+// read. More: Limit was reached.
 type Replanned struct {
 	Jobs []Job
 	Last PlanPlace
@@ -174,7 +201,8 @@ type DueJob struct {
 	Running int
 	// Session is that of the newest active run.
 	Session string
-	// RunsToday counts the runs of the owner in the last 24 hours; only for owners that are not operators.
+	// RunsToday counts the runs of the owner in the last 24 hours; only for owners that are not
+	// operators.
 	RunsToday int
 	// Ran are the runs for the slots in EnqueueParams.Slots, in any order; empty in a claim.
 	Ran []SlotRun
@@ -196,14 +224,17 @@ func (d *DueJob) AddActive(r Run) {
 // Verdict is the decision about one due job.
 type Verdict struct {
 	JobID string
-	// Invalid, if set, is stored as the reason why the row cannot be decoded; the job does not fire any more and the rest of the verdict is ignored.
+	// Invalid, if set, is stored as the reason why the row cannot be decoded; the job does not fire
+	// any more and the rest of the verdict is ignored.
 	Invalid string
-	// Runs are executed: their messages are put into the inbox. Rows are only recorded (skipped, missed).
+	// Runs are executed: their messages are put into the inbox. Rows are only recorded (skipped,
+	// missed).
 	Runs []Launch
 	Rows []Run
 	// Cancel are active runs that are stopped for a new one (cancel_previous).
 	Cancel []string
-	// The state to store: the next fire, Fired, and Enabled false for jobs that will not fire any more.
+	// The state to store: the next fire, Fired, and Enabled false for jobs that will not fire any
+	// more.
 	Plan
 	Fired              int
 	Disable            bool
@@ -221,7 +252,8 @@ type Launch struct {
 // Claimed is the result of a claim.
 type Claimed struct {
 	Now time.Time
-	// Launched are runs with the ownership of their sessions. The caller submits those that are Mine; the others have an owner that finds their waiting rows.
+	// Launched are runs with the ownership of their sessions. The caller submits those that are
+	// Mine; the others have an owner that finds their waiting rows.
 	Launched []Launched
 	Recorded []Run
 	// Cancelled are runs cancelled by verdicts (cancel_previous).
@@ -232,9 +264,11 @@ type Claimed struct {
 	Jobs, Resumed []Job
 	// More: Limit was reached.
 	More bool
-	// Passed is how many due jobs were skipped because another operation had locked them. They must be claimed shortly afterwards.
+	// Passed is how many due jobs were skipped because another operation had locked them. They must
+	// be claimed shortly afterwards.
 	Passed int
-	// Next is the earliest time at which a job or a retry becomes due, as of before the claim; zero when nothing is planned. It may have passed.
+	// Next is the earliest time at which a job or a retry becomes due, as of before the claim; zero
+	// when nothing is planned. It may have passed.
 	Next time.Time
 }
 
@@ -255,7 +289,8 @@ type EnqueueParams struct {
 	Node    string
 	JobID   string
 	Visible string
-	// Make returns the runs to launch, given the job, its active runs and the store's clock. A [NotRunError] is a regular result; other errors are returned.
+	// Make returns the runs to launch, given the job, its active runs and the store's clock. A
+	// [NotRunError] is a regular result; other errors are returned.
 	Make func(d DueJob, now time.Time) ([]Launch, error)
 	// Slots are the slots whose runs Make needs in DueJob.Ran.
 	Slots []time.Time
@@ -348,7 +383,8 @@ type RunFilter struct {
 	Since, Until                        time.Time // on ScheduledFor
 	Ascending                           bool
 	Limit, Offset                       int
-	// Changes requests the changes of the job JobID since Since. The service fills them in, not the store.
+	// Changes requests the changes of the job JobID since Since. The service fills them in, not the
+	// store.
 	Changes bool
 }
 
@@ -363,7 +399,8 @@ type RunPage struct {
 // Summary counts jobs and runs.
 type Summary struct {
 	Jobs, Running, Paused int
-	// Backlog counts the due fires that have not started, OldestDue is the age of the oldest; negative when there is none.
+	// Backlog counts the due fires that have not started, OldestDue is the age of the oldest;
+	// negative when there is none.
 	Backlog   int
 	OldestDue time.Duration
 	// NextWake is the earliest NextRunAt or retry; zero when nothing is planned.
@@ -403,21 +440,25 @@ type JobFilter struct {
 	NeverRan      bool // no run has ended yet
 	Agent         string
 	Target        string // the channel or the chat to which an answer is sent
-	// SortBy is nextRunAt (default), updatedAt, lastRunAt, failing (failed runs in a row), name or id; jobs without the value come last, and ties are ordered
-	// by id.
+	// SortBy is nextRunAt (default), updatedAt, lastRunAt, failing (failed runs in a row), name or
+	// id; jobs without the value come last, and ties are ordered by id.
 	SortBy        string
 	Descending    bool
 	Limit, Offset int
-	// After is JobPage.Next of the previous page; the order must be the same. Jobs whose position changed meanwhile may be on both pages or on neither.
+	// After is JobPage.Next of the previous page; the order must be the same. Jobs whose position
+	// changed meanwhile may be on both pages or on neither.
 	After string
-	// WithoutPayload leaves the payload of every job empty: it is not read and does not count towards the bytes of a page.
+	// WithoutPayload leaves the payload of every job empty: it is not read and does not count
+	// towards the bytes of a page.
 	WithoutPayload bool
-	// Counts and Outcomes request further data of a page; Outcomes is how many per job, at most MaxOutcomes.
+	// Counts and Outcomes request further data of a page; Outcomes is how many per job, at most
+	// MaxOutcomes.
 	Counts   bool
 	Outcomes int
 }
 
-// LastStateWord is the value with which a store compares its column: "" = any, "never" = no run yet.
+// LastStateWord is the value with which a store compares its column: "" = any, "never" = no run
+// yet.
 func (f JobFilter) LastStateWord() string {
 	if f.NeverRan {
 		return "never"
@@ -434,7 +475,8 @@ func (f JobFilter) TargetTexts() (channel, chatID string) {
 	return `"channel":` + text, `"to":` + text
 }
 
-// JobPage is a page of a list. Revision and Total stay equal until a job is added, changed or removed.
+// JobPage is a page of a list. Revision and Total stay equal until a job is added, changed or
+// removed.
 type JobPage struct {
 	Jobs     []Job
 	Total    int
@@ -513,8 +555,9 @@ const (
 	RunIfEnabled RunMode = "if-enabled"
 )
 
-// ExplainParams select the slots of a job to explain: the one at a moment, as a phrase (At, see [schedule.ParsePast]) or as an instant (Moment); all from From
-// until Until; or, by default, the newest one that has passed.
+// ExplainParams select the slots of a job to explain: the one at a moment, as a phrase (At, see
+// [schedule.ParsePast]) or as an instant (Moment); all from From until Until; or, by default, the
+// newest one that has passed.
 type ExplainParams struct {
 	ID          string
 	At          string
@@ -535,7 +578,8 @@ type BackfillParams struct {
 	MaxRuns        int
 	DryRun, Force  bool
 	IdempotencyKey *chat.IdempotencyKey // nil when the call has no key; a dry run has no effect and needs none
-	// Spend takes the bytes of the messages of all runs from an allowance of the caller, before any run is created; nil when the caller has no allowance.
+	// Spend takes the bytes of the messages of all runs from an allowance of the caller, before any
+	// run is created; nil when the caller has no allowance.
 	Spend func(bytes int) error
 }
 

@@ -13,14 +13,16 @@ import (
 	"laneway/internal/retry"
 )
 
-// The rules of the ledger: how each event changes a run. This is their only definition. A row that has ended never changes, so each rule reports whether the
-// event changes the run at all. Only a running attempt is open, and it is the last one.
+// The rules of the ledger: how each event changes a run. This is their only definition. A row that
+// has ended never changes, so each rule reports whether the event changes the run at all. Only a
+// running attempt is open, and it is the last one.
 
 // MaxSummary is how much of an answer the ledger keeps, in bytes.
 const MaxSummary = 16_384
 
-// Began is the run after the start of an attempt on a node. It closes an attempt that a dead process left open. Error is that of the running attempt, so it is
-// empty; earlier errors are in Attempts.
+// Began is the run after the start of an attempt on a node. It closes an attempt that a dead
+// process left open. Error is that of the running attempt, so it is empty; earlier errors are in
+// Attempts.
 func (r Run) Began(s AttemptStart, now time.Time) (Run, bool) {
 	if !r.State.Active() {
 		return r, false
@@ -35,8 +37,8 @@ func (r Run) Began(s AttemptStart, now time.Time) (Run, bool) {
 	return r, true
 }
 
-// Ended is the run after the end of its attempt on a node. The usage of the attempts is summed. The reason and the error of a cancelled run are those of the
-// cancellation.
+// Ended is the run after the end of its attempt on a node. The usage of the attempts is summed. The
+// reason and the error of a cancelled run are those of the cancellation.
 func (r Run) Ended(e *AttemptEnd, node string, now time.Time) (Run, bool) {
 	if !r.State.Active() || r.State == RunRetrying {
 		return r, false
@@ -81,8 +83,9 @@ func (r Run) WaitsAgain(now time.Time) (Run, bool) {
 	return r, true
 }
 
-// Cancel is the run after a cancellation. A running one is asked to stop: it keeps the reason and the note for the end of its attempt. Any other ends. The note
-// is the error of the run; without a note it keeps the error of its last attempt.
+// Cancel is the run after a cancellation. A running one is asked to stop: it keeps the reason and
+// the note for the end of its attempt. Any other ends. The note is the error of the run; without a
+// note it keeps the error of its last attempt.
 func (r Run) Cancel(reason Reason, note string, now time.Time) (Run, bool) {
 	if !r.State.Active() {
 		return r, false
@@ -132,10 +135,12 @@ func (r Run) Refused() Run {
 	return r
 }
 
-// ClassTaken is the error class of a run whose session another principal has made since its job named it.
+// ClassTaken is the error class of a run whose session another principal has made since its job
+// named it.
 const ClassTaken = "session_taken"
 
-// Taken is a run that is not put into its session, because that session belongs to another principal and is younger than the job's name for it.
+// Taken is a run that is not put into its session, because that session belongs to another
+// principal and is younger than the job's name for it.
 func (r Run) Taken() Run {
 	r.ErrorClass = ClassTaken
 	r.Error = ClassTaken + ": " + r.SessionKey + " belongs to another principal, which made it after the job had named it; nothing was written there"
@@ -143,7 +148,8 @@ func (r Run) Taken() Run {
 	return r
 }
 
-// Retried is a run whose next attempt is due, with the message of that attempt: the last message under a new id.
+// Retried is a run whose next attempt is due, with the message of that attempt: the last message
+// under a new id.
 func (r Run) Retried(node string, last chat.Message) (Run, chat.Message) {
 	r.State, r.NextAttempt, r.Node = RunQueued, time.Time{}, node
 	last.ID = r.ID + "/" + strconv.Itoa(r.Attempt+1)
@@ -212,7 +218,8 @@ func (j Job) WithoutEnded() Job {
 	return j
 }
 
-// Clone returns a deep copy, so that a function that changes the copy in place does not change the original.
+// Clone returns a deep copy, so that a function that changes the copy in place does not change the
+// original.
 func (j Job) Clone() Job {
 	if j.Pause != nil {
 		pause := *j.Pause
@@ -239,8 +246,9 @@ const (
 	AlertGone      AlertKind = "gone"      // the address of the answers no longer accepts messages: they are kept and not sent
 )
 
-// After is the job after one of its runs has ended, nil when it is to be removed, and the alert about it. It is pure, so that a store may call it in its
-// transaction and again when the transaction is repeated.
+// After is the job after one of its runs has ended, nil when it is to be removed, and the alert
+// about it. It is pure, so that a store may call it in its transaction and again when the
+// transaction is repeated.
 func (j Job) After(r Run, now time.Time) (*Job, AlertKind) {
 	j.State.RunCount++
 	j.State.LastRunAt, j.State.LastState, j.State.LastDuration = r.StartedAt, r.State, r.Duration
@@ -297,8 +305,9 @@ func (j *Job) failed(r Run, now time.Time) AlertKind {
 	return AlertFailing
 }
 
-// onlyChance reports whether no later run can make up for a failure, and the delivery of the run has not reported it: for a job that fires once, or a run that
-// a crash interrupted and that is not repeated, because its job runs at most once or because it has crashed its process too often.
+// onlyChance reports whether no later run can make up for a failure, and the delivery of the run
+// has not reported it: for a job that fires once, or a run that a crash interrupted and that is not
+// repeated, because its job runs at most once or because it has crashed its process too often.
 func (j Job) onlyChance(r Run) bool {
 	return (r.Delivery == DeliveryNotRequested || r.DeliveryError != "") && r.Trigger.Planned() && (j.Schedule.Kind == schedule.KindAt || r.State == RunInterrupted)
 }
@@ -310,8 +319,8 @@ func (j Job) alertAfter() int {
 	return j.Alert.After
 }
 
-// Skipping reports whether an alert about skipped slots of the job is due: a claim has added some, and the number in a row now exceeds the threshold of the
-// alert.
+// Skipping reports whether an alert about skipped slots of the job is due: a claim has added some,
+// and the number in a row now exceeds the threshold of the alert.
 func (j Job) Skipping(added int) bool {
 	return j.Alert.IncludeSkipped && !j.Alert.Off && added > 0 && j.State.ConsecutiveSkipped >= j.alertAfter() && j.State.ConsecutiveSkipped-added < j.alertAfter()
 }
@@ -324,7 +333,8 @@ func inARow(j Job) string {
 	return fmt.Sprintf(" %d times in a row", j.State.ConsecutiveErrors)
 }
 
-// sentence is the text of an error with exactly one final mark: runners write whole sentences, the system writes fragments.
+// sentence is the text of an error with exactly one final mark: runners write whole sentences, the
+// system writes fragments.
 func sentence(text string) string {
 	text = strings.TrimSpace(text)
 	bare := strings.TrimRight(text, ". ")
@@ -373,8 +383,8 @@ const (
 	mostRetryMax     = time.Hour
 )
 
-// Retry is how often and after which delay a failed run is retried. Cancelled, stopped, invalid and over-budget runs are never retried; the caller enforces
-// that.
+// Retry is how often and after which delay a failed run is retried. Cancelled, stopped, invalid and
+// over-budget runs are never retried; the caller enforces that.
 type Retry struct {
 	Retries int           // retries after the first attempt, 0 to 10
 	Base    time.Duration // 100 ms to 10 min
@@ -401,8 +411,9 @@ func (r Retry) Check() error {
 	return nil
 }
 
-// Delay is the wait before retry n, counted from 1: Base doubled n-1 times but at most Max, then varied by up to 25 % in both directions. random returns a
-// number in [0, 1), such as rand.Float64. It reports false when retry n is not allowed.
+// Delay is the wait before retry n, counted from 1: Base doubled n-1 times but at most Max, then
+// varied by up to 25 % in both directions. random returns a number in [0, 1), such as rand.Float64.
+// It reports false when retry n is not allowed.
 func (r Retry) Delay(n int, random func() float64) (time.Duration, bool) {
 	if n < 1 || n > r.Retries {
 		return 0, false

@@ -161,7 +161,8 @@ func TestACloneOfAJobSharesNothingWithIt(t *testing.T) {
 	}
 }
 
-// TestLedgerHoldsInEveryHistory creates random histories of a run and checks the invariants of every row.
+// TestLedgerHoldsInEveryHistory creates random histories of a run and checks the invariants of
+// every row.
 func TestLedgerHoldsInEveryHistory(t *testing.T) {
 	t.Parallel()
 	dice := rand.New(rand.NewPCG(7, 83))
@@ -387,7 +388,8 @@ func FuzzRunID(f *testing.F) {
 	})
 }
 
-// TestEachMemberOfAJobIsCompared checks that an end writes the counters alone only when nothing else differs.
+// TestEachMemberOfAJobIsCompared checks that an end writes the counters alone only when nothing
+// else differs.
 func TestEachMemberOfAJobIsCompared(t *testing.T) {
 	t.Parallel()
 	counters := map[string]bool{}

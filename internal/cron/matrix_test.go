@@ -14,12 +14,15 @@ import (
 	"laneway/internal/cron/schedule"
 )
 
-// matrixTable are the decisions of a claim after an outage: for a job that fires once (at) or each minute (every and cron, which must not differ), by its
-// policy for missed slots. The first column of results is a job without an active run, whatever its policy for overlaps, and with one under concurrent. The
-// second is a job with an active run under skip, the third under cancel_previous, the fourth under buffer_one. Runs that catch up wait for the active run.
+// matrixTable are the decisions of a claim after an outage: for a job that fires once (at) or each
+// minute (every and cron, which must not differ), by its policy for missed slots. The first column
+// of results is a job without an active run, whatever its policy for overlaps, and with one under
+// concurrent. The second is a job with an active run under skip, the third under cancel_previous,
+// the fourth under buffer_one. Runs that catch up wait for the active run.
 //
-// Slots are counted from 0, with which the outage began. fire_all catches up three; the window is an hour, and unlimited for at. A run is written as its
-// trigger, a row without a run as state and reason, and an active run that was asked to stop as its reason.
+// Slots are counted from 0, with which the outage began. fire_all catches up three; the window is
+// an hour, and unlimited for at. A run is written as its trigger, a row without a run as state and
+// reason, and an active run that was asked to stop as its reason.
 const matrixTable = `
 1s       | once      | skip      | schedule 0                                                                                   | skipped overlap 0                                                                            | replaced, schedule 0                                                                                   | schedule 0
 1s       | once      | fire_once | schedule 0                                                                                   | skipped overlap 0                                                                            | replaced, schedule 0                                                                                   | schedule 0
@@ -62,8 +65,9 @@ func readMatrix(t *testing.T) map[matrixCell]string {
 	return cells
 }
 
-// TestTheResultsOfSlotsDuringAnOutageAreTheTable covers every kind of schedule, every policy for missed slots, and every policy for overlaps with and without
-// an active run, after outages of a second, some minutes and three days.
+// TestTheResultsOfSlotsDuringAnOutageAreTheTable covers every kind of schedule, every policy for
+// missed slots, and every policy for overlaps with and without an active run, after outages of a
+// second, some minutes and three days.
 func TestTheResultsOfSlotsDuringAnOutageAreTheTable(t *testing.T) {
 	t.Parallel()
 	table := readMatrix(t)
@@ -223,8 +227,8 @@ func TestClockChangesOutsideTheBoundsOfAJobAreNotShown(t *testing.T) {
 	}
 }
 
-// TestAffectedSlotsAreWhatFiresOverBothChanges compares the changes of a preview with a list of the wall times that the zone drops and repeats, and their fires
-// with those of claims.
+// TestAffectedSlotsAreWhatFiresOverBothChanges compares the changes of a preview with a list of the
+// wall times that the zone drops and repeats, and their fires with those of claims.
 func TestAffectedSlotsAreWhatFiresOverBothChanges(t *testing.T) {
 	t.Parallel()
 	zones := []string{"Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Africa/Casablanca", "America/Santiago", "Asia/Kolkata"}

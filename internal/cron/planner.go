@@ -15,9 +15,11 @@ const lateNote = time.Minute
 // Planner decides about due jobs. Its only state is a cache of compiled schedules.
 type Planner struct {
 	compiler *schedule.Compiler
-	// target is the channel target for the answer of a job that runs in a session; zero when the answer is not sent to a channel.
+	// target is the channel target for the answer of a job that runs in a session; zero when the
+	// answer is not sent to a channel.
 	target func(Job, chat.SessionKey) chat.Target
-	// perDay bounds the runs of an owner in 24 hours; bounded reports for which owners. 0 = no bound.
+	// perDay bounds the runs of an owner in 24 hours; bounded reports for which owners. 0 = no
+	// bound.
 	perDay  int
 	bounded func(owner string) bool
 	// over reports whether a budget of tokens or money prevents a job from running.
@@ -26,12 +28,15 @@ type Planner struct {
 
 // PlannerConfig configures a Planner. The zero value bounds nothing.
 type PlannerConfig struct {
-	// Target is where the answer of a job that runs in a session is sent, besides that session; nil = nowhere.
+	// Target is where the answer of a job that runs in a session is sent, besides that session; nil
+	// = nowhere.
 	Target func(Job, chat.SessionKey) chat.Target
-	// Runs of owners for which Bounded returns true are limited to PerDay in 24 hours; 0 and nil mean no limit.
+	// Runs of owners for which Bounded returns true are limited to PerDay in 24 hours; 0 and nil
+	// mean no limit.
 	PerDay  int
 	Bounded func(owner string) bool
-	// OverBudget reports whether a budget of tokens or money prevents a job from running; nil = never. It does no I/O.
+	// OverBudget reports whether a budget of tokens or money prevents a job from running; nil =
+	// never. It does no I/O.
 	OverBudget func(Job) bool
 }
 
@@ -76,8 +81,9 @@ func (p *Planner) Decide(now time.Time, due []DueJob) []Verdict {
 	return verdicts
 }
 
-// GiveUp is Decide for jobs whose agent no process has: slots that are older than the catch-up window of the job are missed, and all other slots wait for the
-// agent. Jobs of the gateway itself need no agent.
+// GiveUp is Decide for jobs whose agent no process has: slots that are older than the catch-up
+// window of the job are missed, and all other slots wait for the agent. Jobs of the gateway itself
+// need no agent.
 func (p *Planner) GiveUp(now time.Time, due []DueJob) []Verdict {
 	var verdicts []Verdict
 	for _, d := range due {
@@ -109,7 +115,8 @@ func (p *Planner) GiveUp(now time.Time, due []DueJob) []Verdict {
 // sharesSession reports whether the runs of the job do not have a session each.
 func (j Job) sharesSession() bool { return j.Session != Isolated || j.Overlap == OverlapBufferOne }
 
-// resumed ends a pause: the slots that passed become one row, and the next fire is computed from now.
+// resumed ends a pause: the slots that passed become one row, and the next fire is computed from
+// now.
 func resumed(j Job, t Timetable, now time.Time) Verdict {
 	v := Verdict{JobID: j.ID, Fired: j.State.Fired}
 	if row, ok := PausedRow(j, t, now); ok {
@@ -120,8 +127,9 @@ func resumed(j Job, t Timetable, now time.Time) Verdict {
 	return v
 }
 
-// PausedRow is the ledger row of the slots that passed between a job's pause and now; false when no slot did. A paused job keeps the slot that was planned when
-// it was paused: earlier slots already have a row, even if they are later than the pause.
+// PausedRow is the ledger row of the slots that passed between a job's pause and now; false when no
+// slot did. A paused job keeps the slot that was planned when it was paused: earlier slots already
+// have a row, even if they are later than the pause.
 func PausedRow(j Job, t Timetable, now time.Time) (Run, bool) {
 	after := j.Pause.At
 	if !j.State.Next.IsZero() {
@@ -170,8 +178,9 @@ func (j Job) Claim(t Timetable, now time.Time) Claim {
 	return c
 }
 
-// Replan is the plan of a job by the rules of this process, if those are newer than the rules that planned its slot; false = the plan stays. A slot whose right
-// moment has passed fires as it was planned.
+// Replan is the plan of a job by the rules of this process, if those are newer than the rules that
+// planned its slot; false = the plan stays. A slot whose right moment has passed fires as it was
+// planned.
 func (p *Planner) Replan(j Job, now time.Time) (Plan, bool) {
 	t, err := p.Timetable(j)
 	if err != nil || !t.foreign(j.State.Plan) || !schedule.Newer(t.Schedule.Release(), j.State.ZoneRelease) {
@@ -184,7 +193,8 @@ func (p *Planner) Replan(j Job, now time.Time) (Plan, bool) {
 	return t.PlanOf(next), true
 }
 
-// before is the slot before the planned one, so that a slot which a gap has skipped between them is recorded; zero when no slot can be lost.
+// before is the slot before the planned one, so that a slot which a gap has skipped between them is
+// recorded; zero when no slot can be lost.
 func (t Timetable) before(planned, activated time.Time) time.Time {
 	if !t.Schedule.SkipsGaps() || !activated.Before(planned) {
 		return time.Time{}
@@ -198,8 +208,9 @@ func (t Timetable) before(planned, activated time.Time) time.Time {
 // overBudget is the error of a slot that a budget of tokens or money has skipped.
 const overBudget = "a budget of tokens or money is used up for today"
 
-// launch applies overlap and budget to the slots that are to run. The runs that catch up after an outage form a sequence and do not overlap each other. If the
-// job allows no concurrent runs, they share the session of the active run, and so run after it.
+// launch applies overlap and budget to the slots that are to run. The runs that catch up after an
+// outage form a sequence and do not overlap each other. If the job allows no concurrent runs, they
+// share the session of the active run, and so run after it.
 func (p *Planner) launch(v *Verdict, d DueJob, list []PlannedRun) {
 	active, mine, today := len(d.Active), 0, d.RunsToday
 	var catchup time.Time
@@ -246,7 +257,8 @@ func (p *Planner) launch(v *Verdict, d DueJob, list []PlannedRun) {
 	}
 }
 
-// queueAfter puts a run that catches up into the session of its predecessor: the run that an outage left, or the last one that this claim has launched.
+// queueAfter puts a run that catches up into the session of its predecessor: the run that an outage
+// left, or the last one that this claim has launched.
 func (p *Planner) queueAfter(l *Launch, d DueJob, v *Verdict) {
 	before := ""
 	if d.Job.Overlap != OverlapCancelPrevious {
@@ -262,8 +274,9 @@ func (p *Planner) queueAfter(l *Launch, d DueJob, v *Verdict) {
 	}
 }
 
-// Launch creates a run of a job with its message. Runs with the same first slot share a session when the job has none, and therefore run one after the other; a
-// zero first means the run's own slot.
+// Launch creates a run of a job with its message. Runs with the same first slot share a session
+// when the job has none, and therefore run one after the other; a zero first means the run's own
+// slot.
 func (p *Planner) Launch(j Job, r PlannedRun, first time.Time) Launch {
 	run := j.row(r.Fire, r.Trigger)
 	run.State = RunQueued
@@ -294,8 +307,9 @@ const (
 	WakeLater = "next-heartbeat"
 )
 
-// sessionOf is the session of a run. Every isolated run has a session of its own, with two exceptions that serialize runs of one job: runs of one catch-up or
-// backfill share the session of its first run, and all runs of a job that buffers share one.
+// sessionOf is the session of a run. Every isolated run has a session of its own, with two
+// exceptions that serialize runs of one job: runs of one catch-up or backfill share the session of
+// its first run, and all runs of a job that buffers share one.
 func (j Job) sessionOf(r PlannedRun, first time.Time) chat.SessionKey {
 	if name, ok := strings.CutPrefix(j.Session, NamedSession); ok {
 		if key, err := chat.ParseSessionKey(name, j.Agent); err == nil {
@@ -343,8 +357,9 @@ func (j Job) spanRow(s MissedSpan, state RunState) Run {
 	return r
 }
 
-// A slot may be backfilled again when its run did not succeed, and with force always. The trigger of a repeated backfill contains its number, so that "one row
-// for each job, slot and trigger" holds: backfill, backfill:2, backfill:3.
+// A slot may be backfilled again when its run did not succeed, and with force always. The trigger
+// of a repeated backfill contains its number, so that "one row for each job, slot and trigger"
+// holds: backfill, backfill:2, backfill:3.
 
 // BackfillTrigger is the trigger of the n-th backfill of a slot, counted from 1.
 func BackfillTrigger(n int) Trigger {
@@ -354,7 +369,8 @@ func BackfillTrigger(n int) Trigger {
 	return TriggerBackfill + ":" + Trigger(strconv.Itoa(n))
 }
 
-// Kind is the trigger without its number: one of the closed set that clients, filters and metrics use.
+// Kind is the trigger without its number: one of the closed set that clients, filters and metrics
+// use.
 func (t Trigger) Kind() Trigger {
 	if t.round() > 0 {
 		return TriggerBackfill
@@ -362,7 +378,8 @@ func (t Trigger) Kind() Trigger {
 	return t
 }
 
-// round is the number of the backfill of its slot, counted from 1; 0 when the trigger is not a backfill.
+// round is the number of the backfill of its slot, counted from 1; 0 when the trigger is not a
+// backfill.
 func (t Trigger) round() int {
 	if t == TriggerBackfill {
 		return 1
@@ -385,8 +402,9 @@ type SlotRun struct {
 	State   RunState
 }
 
-// NextBackfill is the trigger for the next backfill of a slot, given the runs in the ledger (of other slots as well). exists: nothing is to be run, because a
-// backfill of the slot is active, or because one succeeded and force is false; the trigger is then that of the last backfill.
+// NextBackfill is the trigger for the next backfill of a slot, given the runs in the ledger (of
+// other slots as well). exists: nothing is to be run, because a backfill of the slot is active, or
+// because one succeeded and force is false; the trigger is then that of the last backfill.
 func NextBackfill(ran []SlotRun, slot time.Time, force bool) (t Trigger, exists bool) {
 	last, well, active := 0, false, false
 	for _, r := range ran {
@@ -404,7 +422,8 @@ func NextBackfill(ran []SlotRun, slot time.Time, force bool) (t Trigger, exists 
 	return BackfillTrigger(last + 1), false
 }
 
-// Backfill creates the runs of some slots, given the ledger's runs of them in d.Ran. They run one after the other, in the session of the first new one.
+// Backfill creates the runs of some slots, given the ledger's runs of them in d.Ran. They run one
+// after the other, in the session of the first new one.
 func (p *Planner) Backfill(d DueJob, fires []schedule.Fire, force bool) []Launch {
 	list := make([]Launch, 0, len(fires))
 	series := ""

@@ -15,7 +15,8 @@ import (
 	"laneway/internal/cron/schedule/zonetest"
 )
 
-// Runs that catch up wait for an active run: whatever the policy for missed slots allows waits, and overlap skips none of it.
+// Runs that catch up wait for an active run: whatever the policy for missed slots allows waits, and
+// overlap skips none of it.
 func TestCatchingUpWaitsBehindAnActiveRunWhateverTheOverlapPolicy(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
@@ -144,7 +145,8 @@ func TestSlotsOfAMissingAgentAreMissedAfterTheCatchUpWindow(t *testing.T) {
 	}
 }
 
-// twoReleases are planners of an older and a newer release of the rules of America/Vancouver: the newer one has no winter time.
+// twoReleases are planners of an older and a newer release of the rules of America/Vancouver: the
+// newer one has no winter time.
 func twoReleases(t *testing.T) (older, newer *Planner) {
 	t.Helper()
 	return releases(t, "PST8PDT,M3.2.0,M11.1.0", "<-07>7")
@@ -195,7 +197,8 @@ func TestTwoZoneReleasesFireNoLocalTimeTwice(t *testing.T) {
 	localTimesFireOnce(t, time.Date(2026, 10, 29, 0, 0, 0, 0, time.UTC), winter, summer)
 }
 
-// localTimesFireOnce checks that jobs of two processes with different rules fire each local time once, whichever of them claims and plans.
+// localTimesFireOnce checks that jobs of two processes with different rules fire each local time
+// once, whichever of them claims and plans.
 func localTimesFireOnce(t *testing.T, begin time.Time, olderRule, newerRule string) {
 	t.Helper()
 	older, newer := releases(t, olderRule, newerRule)
@@ -253,7 +256,8 @@ func TestRepeatingJobsFollowRealTimeUnderTwoReleases(t *testing.T) {
 	}
 }
 
-// The right moment, 16:00 UTC, has passed when a newer release is there: the slot fires once as it was planned, at 17:00 UTC, also late.
+// The right moment, 16:00 UTC, has passed when a newer release is there: the slot fires once as it
+// was planned, at 17:00 UTC, also late.
 func TestPassedSlotFiresOnceAsPlanned(t *testing.T) {
 	older, newer := twoReleases(t)
 	day := func(d, h, m int) time.Time { return time.Date(2026, 12, d, h, m, 0, 0, time.UTC) }
@@ -381,8 +385,9 @@ func TestARunIDOfARepeatedBackfillIsTakenApart(t *testing.T) {
 	}
 }
 
-// TestABackfillRepeatsWhatDidNotEndWell checks the rule on random ledgers: a new run has an unused trigger of its slot, and a backfill that is active, or that
-// succeeded, is not repeated, except a successful one with force.
+// TestABackfillRepeatsWhatDidNotEndWell checks the rule on random ledgers: a new run has an unused
+// trigger of its slot, and a backfill that is active, or that succeeded, is not repeated, except a
+// successful one with force.
 func TestABackfillRepeatsWhatDidNotEndWell(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

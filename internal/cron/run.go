@@ -31,8 +31,8 @@ func (t Trigger) Valid() bool {
 	return false
 }
 
-// Planned reports whether the run is a fire of the schedule, which counts for MaxRuns and lets a job
-// with DeleteAfterRun end. Manual and backfilled runs never do.
+// Planned reports whether the run is a fire of the schedule, which counts for MaxRuns and lets a
+// job with DeleteAfterRun end. Manual and backfilled runs never do.
 func (t Trigger) Planned() bool { return t == TriggerSchedule || t == TriggerCatchup }
 
 // RunState is the state of a run in the ledger.
@@ -110,8 +110,8 @@ const (
 	DeliveryNotRequested DeliveryStatus = "not-requested"
 )
 
-// Run is one row of the ledger: one slot of one job under one trigger. Name and key are copies, because the row outlives its job. Times of future events are
-// zero.
+// Run is one row of the ledger: one slot of one job under one trigger. Name and key are copies,
+// because the row outlives its job. Times of future events are zero.
 type Run struct {
 	ID           string // see [RunID]
 	JobID        string
@@ -181,13 +181,14 @@ type Attempt struct {
 	Node       string
 }
 
-// RunID is the id of a run: "<trigger>:<jobId>:<slot in Unix milliseconds>". It depends on these three parts alone.
+// RunID is the id of a run: "<trigger>:<jobId>:<slot in Unix milliseconds>". It depends on these
+// three parts alone.
 func RunID(trigger Trigger, jobID string, slot time.Time) string {
 	return string(trigger) + ":" + jobID + ":" + strconv.FormatInt(slot.UnixMilli(), 10)
 }
 
-// ParseRunID splits an id into its parts; RunID of the parts is the same id. Anything but a known trigger, a job id without colons and plain milliseconds is an
-// error.
+// ParseRunID splits an id into its parts; RunID of the parts is the same id. Anything but a known
+// trigger, a job id without colons and plain milliseconds is an error.
 func ParseRunID(id string) (Trigger, string, time.Time, error) {
 	parts := strings.Split(id, ":")
 	if len(parts) == 4 { // the trigger has a number
@@ -203,7 +204,8 @@ func ParseRunID(id string) (Trigger, string, time.Time, error) {
 	return Trigger(parts[0]), parts[1], time.UnixMilli(ms).UTC(), nil
 }
 
-// WaitsToStart reports whether the first attempt of a run has not begun: it waits for its lane or its session.
+// WaitsToStart reports whether the first attempt of a run has not begun: it waits for its lane or
+// its session.
 func (r Run) WaitsToStart() bool { return r.State == RunQueued && r.Attempt == 0 }
 
 // Earlier is the earlier of two times; a zero time is ignored.
@@ -214,18 +216,21 @@ func Earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// AttemptStart is the change of Start to the ledger row of a cron message: the run is running, its attempt has begun.
+// AttemptStart is the change of Start to the ledger row of a cron message: the run is running, its
+// attempt has begun.
 type AttemptStart struct {
 	RunID   string
 	Attempt int
 	Node    string
 }
 
-// AttemptEnd is the change of Finish to the ledger row of a cron message and to the job, in the same transaction.
+// AttemptEnd is the change of Finish to the ledger row of a cron message and to the job, in the
+// same transaction.
 type AttemptEnd struct {
 	RunID   string
 	Attempt Attempt
-	// State is the outcome of the run, or RunRetrying with NextAttempt, or RunQueued when a drain interrupted the attempt and its message waits again.
+	// State is the outcome of the run, or RunRetrying with NextAttempt, or RunQueued when a drain
+	// interrupted the attempt and its message waits again.
 	State             RunState
 	Reason            Reason
 	NextAttempt       time.Time
@@ -235,8 +240,9 @@ type AttemptEnd struct {
 	Delivery          DeliveryStatus
 	DeliveryError     string // why the answer is not sent at all; for one that is sent, the outbox records the delivery
 	SuppressedBy      string
-	// Job receives the stored job and the finished run and returns the job's new state, or nil to remove the job (DeleteAfter). It is not called for retries.
-	// The store may call it again when the job has changed meanwhile: the last result is stored.
+	// Job receives the stored job and the finished run and returns the job's new state, or nil to
+	// remove the job (DeleteAfter). It is not called for retries. The store may call it again when
+	// the job has changed meanwhile: the last result is stored.
 	Job func(old Job, r Run, now time.Time) *Job
 }
 
@@ -253,7 +259,8 @@ const (
 	ActionFinished  Action = "finished"  // a slot has its outcome, even without a run
 )
 
-// Event is one change of a job or a run, published after its commit. Run is nil when the event is about the job.
+// Event is one change of a job or a run, published after its commit. Run is nil when the event is
+// about the job.
 type Event struct {
 	Action Action
 	Job    Job
@@ -262,13 +269,15 @@ type Event struct {
 
 // History is the history of jobs that is stored outside of the ledger.
 type History interface {
-	// Past reads the history of a job since a moment, by its id or its key, at most limit entries of each kind.
+	// Past reads the history of a job since a moment, by its id or its key, at most limit entries
+	// of each kind.
 	Past(ctx context.Context, id, key string, since time.Time, limit int) (Past, error)
 }
 
 // Past is the history of a job besides its runs.
 type Past struct {
-	// Outages are the times during which no process fired jobs, oldest first. They are kept for 400 days.
+	// Outages are the times during which no process fired jobs, oldest first. They are kept for 400
+	// days.
 	Outages []Outage
 	// Changes are the changes of the job in the audit log, newest first.
 	Changes []JobChange

@@ -18,7 +18,8 @@ const (
 	tickJitter = 50 * time.Millisecond
 	// claimTime bounds one claim.
 	claimTime = 30 * time.Second
-	// lockedRetry is the wait before claiming due jobs that another operation had locked: such an operation takes a few milliseconds.
+	// lockedRetry is the wait before claiming due jobs that another operation had locked: such an
+	// operation takes a few milliseconds.
 	lockedRetry = 20 * time.Millisecond
 )
 
@@ -29,8 +30,9 @@ type RunnerConfig struct {
 	Batch int
 	// Agents are the agents of this process: jobs of others are not claimed. nil = all.
 	Agents []string
-	// Given are agents that no process has and for whose jobs no process waits any more: their slots end as missed once they are older than the catch-up window
-	// of the job. May be nil. It does not block.
+	// Given are agents that no process has and for whose jobs no process waits any more: their
+	// slots end as missed once they are older than the catch-up window of the job. May be nil. It
+	// does not block.
 	Given func() []string
 	// Node is the id under which runs are claimed; "" while this process must not claim. Required.
 	Node func() string
@@ -46,7 +48,8 @@ type Launcher interface {
 
 // RunnerObserver counts what the loop does, for metrics. Its methods must not block.
 type RunnerObserver interface {
-	// Ticked: a tick has called the store; took is the duration, claims the number of claims, ok whether all succeeded.
+	// Ticked: a tick has called the store; took is the duration, claims the number of claims, ok
+	// whether all succeeded.
 	Ticked(took time.Duration, claims int, ok bool)
 	// Fired: a run was launched with this lateness; never negative.
 	Fired(trigger Trigger, late time.Duration)
@@ -71,8 +74,9 @@ func (NopRunnerObserver) Recorded(RunState, Reason, int64) {}
 // Ended does nothing.
 func (NopRunnerObserver) Ended(Trigger, RunState) {}
 
-// Runner is the loop: it sleeps until the next due time, a change or a tick, claims due jobs and launches their runs. It has no durable state; it can end at
-// any point, and another one continues from the store. Create it with [NewRunner], then call Run once.
+// Runner is the loop: it sleeps until the next due time, a change or a tick, claims due jobs and
+// launches their runs. It has no durable state; it can end at any point, and another one continues
+// from the store. Create it with [NewRunner], then call Run once.
 type Runner struct {
 	cfg      RunnerConfig
 	store    JobStore
@@ -108,7 +112,8 @@ func NewRunner(cfg RunnerConfig, store JobStore, planner *Planner, launcher Laun
 	return r, nil
 }
 
-// Nudge makes the loop claim immediately; a job that was just written may be due before the next tick. It does not block.
+// Nudge makes the loop claim immediately; a job that was just written may be due before the next
+// tick. It does not block.
 func (r *Runner) Nudge() {
 	select {
 	case r.nudge <- struct{}{}:
@@ -122,7 +127,8 @@ func (r *Runner) Age() time.Duration { return time.Since(r.LastTick()) }
 // LastTick is when the store last answered.
 func (r *Runner) LastTick() time.Time { return time.Unix(0, r.ticked.Load()) }
 
-// Run runs the loop until ctx is done. Runs that were claimed but not launched by then stay in the store as waiting messages.
+// Run runs the loop until ctx is done. Runs that were claimed but not launched by then stay in the
+// store as waiting messages.
 func (r *Runner) Run(ctx context.Context) error {
 	t := time.NewTimer(0)
 	defer t.Stop()
@@ -137,7 +143,8 @@ func (r *Runner) Run(ctx context.Context) error {
 	}
 }
 
-// tick claims until nothing is due, and returns how long to wait: until the next due time, and at most until the next whole tick of the store's clock.
+// tick claims until nothing is due, and returns how long to wait: until the next due time, and at
+// most until the next whole tick of the store's clock.
 func (r *Runner) tick(ctx context.Context) time.Duration {
 	began := time.Now()
 	claims, next, err := r.claimAll(ctx)
@@ -156,7 +163,8 @@ func (r *Runner) tick(ctx context.Context) time.Duration {
 	return wait
 }
 
-// claimAll claims batches until one is empty, and returns when something becomes due; zero when nothing is planned.
+// claimAll claims batches until one is empty, and returns when something becomes due; zero when
+// nothing is planned.
 func (r *Runner) claimAll(ctx context.Context) (claims int, next time.Time, err error) {
 	for ctx.Err() == nil {
 		node := r.cfg.Node()
@@ -218,9 +226,10 @@ func (r *Runner) claim(ctx context.Context, p ClaimParams) (Claimed, error) {
 // clockSamples is the number of results from which the difference of the clocks is estimated.
 const clockSamples = 16
 
-// storeClock estimates how the store's clock differs from the local one. Every result gives a bound: the store read its clock before the result arrived. The
-// largest of the last bounds is the estimate. So the loop wakes late by at most the duration of one call, and one slow call does no harm. A loop that wakes
-// early finds nothing due and waits again.
+// storeClock estimates how the store's clock differs from the local one. Every result gives a
+// bound: the store read its clock before the result arrived. The largest of the last bounds is the
+// estimate. So the loop wakes late by at most the duration of one call, and one slow call does no
+// harm. A loop that wakes early finds nothing due and waits again.
 type storeClock struct {
 	offsets [clockSamples]time.Duration
 	n       int

@@ -11,20 +11,24 @@ import (
 // MaxJitter is the longest jitter.
 const MaxJitter = time.Hour
 
-// Timetable is the schedule of one job with everything that decides its fires. It is a value; copies are independent. Zero bounds are unlimited.
+// Timetable is the schedule of one job with everything that decides its fires. It is a value;
+// copies are independent. Zero bounds are unlimited.
 type Timetable struct {
 	Schedule schedule.Schedule
-	// JobID spreads the jitter: two jobs with one schedule fire at different moments, one job always at the same.
+	// JobID spreads the jitter: two jobs with one schedule fire at different moments, one job
+	// always at the same.
 	JobID string
 	// JitterMs delays each fire by 0 to JitterMs, see [Jitter].
 	JitterMs int64
 	// StartsAt and EndsAt bound the slots, both inclusive.
 	StartsAt, EndsAt time.Time
-	// MaxRuns is the number of planned fires after which the job ends, and Fired how many there were: runs with trigger schedule and catchup.
+	// MaxRuns is the number of planned fires after which the job ends, and Fired how many there
+	// were: runs with trigger schedule and catchup.
 	MaxRuns, Fired int
 }
 
-// Next is the first fire whose slot is strictly later than after, inside the bounds, with its jitter. It reports false when the job has no further fire.
+// Next is the first fire whose slot is strictly later than after, inside the bounds, with its
+// jitter. It reports false when the job has no further fire.
 func (t Timetable) Next(after time.Time) (schedule.Fire, bool) {
 	if t.MaxRuns > 0 && t.Fired >= t.MaxRuns {
 		return schedule.Fire{}, false
@@ -40,7 +44,8 @@ func (t Timetable) Next(after time.Time) (schedule.Fire, bool) {
 	return fire, true
 }
 
-// First is the first fire of a job that is created or resumed now. It is [Timetable.Next], except that an at which is at most 60 s old still fires.
+// First is the first fire of a job that is created or resumed now. It is [Timetable.Next], except
+// that an at which is at most 60 s old still fires.
 func (t Timetable) First(now time.Time) (schedule.Fire, bool) {
 	if t.Schedule.Kind() == schedule.KindAt {
 		return t.Next(now.Add(-schedule.AtGrace - 1))
@@ -61,7 +66,8 @@ func (t Timetable) foreign(p Plan) bool {
 	return !p.NextWall.IsZero() && p.ZoneRelease != t.Schedule.Release()
 }
 
-// undecided is the instant after which the slots begin that are not decided: the planned one and those that follow it.
+// undecided is the instant after which the slots begin that are not decided: the planned one and
+// those that follow it.
 func (t Timetable) undecided(p Plan) time.Time {
 	if !t.foreign(p) {
 		return p.Next.Add(-1)
@@ -69,7 +75,8 @@ func (t Timetable) undecided(p Plan) time.Time {
 	return t.Schedule.Reached(p.Next.Add(-time.Second), p.NextWall.Add(-time.Second))
 }
 
-// Free is the instant from which a job may fire that is planned again now, given its plan before: now, or later if the rules of another release have planned it.
+// Free is the instant from which a job may fire that is planned again now, given its plan before:
+// now, or later if the rules of another release have planned it.
 func (t Timetable) Free(before Plan, now time.Time) time.Time {
 	if t.foreign(before) {
 		now = later(now, t.undecided(before))
@@ -90,8 +97,9 @@ func (t Timetable) count(after, until time.Time) int64 {
 	return t.Schedule.Count(after, until)
 }
 
-// Check validates the settings related to a schedule, for a job that is written now: jitter 0 to one hour and less than the distance of the next two fires,
-// starts before ends, runs not negative, and a fire inside the bounds. Errors are [*InvalidError].
+// Check validates the settings related to a schedule, for a job that is written now: jitter 0 to
+// one hour and less than the distance of the next two fires, starts before ends, runs not negative,
+// and a fire inside the bounds. Errors are [*InvalidError].
 func (t Timetable) Check(now time.Time) error {
 	switch {
 	case t.JitterMs < 0 || t.JitterMs > MaxJitter.Milliseconds():
@@ -116,13 +124,14 @@ func (t Timetable) Check(now time.Time) error {
 	return nil
 }
 
-// Jitter is the delay of one slot of one job: a whole number of milliseconds in 0..maxMs, evenly distributed, the same on every replica and in every release. A
-// maxMs of 0 or less means no delay.
+// Jitter is the delay of one slot of one job: a whole number of milliseconds in 0..maxMs, evenly
+// distributed, the same on every replica and in every release. A maxMs of 0 or less means no delay.
 func Jitter(jobID string, slot time.Time, maxMs int64) time.Duration {
 	if maxMs <= 0 {
 		return 0
 	}
-	// FNV-1a over the id and the slot. Its low bits are weak, and the remainder below uses exactly those, so the result is mixed once more.
+	// FNV-1a over the id and the slot. Its low bits are weak, and the remainder below uses exactly
+	// those, so the result is mixed once more.
 	const offset, prime = 14695981039346656037, 1099511628211
 	h := uint64(offset)
 	for i := range len(jobID) {
@@ -146,7 +155,8 @@ const (
 	maxChanges   = 4
 )
 
-// PreviewFire is one coming fire in a preview: the slot and the start in Unix milliseconds, the latter also in UTC and in the schedule's zone.
+// PreviewFire is one coming fire in a preview: the slot and the start in Unix milliseconds, the
+// latter also in UTC and in the schedule's zone.
 type PreviewFire struct {
 	ScheduledForMs int64            `json:"scheduledForMs"`
 	FireAtMs       int64            `json:"fireAtMs"`
@@ -155,7 +165,8 @@ type PreviewFire struct {
 	DST            schedule.DSTNote `json:"dst,omitempty"`
 }
 
-// PreviewChange is a clock change that moves, drops or repeats slots: its effect on the first of them and the rule, also as a sentence.
+// PreviewChange is a clock change that moves, drops or repeats slots: its effect on the first of
+// them and the rule, also as a sentence.
 type PreviewChange struct {
 	AtMs  int64         `json:"atMs"`
 	Kind  string        `json:"kind"` // gap or overlap, like the member of the job with the rule
@@ -174,8 +185,9 @@ type Preview struct {
 	Warnings []string        `json:"warnings"`
 }
 
-// Preview lists the next n fires after an instant, 1 to 100, by [Timetable.Next], which also decides the real ones. For a schedule without a job, JobID and
-// JitterMs are empty. Warnings are sentences about surprising behaviour.
+// Preview lists the next n fires after an instant, 1 to 100, by [Timetable.Next], which also
+// decides the real ones. For a schedule without a job, JobID and JitterMs are empty. Warnings are
+// sentences about surprising behaviour.
 func (t Timetable) Preview(after time.Time, n int) Preview {
 	zone := t.Schedule.Zone()
 	if zone == "" {
@@ -280,7 +292,8 @@ func (t Timetable) warnings(after, until time.Time, fires int) []string {
 	return append(out, t.Schedule.Surprises(after)...)
 }
 
-// Surprises are those of the schedule of a job that has just been written, see [schedule.Schedule.Surprises].
+// Surprises are those of the schedule of a job that has just been written, see
+// [schedule.Schedule.Surprises].
 func (j Job) Surprises() []string {
 	s, err := schedule.Compile(j.Schedule)
 	if err != nil {

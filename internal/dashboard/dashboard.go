@@ -1,20 +1,25 @@
-// Package dashboard serves the page on which a person sees what the gateway does and writes to its agents.
+// Package dashboard serves the page on which a person sees what the gateway does and writes to its
+// agents.
 //
 // # Ideas
 //
-// The page is static. The files are embedded and hold no data: no version, no host, no name. They reveal nothing to a client without a token.
-// Everything that the page shows comes over the public WebSocket protocol with the credential of its user, so it can do nothing that another client
-// of that user could not do.
+// The page is static. The files are embedded and hold no data: no version, no host, no name. They
+// reveal nothing to a client without a token. Everything that the page shows comes over the public
+// WebSocket protocol with the credential of its user, so it can do nothing that another client of
+// that user could not do.
 //
-// It connects only to its own origin and accepts no other address. The person enters the token, or the page takes it from the fragment of the URL
-// (`#token=…`), which never leaves the browser, and removes it there. A token from a link is used only after the person has seen the name of its
+// It connects only to its own origin and accepts no other address. The person enters the token, or
+// the page takes it from the fragment of the URL (`#token=…`), which never leaves the browser, and
+// removes it there. A token from a link is used only after the person has seen the name of its
 // credential and has confirmed it. The token is kept in session storage, which ends with the tab.
 //
-// All addresses are relative to the page, which is at /dashboard/: a proxy may serve it below any path, and the gateway does not know that path.
+// All addresses are relative to the page, which is at /dashboard/: a proxy may serve it below any
+// path, and the gateway does not know that path.
 //
-// web has one module for each page, ui has the parts that pages share, store.js holds the state as signals, and only rpc.js uses the socket. vendor has
-// Preact as published, see vendor/README.md, so no build step is needed. types has the types of the protocol, generated from the table of methods, with
-// which the type checker of TypeScript checks the modules (make lint).
+// web has one module for each page, ui has the parts that pages share, store.js holds the state as
+// signals, and only rpc.js uses the socket. vendor has Preact as published, see vendor/README.md,
+// so no build step is needed. types has the types of the protocol, generated from the table of
+// methods, with which the type checker of TypeScript checks the modules (make lint).
 //
 // # Guarantees
 //
@@ -61,7 +66,8 @@ type file struct {
 	body, zipped []byte
 }
 
-// Handler serves the page at /dashboard/ and its files below. It redirects /dashboard to /dashboard/. It is safe for concurrent use.
+// Handler serves the page at /dashboard/ and its files below. It redirects /dashboard to
+// /dashboard/. It is safe for concurrent use.
 func Handler() http.Handler {
 	files := load()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -86,8 +92,9 @@ func Handler() http.Handler {
 	})
 }
 
-// load reads the embedded files and compresses each once. The page itself is the file with the empty name. Comment lines of modules, including those with
-// types, are a tenth of the page and are not sent. Every line that begins with // is a comment, because no template contains such a line.
+// load reads the embedded files and compresses each once. The page itself is the file with the
+// empty name. Comment lines of modules, including those with types, are a tenth of the page and are
+// not sent. Every line that begins with // is a comment, because no template contains such a line.
 func load() map[string]file {
 	comments := regexp.MustCompile(`(?m)^ *(//.*|/\*\*.*\*/)\n`)
 	web, err := fs.Sub(embedded, "web")
@@ -150,7 +157,8 @@ func (f file) send(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(body) //nolint:errcheck // the client has disconnected
 }
 
-// contentType does not use the table of the host, because some hosts map scripts to plain text, which browsers refuse to run.
+// contentType does not use the table of the host, because some hosts map scripts to plain text,
+// which browsers refuse to run.
 func contentType(name string) string {
 	switch path.Ext(name) {
 	case ".html":

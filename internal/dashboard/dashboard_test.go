@@ -24,7 +24,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// policy is the specified policy. It is repeated here, so that a change of the constant fails the test.
+// policy is the specified policy. It is repeated here, so that a change of the constant fails the
+// test.
 const policy = "default-src 'self'; img-src 'self' blob:; frame-ancestors 'none'; base-uri 'none'; form-action 'none'; object-src 'none'; " +
 	"require-trusted-types-for 'script'; trusted-types 'none'"
 
@@ -83,7 +84,8 @@ func ours(t *testing.T) map[string]string {
 	return files
 }
 
-// A proxy may serve the gateway below a path that the page does not know, so its addresses are relative.
+// A proxy may serve the gateway below a path that the page does not know, so its addresses are
+// relative.
 func TestThePageNamesNoAddressFromTheRoot(t *testing.T) {
 	t.Parallel()
 	for name, text := range ours(t) {
@@ -96,7 +98,8 @@ func TestThePageNamesNoAddressFromTheRoot(t *testing.T) {
 	}
 }
 
-// The vendored modules are unchanged: vendor/README.md has their sums. The type checker uses the types of the same versions.
+// The vendored modules are unchanged: vendor/README.md has their sums. The type checker uses the
+// types of the same versions.
 func TestVendoredModulesAreThoseOfTheTable(t *testing.T) {
 	t.Parallel()
 	table, err := os.ReadFile("web/vendor/README.md")
@@ -169,7 +172,8 @@ func TestCommentsAreNotSent(t *testing.T) {
 	}
 }
 
-// A violation of the policy fails silently in a browser, and the policy does not cover everything, so the test searches the files.
+// A violation of the policy fails silently in a browser, and the policy does not cover everything,
+// so the test searches the files.
 func TestFilesKeepToThePolicy(t *testing.T) {
 	t.Parallel()
 	bad := map[string]*regexp.Regexp{
@@ -219,7 +223,8 @@ func TestEveryAnswerAboutASlotHasAMark(t *testing.T) {
 	}
 }
 
-// The page with everything that the overview needs has a budget of 80 KB, compressed. Markdown and the form of a job are loaded on demand.
+// The page with everything that the overview needs has a budget of 80 KB, compressed. Markdown and
+// the form of a job are loaded on demand.
 func TestThePageKeepsToItsSize(t *testing.T) {
 	t.Parallel()
 	total := 0
@@ -239,7 +244,8 @@ func TestThePageKeepsToItsSize(t *testing.T) {
 	}
 }
 
-// The checks in compat and ui-test do not run with every change, so they would detect a renamed element only much later.
+// The checks in compat and ui-test do not run with every change, so they would detect a renamed
+// element only much later.
 func TestTheBrowserChecksNameElementsOfThePage(t *testing.T) {
 	t.Parallel()
 	var checks []string

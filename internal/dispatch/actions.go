@@ -189,7 +189,8 @@ func (a actions) Overview(ctx context.Context, c command.Call) (command.Overview
 // jobsShown is how many jobs a chat lists; it exceeds the limit of a chat user.
 const jobsShown = 200
 
-// chatCaller returns the caller of a command about jobs: it sees only the person's own jobs, even when their scope allows more.
+// chatCaller returns the caller of a command about jobs: it sees only the person's own jobs, even
+// when their scope allows more.
 func chatCaller(c command.Call) chat.Caller {
 	by := callerOf(c)
 	by.Own = true
@@ -226,8 +227,9 @@ func (a actions) AddJob(ctx context.Context, c command.Call, n command.NewJob) (
 	return a.d.svc.Editor.AddInChat(ctx, m, by, onceOf(c))
 }
 
-// chatJob returns the members of a job that is made in a chat. The key is derived from the request and its chat, so repeating a request in a chat
-// makes no second job, and the same words in two chats make two jobs. A changed job keeps its key.
+// chatJob returns the members of a job that is made in a chat. The key is derived from the request
+// and its chat, so repeating a request in a chat makes no second job, and the same words in two
+// chats make two jobs. A changed job keeps its key.
 func chatJob(c command.Call, n command.NewJob) (cron.Members, error) {
 	deliver := map[string]any{"mode": cron.DeliverAnnounce, "channel": channel.Web, "to": c.Session.String()}
 	if to := c.Target; !to.IsZero() {
@@ -256,7 +258,8 @@ func chatJob(c command.Call, n command.NewJob) (cron.Members, error) {
 	return m, nil
 }
 
-// Jobs implements /jobs: the person's jobs in the order of their creation; if others can read the reply, only those that reply there.
+// Jobs implements /jobs: the person's jobs in the order of their creation; if others can read the
+// reply, only those that reply there.
 func (a actions) Jobs(ctx context.Context, c command.Call) ([]cron.Job, error) {
 	by := chatCaller(c)
 	page, err := a.d.CronList(ctx, cron.JobFilter{SortBy: "id", Limit: jobsShown}, by)
@@ -292,7 +295,8 @@ func (a actions) RunJob(ctx context.Context, c command.Call, id string) (reason 
 	return not, err
 }
 
-// RemovedJob returns, for /cron why, the id of a removed job. It searches the name in the last 200 matching rows of the ledger and returns "" if it is not there.
+// RemovedJob returns, for /cron why, the id of a removed job. It searches the name in the last 200
+// matching rows of the ledger and returns "" if it is not there.
 func (a actions) RemovedJob(ctx context.Context, c command.Call, name string) (string, error) {
 	if c.Audience.Shared() {
 		return "", nil
@@ -331,8 +335,8 @@ func (d *Dispatcher) Tasks(ctx context.Context, f store.TaskFilter) ([]store.Tas
 	return d.store.Tasks(ctx, f)
 }
 
-// tasksOf returns the open tasks of the conversation of a command, oldest first. For a caller who may stop only their own work, it returns
-// only their tasks.
+// tasksOf returns the open tasks of the conversation of a command, oldest first. For a caller who
+// may stop only their own work, it returns only their tasks.
 func (a actions) tasksOf(ctx context.Context, c command.Call) ([]store.Task, error) {
 	f := store.TaskFilter{RootSession: c.Session, Open: true}
 	if c.Own || c.OwnOnly {
@@ -387,7 +391,8 @@ func (a actions) ExplainTurn(ctx context.Context, c command.Call, id string) (st
 	return store.TurnExplanation{}, chat.Errorf(chat.CodeNotFound, "there is no such message of yours among the newest here; write /why as a reply to your own message")
 }
 
-// ownTurns returns the turn of a message of the caller, or without an id the newest turns of the caller in the conversation.
+// ownTurns returns the turn of a message of the caller, or without an id the newest turns of the
+// caller in the conversation.
 func (a actions) ownTurns(ctx context.Context, c command.Call, id string) ([]store.Turn, map[string]chat.Waiting, error) {
 	f := store.TurnFilter{Message: id, Session: c.Session, Visible: c.Principal}
 	list, waits, err := a.d.Turns(ctx, f)
@@ -414,7 +419,8 @@ func (d *Dispatcher) Toc(ctx context.Context, q store.TocQuery) ([]store.TocNode
 	return d.store.Toc(ctx, q)
 }
 
-// Toc implements /toc. When others can read the reply, it lists only days of that session, not the person's other sessions.
+// Toc implements /toc. When others can read the reply, it lists only days of that session, not the
+// person's other sessions.
 func (a actions) Toc(ctx context.Context, c command.Call, level string) ([]command.TocLine, error) {
 	q := store.TocQuery{Level: store.TocLevel(level), Visible: c.Principal, Limit: tocShown}
 	if c.Audience.Shared() {

@@ -14,8 +14,9 @@ import (
 	"laneway/internal/store"
 )
 
-// admission limits the waiting messages and named sessions of one credential, and refuses messages while a disk is nearly full. A message
-// between the check and the scheduler counts as waiting, so that concurrent calls do not all take the last place.
+// admission limits the waiting messages and named sessions of one credential, and refuses messages
+// while a disk is nearly full. A message between the check and the scheduler counts as waiting, so
+// that concurrent calls do not all take the last place.
 type admission struct {
 	*parts
 
@@ -24,9 +25,9 @@ type admission struct {
 	coming  map[string]int // by principal, between the check and the scheduler
 }
 
-// admitMessage refuses a message that may not be stored now: the disk is nearly full, or by, the caller of the gateway, has too many
-// waiting messages or sessions. by is nil for a message of a channel, which has its own limits. Call done when the message was accepted or
-// refused.
+// admitMessage refuses a message that may not be stored now: the disk is nearly full, or by, the
+// caller of the gateway, has too many waiting messages or sessions. by is nil for a message of a
+// channel, which has its own limits. Call done when the message was accepted or refused.
 func (a *admission) admitMessage(ctx context.Context, m chat.Message, by *chat.Caller) (done func(created bool), err error) {
 	if err := a.diskFault(); err != nil {
 		return nil, err
@@ -53,7 +54,8 @@ func (a *admission) admitMessage(ctx context.Context, m chat.Message, by *chat.C
 	}, nil
 }
 
-// accepted reports whether a message with an idempotency key was accepted before, under the id that the key gives it.
+// accepted reports whether a message with an idempotency key was accepted before, under the id that
+// the key gives it.
 func (a *admission) accepted(ctx context.Context, m chat.Message) bool {
 	if m.Dedupe == "" {
 		return false
@@ -70,9 +72,9 @@ func (a *admission) waitLimit(principal string, own bool) int {
 	return a.cfg.CallerWaiting
 }
 
-// admit reserves places for n more messages of a caller, or refuses them. Release them with leave once the scheduler has the messages. The
-// limit of concurrent turns does not refuse messages; only waiting messages are limited. More messages than the limit are admitted when no
-// message waits.
+// admit reserves places for n more messages of a caller, or refuses them. Release them with leave
+// once the scheduler has the messages. The limit of concurrent turns does not refuse messages; only
+// waiting messages are limited. More messages than the limit are admitted when no message waits.
 func (a *admission) admit(principal string, own bool, n int) (leave func(), err error) {
 	limit := a.waitLimit(principal, own)
 	if limit == 0 {
@@ -99,7 +101,8 @@ func (a *admission) leave(principal string, n int) {
 	}
 }
 
-// tooManyWaiting returns the error for a message whose sender has reached the limit of waiting messages.
+// tooManyWaiting returns the error for a message whose sender has reached the limit of waiting
+// messages.
 func tooManyWaiting(limit int) error {
 	return &chat.Error{
 		Code: chat.CodeRateLimited, Retryable: true, RetryAfter: time.Second, Details: map[string]any{"limit": limit},
@@ -107,8 +110,8 @@ func tooManyWaiting(limit int) error {
 	}
 }
 
-// restrain limits a message of a caller that sees only its own data: to the lane main, and to the timeout of the agent. It refuses nothing,
-// because clients send both by default.
+// restrain limits a message of a caller that sees only its own data: to the lane main, and to the
+// timeout of the agent. It refuses nothing, because clients send both by default.
 func (a *admission) restrain(m *chat.Message) {
 	m.Lane = scheduler.LaneMain
 	limit := turnTime(a.agents[m.Session.Agent])
@@ -120,8 +123,8 @@ func (a *admission) restrain(m *chat.Message) {
 // diskRetry is the retry delay for senders while a disk has too little free space.
 const diskRetry = 10 * time.Second
 
-// diskFault refuses new messages while a disk has too little free space, as if the database were full: accepted work needs the remaining
-// space. Channels keep such a message and offer it again.
+// diskFault refuses new messages while a disk has too little free space, as if the database were
+// full: accepted work needs the remaining space. Channels keep such a message and offer it again.
 func (a *admission) diskFault() error {
 	if a.cfg.Space == nil {
 		return nil
@@ -136,15 +139,16 @@ func (a *admission) diskFault() error {
 	}
 }
 
-// The maximum age of a cached count of sessions. A new count includes what other processes made and what was deleted.
+// The maximum age of a cached count of sessions. A new count includes what other processes made and
+// what was deleted.
 const (
 	countFar  = 10 * time.Minute // less than half of the limit is used
 	countNear = time.Minute
 	countFull = 5 * time.Second // the limit is reached: a deletion frees a place
 )
 
-// namings caches how many sessions each principal has named. A count is exact if this is the only process of its store; sessions of other
-// processes are included after at most countFar.
+// namings caches how many sessions each principal has named. A count is exact if this is the only
+// process of its store; sessions of other processes are included after at most countFar.
 type namings struct {
 	mu     sync.Mutex
 	counts map[string]naming // limited: principals are credentials and hooks
@@ -189,10 +193,12 @@ func (s *namings) made(principal string) {
 	}
 }
 
-// counts reports whether the session of a message counts towards the limit of its caller: a session that the caller named, or a branch.
+// counts reports whether the session of a message counts towards the limit of its caller: a session
+// that the caller named, or a branch.
 func counts(m *chat.Message) bool { return m.Session.Named() || m.Branch != nil }
 
-// mayName refuses to create a session for a caller that has reached its limit. Existing sessions can be used.
+// mayName refuses to create a session for a caller that has reached its limit. Existing sessions
+// can be used.
 func (a *admission) mayName(ctx context.Context, m *chat.Message, by chat.Caller) error {
 	limit := a.cfg.CallerSessions
 	if by.Own || a.bounded(by.Principal) {
@@ -221,8 +227,9 @@ func (a *admission) mayName(ctx context.Context, m *chat.Message, by chat.Caller
 		With("field", "sessionKey").With("limit", limit)
 }
 
-// bursts predicts whether a typed message will share the turn of the one before it. It only guesses what the scheduler's debounce window
-// will do, because the store needs the answer before the scheduler is called. A wrong guess uses or saves one place in a queue.
+// bursts predicts whether a typed message will share the turn of the one before it. It only guesses
+// what the scheduler's debounce window will do, because the store needs the answer before the
+// scheduler is called. A wrong guess uses or saves one place in a queue.
 type bursts struct {
 	mu   sync.Mutex
 	open map[chat.SessionKey]typing // a session has at most one window
@@ -278,8 +285,9 @@ func (b *bursts) cut(key chat.SessionKey) {
 	delete(b.open, key)
 }
 
-// answerBursts are the answers of urgent commands that chats have received. A burst of such commands is executed, and answered once for each text: otherwise the
-// answers would use up what the chat network accepts, and no other message would reach the chat for minutes.
+// answerBursts are the answers of urgent commands that chats have received. A burst of such
+// commands is executed, and answered once for each text: otherwise the answers would use up what
+// the chat network accepts, and no other message would reach the chat for minutes.
 type answerBursts struct {
 	mu   sync.Mutex
 	last map[chatAnswer]answerTimes
@@ -294,7 +302,8 @@ type chatAnswer struct {
 	text string
 }
 
-// answerBurst is the pause that ends a burst, so that a chat gets at most twenty such answers a minute; a burst without a pause is answered once each answerAgain.
+// answerBurst is the pause that ends a burst, so that a chat gets at most twenty such answers a
+// minute; a burst without a pause is answered once each answerAgain.
 const (
 	answerBurst = 3 * time.Second
 	answerAgain = time.Minute
@@ -330,8 +339,9 @@ func (b *bursts) tidy(now time.Time) {
 	}
 }
 
-// QueueRules define how messages of one session wait. The scheduler uses the embedded settings. The store enforces Cap and Drop, because
-// only the store sees the messages that every replica has accepted.
+// QueueRules define how messages of one session wait. The scheduler uses the embedded settings. The
+// store enforces Cap and Drop, because only the store sees the messages that every replica has
+// accepted.
 type QueueRules struct {
 	scheduler.Settings
 	// Cap is how many messages may wait; 0 = 10.
@@ -357,8 +367,9 @@ func (r QueueRules) chosen(modes ...chat.QueueMode) QueueRules {
 	return r
 }
 
-// mode returns the queue mode as a value of package chat. The scheduler imports only the standard library, so it has its own type with the
-// same values; only this method and [QueueRules.chosen] convert between them.
+// mode returns the queue mode as a value of package chat. The scheduler imports only the standard
+// library, so it has its own type with the same values; only this method and [QueueRules.chosen]
+// convert between them.
 func (r QueueRules) mode() chat.QueueMode { return chat.QueueMode(r.Mode) }
 
 func defaultQueue(_, _, kind string) QueueRules {

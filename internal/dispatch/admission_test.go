@@ -32,7 +32,8 @@ func lab() chat.Caller {
 	return chat.Caller{Principal: "lab", Scopes: []string{"operator.write"}, Own: true}
 }
 
-// sendAs sends n messages of a caller to n sessions, and returns how many were accepted and the last refusal.
+// sendAs sends n messages of a caller to n sessions, and returns how many were accepted and the
+// last refusal.
 func (h *harness) sendAs(by chat.Caller, n int, text string, change ...func(*chat.Message)) (accepted int, refusal error) {
 	h.t.Helper()
 	for range n {
@@ -59,7 +60,8 @@ func (h *harness) active(lane string) int {
 	return -1
 }
 
-// Before, a credential that sees only its own data could choose another lane and a timeout of a day, and occupy all slots of both lanes.
+// Before, a credential that sees only its own data could choose another lane and a timeout of a
+// day, and occupy all slots of both lanes.
 func TestACallerThatSeesItsOwnTakesNoLaneForItself(t *testing.T) {
 	inDispatcher(t, func(t *testing.T, h *harness) {
 		began := time.Now()
@@ -81,7 +83,8 @@ func TestACallerThatSeesItsOwnTakesNoLaneForItself(t *testing.T) {
 	}, lanes(8), bounds(3, 100, 0))
 }
 
-// A message above the limit of turns waits. A message above the limit of waiting messages is refused, but not that of another credential.
+// A message above the limit of turns waits. A message above the limit of waiting messages is
+// refused, but not that of another credential.
 func TestWaitingMessagesOfACallerAreBounded(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -112,8 +115,8 @@ func TestWaitingMessagesOfACallerAreBounded(t *testing.T) {
 	}
 }
 
-// After a restart, the principals of waiting messages come from their rows, and the named tokens show which of them see only their own
-// data. Both count as before.
+// After a restart, the principals of waiting messages come from their rows, and the named tokens
+// show which of them see only their own data. Both count as before.
 func TestMessagesTakenOverKeepTheirPrincipal(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		st := sqlitetest.Open(t, sqlite.Config{})
@@ -139,7 +142,8 @@ func TestMessagesTakenOverKeepTheirPrincipal(t *testing.T) {
 	})
 }
 
-// A slot of a job is never refused for the number of waiting messages; a run by hand is refused like any other call.
+// A slot of a job is never refused for the number of waiting messages; a run by hand is refused
+// like any other call.
 func TestSlotsOfJobsAreNeverRefused(t *testing.T) {
 	inJobs(t, func(t *testing.T, h *jobHarness) {
 		by := lab()
@@ -166,8 +170,8 @@ func TestSlotsOfJobsAreNeverRefused(t *testing.T) {
 	}, lanes(4), bounds(1, 1, 0))
 }
 
-// Below the minimum of free space, a message from a caller or a channel is refused and can be sent again. Messages that were accepted
-// before are processed.
+// Below the minimum of free space, a message from a caller or a channel is refused and can be sent
+// again. Messages that were accepted before are processed.
 func TestMessagesAreRefusedWhileTheDiskIsNearlyFull(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		var low atomic.Bool
@@ -209,8 +213,8 @@ func TestMessagesAreRefusedWhileTheDiskIsNearlyFull(t *testing.T) {
 	})
 }
 
-// The number of sessions that a caller may name is limited. Existing sessions, those that the gateway makes and those of other callers are
-// not affected.
+// The number of sessions that a caller may name is limited. Existing sessions, those that the
+// gateway makes and those of other callers are not affected.
 func TestNamedSessionsOfACallerAreBounded(t *testing.T) {
 	inDispatcher(t, func(t *testing.T, h *harness) {
 		for by, limit := range map[string]int{"lab": 3, "gateway": 5} {
@@ -291,8 +295,8 @@ func TestAConversationBranchesABoundedNumberOfTimes(t *testing.T) {
 	})
 }
 
-// One backfill makes up to 1,000 runs. Before, a credential that sees only its own data could have any number of them waiting, and its runs
-// filled the lane for minutes.
+// One backfill makes up to 1,000 runs. Before, a credential that sees only its own data could have
+// any number of them waiting, and its runs filled the lane for minutes.
 func TestABackfillCountsAmongTheWaitingMessagesOfItsCaller(t *testing.T) {
 	inJobs(t, func(t *testing.T, h *jobHarness) {
 		by := lab()
@@ -324,8 +328,9 @@ func TestABackfillCountsAmongTheWaitingMessagesOfItsCaller(t *testing.T) {
 	}, lanes(4), bounds(1, 5, 0))
 }
 
-// While the sender has the maximum number of waiting messages, the test repeats an accepted message and sends one that reuses a key. The
-// repetition returns the existing message, the reused key is refused as such, and a new message is refused by the limit.
+// While the sender has the maximum number of waiting messages, the test repeats an accepted message
+// and sends one that reuses a key. The repetition returns the existing message, the reused key is
+// refused as such, and a new message is refused by the limit.
 func TestARepeatedMessageIsAnsweredAtTheBoundOfItsSender(t *testing.T) {
 	inDispatcher(t, func(t *testing.T, h *harness) {
 		messages := make([]chat.Message, 3)

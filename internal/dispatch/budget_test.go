@@ -18,8 +18,8 @@ import (
 	"laneway/internal/usage"
 )
 
-// spender is a runner of a model that requests a call in each of its rounds and uses a hundred tokens in each. The text of a message is the
-// number of rounds.
+// spender is a runner of a model that requests a call in each of its rounds and uses a hundred
+// tokens in each. The text of a message is the number of rounds.
 type spender struct {
 	takes   time.Duration
 	answers *atomic.Int64 // counts the answers of the model, which the provider charges; nil = they are not counted
@@ -332,7 +332,8 @@ func TestUnreportedUsageIsEstimated(t *testing.T) {
 	})
 }
 
-// The test kills the process before and after each step that follows an answer of the model. No budget covers the turn.
+// The test kills the process before and after each step that follows an answer of the model. No
+// budget covers the turn.
 func TestUsageIsCountedAcrossAKill(t *testing.T) {
 	for kind, open := range stores(t) {
 		for _, step := range []string{"Record asked", "Record result", "Finish"} {

@@ -23,8 +23,8 @@ import (
 	"laneway/internal/store/sqlite/sqlitetest"
 )
 
-// deciding is a store that detects calls from inside a function that was passed to one of its operations, and refuses them: such a function
-// is called while a connection of the store is held.
+// deciding is a store that detects calls from inside a function that was passed to one of its
+// operations, and refuses them: such a function is called while a connection of the store is held.
 type deciding struct {
 	cronStore
 
@@ -103,7 +103,8 @@ func (d *deciding) Claim(ctx context.Context, p cron.ClaimParams) (cron.Claimed,
 	return d.cronStore.Claim(ctx, p)
 }
 
-// Replan makes the rules of this process the newest ones, so that the plan of each job in a zone is older.
+// Replan makes the rules of this process the newest ones, so that the plan of each job in a zone is
+// older.
 func (d *deciding) Replan(ctx context.Context, p cron.ReplanParams) (cron.Replanned, error) {
 	p.Release = "9999z"
 	decide := p.Replan
@@ -179,8 +180,9 @@ func operationsWithFunctions() []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// A function that the dispatcher passes to the store must not call the store: with the last connection held, it would deadlock. The
-// operations are found by their types, so the test fails for a new one until its function is called here.
+// A function that the dispatcher passes to the store must not call the store: with the last
+// connection held, it would deadlock. The operations are found by their types, so the test fails
+// for a new one until its function is called here.
 func TestNoFunctionGivenToTheStoreCallsTheStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := newDeciding(t)
@@ -290,7 +292,8 @@ func (h *harness) ends(id string) int {
 	return n
 }
 
-// Responses of the store are lost after the commits of ends. Subscribers still receive each end exactly once.
+// Responses of the store are lost after the commits of ends. Subscribers still receive each end
+// exactly once.
 func TestAMessageWhoseEndWasNotAnsweredHasOneFinalEvent(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -335,7 +338,8 @@ func TestAMessageWhoseEndWasNotAnsweredHasOneFinalEvent(t *testing.T) {
 	}
 }
 
-// The replies to the start are lost until the turn was stopped. It would stay running in the store without a turn in this process.
+// The replies to the start are lost until the turn was stopped. It would stay running in the store
+// without a turn in this process.
 func TestStoppedTurnWhoseStartWasLostEnds(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		st := &mute{cronStore: newStore(t)}

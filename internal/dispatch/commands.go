@@ -15,13 +15,15 @@ import (
 )
 
 const (
-	// urgentWait is how long an urgent command waits to find out whether it is a repetition. A stop must not wait for a slow database.
+	// urgentWait is how long an urgent command waits to find out whether it is a repetition. A stop
+	// must not wait for a slow database.
 	urgentWait = 80 * time.Millisecond
 	// commandTime limits a command.
 	commandTime = 10 * time.Second
 )
 
-// commands executes the chat commands: record, execute, answer, and completion of commands that a crash interrupted between these steps.
+// commands executes the chat commands: record, execute, answer, and completion of commands that a
+// crash interrupted between these steps.
 type commands struct {
 	*parts
 
@@ -44,8 +46,9 @@ func (c *commands) checkNeeds() error {
 	return nil
 }
 
-// run records a command, executes it and answers it. It takes no slot and no place in the queue. A repetition of an answered command is not
-// executed again. A command without an answer after a crash, or after a lost response of the store, is completed, see redo.
+// run records a command, executes it and answers it. It takes no slot and no place in the queue. A
+// repetition of an answered command is not executed again. A command without an answer after a
+// crash, or after a lost response of the store, is completed, see redo.
 func (c *commands) run(ctx context.Context, m chat.Message, cmd command.Command, call command.Call) (chat.Receipt, error) {
 	if m.Own { // an urgent command does not wait for the store to record it
 		if err := c.access.mayUse(ctx, m.Session, m.Principal); err != nil {
@@ -90,8 +93,9 @@ func (c *commands) run(ctx context.Context, m chat.Message, cmd command.Command,
 	return receipt, c.end(ctx, m, cmd, r.acc.Seq, answer)
 }
 
-// end lets the messages after a command start, and answers it. If the answer cannot be stored, it returns an error, so that the command is
-// delivered again. For an urgent command it returns nil: the command has acted, and its answer is sent when the store is available again.
+// end lets the messages after a command start, and answers it. If the answer cannot be stored, it
+// returns an error, so that the command is delivered again. For an urgent command it returns nil:
+// the command has acted, and its answer is sent when the store is available again.
 func (c *commands) end(ctx context.Context, m chat.Message, cmd command.Command, seq int64, answer command.Answer) error {
 	c.queue.pass(ctx, m.Session, seq)
 	ctx = context.WithoutCancel(ctx)
@@ -134,8 +138,8 @@ func within(wait time.Duration, c <-chan recorded) (recorded, bool) {
 	}
 }
 
-// exec executes a command and ends the debounce window, because messages before and after a command are not combined. call has its name and
-// arguments.
+// exec executes a command and ends the debounce window, because messages before and after a command
+// are not combined. call has its name and arguments.
 func (c *commands) exec(ctx context.Context, m chat.Message, cmd command.Command, call command.Call) command.Answer {
 	answer, ok := c.call(ctx, m, cmd, call)
 	c.obs.CommandRun(cmd.Name, ok)
@@ -177,8 +181,9 @@ func (c *commands) call(ctx context.Context, m chat.Message, cmd command.Command
 	return answer, true
 }
 
-// mayCommand returns whether the caller may use a command. A person in a chat, who has no credential, may change what they own: commands
-// only affect their own jobs, and a change of a session checks its owner.
+// mayCommand returns whether the caller may use a command. A person in a chat, who has no
+// credential, may change what they own: commands only affect their own jobs, and a change of a
+// session checks its owner.
 func mayCommand(m chat.Message, need chat.Need) bool {
 	if (chat.Caller{Principal: m.Principal}).InChat() && need.Scope != "" {
 		need.Owner = true
@@ -191,10 +196,11 @@ func callerOf(c command.Call) chat.Caller {
 	return chat.Caller{Principal: c.Principal, Scopes: []string{c.Scope}, Peer: c.Peer, RequestID: c.RequestID}
 }
 
-// redo handles a command that was already recorded. Usually it was answered then, and nothing happens. But the process may have ended
-// before the answer, or the store's response about the record may have been lost. Then the sender delivers the command again, and it is
-// executed under the id of the record. Its effects happen once under that id (onceOf), and its answer is sent once. Urgent commands act
-// before they are recorded and are not redone.
+// redo handles a command that was already recorded. Usually it was answered then, and nothing
+// happens. But the process may have ended before the answer, or the store's response about the
+// record may have been lost. Then the sender delivers the command again, and it is executed under
+// the id of the record. Its effects happen once under that id (onceOf), and its answer is sent
+// once. Urgent commands act before they are recorded and are not redone.
 func (c *commands) redo(ctx context.Context, m chat.Message, was store.Waiting, call command.Call, cmd command.Command) error {
 	if was.State != store.StateDone || was.Outcome != chat.OutcomeAnswered || was.RunID != "" {
 		return nil // it was not a command then
@@ -214,8 +220,9 @@ func (c *commands) redo(ctx context.Context, m chat.Message, was store.Waiting, 
 	return c.end(ctx, m, cmd, was.Seq, c.exec(ctx, m, cmd, call))
 }
 
-// wasAnswered reports whether a recorded command has its entries in the transcript. When that is unknown, it counts as answered: the
-// transcript may have been archived since, or the results under the id may have expired.
+// wasAnswered reports whether a recorded command has its entries in the transcript. When that is
+// unknown, it counts as answered: the transcript may have been archived since, or the results under
+// the id may have expired.
 func (c *commands) wasAnswered(ctx context.Context, was store.Waiting) (bool, error) {
 	if time.Since(was.AcceptedAt) >= store.IdempotencyTTL {
 		return true, nil
@@ -236,8 +243,8 @@ func onceOf(c command.Call) *chat.IdempotencyKey {
 	return &chat.IdempotencyKey{Owner: c.Principal, Method: "command", Key: c.ID, Hash: chat.StateHash(c.Name + " " + c.Args)}
 }
 
-// executing holds the ids of the commands that this process is executing, so that a repetition does not complete a command that is still
-// running.
+// executing holds the ids of the commands that this process is executing, so that a repetition does
+// not complete a command that is still running.
 type executing struct {
 	mu  sync.Mutex
 	ids map[string]bool
@@ -263,8 +270,8 @@ func (e *executing) end(id string) {
 	delete(e.ids, id)
 }
 
-// sendAnswer puts the answer of a command into the outbox, once for any number of calls. A choice is for the person who gave the command.
-// It returns an error when the store is unavailable.
+// sendAnswer puts the answer of a command into the outbox, once for any number of calls. A choice
+// is for the person who gave the command. It returns an error when the store is unavailable.
 func (c *commands) sendAnswer(ctx context.Context, m chat.Message, answer command.Answer) error {
 	if m.Content.Options.ReplyTo.IsZero() {
 		return nil
@@ -290,8 +297,9 @@ func (c *commands) sendAnswerLate(ctx context.Context, m chat.Message, answer co
 	}
 }
 
-// noteAnswer adds command and answer to the transcript, marked so that agents do not read them as conversation, and publishes the answer.
-// Subscribers see a choice in words. The entries show that the command is complete, so they are written last.
+// noteAnswer adds command and answer to the transcript, marked so that agents do not read them as
+// conversation, and publishes the answer. Subscribers see a choice in words. The entries show that
+// the command is complete, so they are written last.
 func (c *commands) noteAnswer(ctx context.Context, m chat.Message, answer command.Answer) {
 	text := channel.InWords(answer.Text, answer.Choice)
 	entries, err := c.store.AppendTranscript(ctx, m.Session, m.Principal, []chat.TranscriptEntry{
@@ -309,7 +317,8 @@ func (c *commands) noteAnswer(ctx context.Context, m chat.Message, answer comman
 	c.events.Ended(chat.RunEnd{RunID: m.ID, Session: m.Session, Outcome: chat.OutcomeAnswered, Text: text})
 }
 
-// commandAnswer returns the outbox row of a command's answer. A choice is for the person who gave the command.
+// commandAnswer returns the outbox row of a command's answer. A choice is for the person who gave
+// the command.
 func commandAnswer(m chat.Message, answer command.Answer) store.Outgoing {
 	o := store.Outgoing{
 		ID: newID(), RunID: m.ID, Session: m.Session, Principal: m.Principal, Target: m.Content.Options.ReplyTo, Kind: store.KindCommand, Text: answer.Text, Count: 1,

@@ -16,15 +16,17 @@ import (
 	"laneway/internal/tool"
 )
 
-// A conversation that fills three quarters of its agent's window is compacted: its agent summarises the older part. That turn runs in a
-// separate session, so that no message of a person waits for it, and its message is durable. The summary is an entry of the conversation
-// that covers a range of entries and is added once. After a crash, the repeated turn finds the summary and ends. A message that arrives
-// meanwhile is answered with the part of the conversation that fits.
+// A conversation that fills three quarters of its agent's window is compacted: its agent summarises
+// the older part. That turn runs in a separate session, so that no message of a person waits for
+// it, and its message is durable. The summary is an entry of the conversation that covers a range
+// of entries and is added once. After a crash, the repeated turn finds the summary and ends. A
+// message that arrives meanwhile is answered with the part of the conversation that fits.
 
 const (
 	// compactChannel is the channel of the messages of compactions.
 	compactChannel = "compact"
-	// leastRoom is the minimum room for conversation in a window, in tokens, that makes a summary worth a request.
+	// leastRoom is the minimum room for conversation in a window, in tokens, that makes a summary
+	// worth a request.
 	leastRoom = 512
 	// mostSummary is the maximum length of a summary, in tokens.
 	mostSummary = 2048
@@ -65,7 +67,8 @@ func compactionOf(lead store.Waiting) compaction {
 	return c
 }
 
-// compactLater starts a compaction when the conversation of a turn that has ended fills three quarters of the window.
+// compactLater starts a compaction when the conversation of a turn that has ended fills three
+// quarters of the window.
 func (ts *turns) compactLater(ctx context.Context, t *turn, fin store.Finished) {
 	lead := t.rows[len(t.rows)-1]
 	if !t.agent.Compacts || t.attempt.Isolated() || t.past.room == 0 {
@@ -111,7 +114,8 @@ func (ts *turns) endCompaction(t *turn, end ending) {
 // nothingToCompact is the answer when there is nothing to compact.
 const nothingToCompact = "There is nothing to summarise."
 
-// compactAside runs compact without a slot of the lane, so that even in a small lane no message of a person waits for it.
+// compactAside runs compact without a slot of the lane, so that even in a small lane no message of
+// a person waits for it.
 func (ts *turns) compactAside(ctx context.Context, t *turn, st *scheduler.Turn[work], c compaction) (res agent.Result, err error) {
 	waits := ts.waitsOf(ctx, t, st)
 	defer waits.wait()
@@ -225,8 +229,8 @@ func (ts *turns) usualTools(a Agent) agent.Toolbox {
 	return ts.tools.For(tool.Turn{}, names)
 }
 
-// oldest reads the entries to summarise: those after the range of the newest summary, at most half of a window. It leaves out the newest
-// entries, which fill a third of the room (by hand a sixth).
+// oldest reads the entries to summarise: those after the range of the newest summary, at most half
+// of a window. It leaves out the newest entries, which fill a third of the room (by hand a sixth).
 func (ts *turns) oldest(ctx context.Context, a Agent, c compaction) (p piece, err error) {
 	ratio := a.ratio("", c.session)
 	room := roomOf(a, ratio, &agent.Request{SystemPrompt: a.SystemPrompt, Tools: ts.usualTools(a)})
@@ -259,7 +263,8 @@ func (ts *turns) oldest(ctx context.Context, a Agent, c compaction) (p piece, er
 	return p, nil
 }
 
-// readPiece reads the entries of a piece, up to the entry last and at most most tokens. A single entry that is larger is cut.
+// readPiece reads the entries of a piece, up to the entry last and at most most tokens. A single
+// entry that is larger is cut.
 func (ts *turns) readPiece(ctx context.Context, c compaction, p *piece, last int64, most int) error {
 	p.covers.From = max(p.summary.Covers.From, 1)
 	for after := p.summary.Covers.To; after < last; {
@@ -329,7 +334,8 @@ func (a actions) Compact(ctx context.Context, c command.Call) (command.Compactio
 	return command.CompactionBegun, nil
 }
 
-// compacts reports whether a compaction waits or runs, in any process. key is the key of its session.
+// compacts reports whether a compaction waits or runs, in any process. key is the key of its
+// session.
 func compacts(ctx context.Context, sessions store.Sessions, key chat.SessionKey) (bool, error) {
 	s, err := sessions.Session(ctx, key, "")
 	if errors.Is(err, chat.ErrSessionNotFound) {
@@ -344,12 +350,14 @@ func compacts(ctx context.Context, sessions store.Sessions, key chat.SessionKey)
 const (
 	// compactPause is how long no compaction of a conversation starts after one that failed.
 	compactPause = time.Minute
-	// compactLost is how long this process waits for the end of a compaction that it does not see: another replica runs it, or a stop has
-	// ended its message.
+	// compactLost is how long this process waits for the end of a compaction that it does not see:
+	// another replica runs it, or a stop has ended its message.
 	compactLost = 15 * time.Minute
-	// compactAtOnce is how many summaries the models of a process write concurrently. They take no slots of lanes.
+	// compactAtOnce is how many summaries the models of a process write concurrently. They take no
+	// slots of lanes.
 	compactAtOnce = 8
-	// mostCounted is for how many conversations a process keeps the provider's counts, and compactions.
+	// mostCounted is for how many conversations a process keeps the provider's counts, and
+	// compactions.
 	mostCounted = 10_000
 )
 
@@ -357,14 +365,14 @@ const (
 type past struct {
 	room   int // estimated tokens that fit, less the messages of the turn; 0 = no history was read
 	tokens int // estimate of the history, including the part that was read but did not fit
-	// answer estimates what the turn adds. real is what the provider counted in its last request and answer, 0 = unknown. window is in the
-	// tokens of the provider.
+	// answer estimates what the turn adds. real is what the provider counted in its last request
+	// and answer, 0 = unknown. window is in the tokens of the provider.
 	answer, real, window int
 	tooLong              bool // the model has refused the conversation
 }
 
-// full reports whether the conversation fills three quarters of the window, by refusal, by estimate or by the provider's count. The count applies only
-// when enough of it is conversation.
+// full reports whether the conversation fills three quarters of the window, by refusal, by estimate
+// or by the provider's count. The count applies only when enough of it is conversation.
 func (p *past) full() bool {
 	filled := p.tokens + p.answer
 	return p.tooLong || filled > p.room || p.real > p.window-p.window/4 && filled > p.room/2
@@ -417,7 +425,8 @@ func (c *compactions) begin(transcript string, now time.Time) bool {
 	return true
 }
 
-// ask reports whether no other command is about to start a compaction of a transcript; asked ends that.
+// ask reports whether no other command is about to start a compaction of a transcript; asked ends
+// that.
 func (c *compactions) ask(transcript string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -21,8 +21,8 @@ import (
 	"laneway/internal/testrun"
 )
 
-// scripted is a model with a window: it counts its input, refuses input that is too large, and its summaries keep the facts (words such as
-// fact-7).
+// scripted is a model with a window: it counts its input, refuses input that is too large, and its
+// summaries keep the facts (words such as fact-7).
 type scripted struct {
 	window       int
 	takes, sums  time.Duration // durations of a turn and of a summary
@@ -146,7 +146,8 @@ func summaries(t *testing.T, st dispatch.Store, session string) (list []chat.Tra
 	}
 }
 
-// The test has 600 turns, 2,000 in make chaos. The window is never exceeded, no turn waits, and nothing is deleted.
+// The test has 600 turns, 2,000 in make chaos. The window is never exceeded, no turn waits, and
+// nothing is deleted.
 func TestManyTurnsInAWindowOfEightThousandTokens(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long")
@@ -348,7 +349,8 @@ func TestTheThrottleCountsWhatTheProviderCounted(t *testing.T) {
 	})
 }
 
-// stores returns the stores of a test in virtual time, each empty. Their goroutines end within the bubble.
+// stores returns the stores of a test in virtual time, each empty. Their goroutines end within the
+// bubble.
 func stores(t *testing.T) map[string]modelStore {
 	t.Helper()
 	list := map[string]modelStore{"sqlite": sqliteModel}
@@ -357,7 +359,8 @@ func stores(t *testing.T) map[string]modelStore {
 	return list
 }
 
-// unwoken is a store on PostgreSQL without notifications: a connection that listens would keep the clock of a bubble from advancing.
+// unwoken is a store on PostgreSQL without notifications: a connection that listens would keep the
+// clock of a bubble from advancing.
 type unwoken struct{ cronStore }
 
 // The test kills the process before and after each store operation of a compaction.

@@ -145,7 +145,8 @@ func TestACompactionThatNeverRanIsBegunAgain(t *testing.T) {
 	})
 }
 
-// The part of the summary that was written is neither sent nor stored in a session that a deletion of the conversation would not reach.
+// The part of the summary that was written is neither sent nor stored in a session that a deletion
+// of the conversation would not reach.
 func TestAStoppedCompactionLeavesNoneOfItsText(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		st := newStore(t)
@@ -360,8 +361,9 @@ func TestTheSharedSessionOfAJobIsCompacted(t *testing.T) {
 	})
 }
 
-// countingEndpoint is an endpoint that counts a token for a number of letters, and one for each character of another script. It refuses
-// input larger than its window. With tools it makes one call in each turn of a person.
+// countingEndpoint is an endpoint that counts a token for a number of letters, and one for each
+// character of another script. It refuses input larger than its window. With tools it makes one
+// call in each turn of a person.
 type countingEndpoint struct {
 	window   int
 	perToken float64
@@ -465,7 +467,8 @@ func (e *countingEndpoint) open(t *testing.T, st dispatch.Store) *harness {
 	return h
 }
 
-// With any tokenizer and messages of 4 % of the window, nothing larger than the window is ever sent.
+// With any tokenizer and messages of 4 % of the window, nothing larger than the window is ever
+// sent.
 func TestCompactionStartsWhenTheProviderCountsThreeQuarters(t *testing.T) {
 	const window = 16_000
 	for _, perToken := range []float64{2, 3.3, 4} {
@@ -525,7 +528,8 @@ func TestAConversationThatChangesItsScriptStaysInItsWindow(t *testing.T) {
 	})
 }
 
-// A conversation that fills 60 % of the window by the provider's count is not compacted by the next process.
+// A conversation that fills 60 % of the window by the provider's count is not compacted by the next
+// process.
 func TestARestartKeepsHowAnEndpointCountsTokens(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		e, st := &countingEndpoint{window: 16_000, perToken: 4}, newStore(t)

@@ -1,22 +1,26 @@
-// Package dispatch connects the parts of the gateway: a message becomes a command or a turn, and a turn receives its history, its agent and
-// its reply.
+// Package dispatch connects the parts of the gateway: a message becomes a command or a turn, and a
+// turn receives its history, its agent and its reply.
 //
 // # The path of a message
 //
-// [Dispatcher.Receive] executes a command at once, or makes the message durable (Store.Accept) and submits it to the scheduler when this
-// process owns the session. The scheduler calls back with a turn. The turn is started in the store (fence first), the agent runs, its
-// events are published, and Store.Finish writes outcome, transcript and outgoing messages in one transaction. No accepted message is kept
-// only in memory: the store's row is the message, and the scheduler's item is a plan to run it.
+// [Dispatcher.Receive] executes a command at once, or makes the message durable (Store.Accept) and
+// submits it to the scheduler when this process owns the session. The scheduler calls back with a
+// turn. The turn is started in the store (fence first), the agent runs, its events are published,
+// and Store.Finish writes outcome, transcript and outgoing messages in one transaction. No accepted
+// message is kept only in memory: the store's row is the message, and the scheduler's item is a
+// plan to run it.
 //
 // # Responsibilities
 //
-// The store decides what is accepted, dropped and stopped; its answer is authoritative. The scheduler decides when a turn runs. The two can
-// race, for example when a message is dropped in the store while it is being started. Store.Start then decides: a message that has an
-// outcome does not run.
+// The store decides what is accepted, dropped and stopped; its answer is authoritative. The
+// scheduler decides when a turn runs. The two can race, for example when a message is dropped in
+// the store while it is being started. Store.Start then decides: a message that has an outcome does
+// not run.
 //
 // # The parts
 //
-// [Dispatcher] is the API. Each concept has its own type, listed in the order of the path of a message:
+// [Dispatcher] is the API. Each concept has its own type, listed in the order of the path of a
+// message:
 //
 //   - receiver checks a message and makes it durable; admission and access limit who may do that;
 //   - commands records, executes, answers and completes chat commands;
@@ -31,15 +35,17 @@
 //
 // # Ownership
 //
-// Package ownership decides which sessions this process may run: it keeps the lease, sweeps, and forwards stop requests. [takeover] does
-// the rest: unfinished messages of a session are submitted to the scheduler again, and a lost lease cancels every turn with cause lease
-// lost.
+// Package ownership decides which sessions this process may run: it keeps the lease, sweeps, and
+// forwards stop requests. [takeover] does the rest: unfinished messages of a session are submitted
+// to the scheduler again, and a lost lease cancels every turn with cause lease lost.
 //
 // # Goroutines and shutdown
 //
-// [Dispatcher.Run] owns the loops and returns when they have ended. Turns run on goroutines of the scheduler. Short work beside a turn or a
-// call (typing, the write of a stop) is counted and awaited. The order of the shutdown is: [Dispatcher.Drain] (refuse new work, end
-// previews, let turns finish, cancel the rest, stop sending), the channels, [Dispatcher.Leave] (the table of nodes), the context of Run.
+// [Dispatcher.Run] owns the loops and returns when they have ended. Turns run on goroutines of the
+// scheduler. Short work beside a turn or a call (typing, the write of a stop) is counted and
+// awaited. The order of the shutdown is: [Dispatcher.Drain] (refuse new work, end previews, let
+// turns finish, cancel the rest, stop sending), the channels, [Dispatcher.Leave] (the table of
+// nodes), the context of Run.
 package dispatch
 
 import (
@@ -91,57 +97,69 @@ type Store interface {
 
 // Config of a Dispatcher. Zero values are defaults.
 type Config struct {
-	// Version and Addr are shown to other nodes and to people. BootID names this start of the process.
+	// Version and Addr are shown to other nodes and to people. BootID names this start of the
+	// process.
 	Version, Addr, BootID string
-	// Lease is how long this process counts as alive without a heartbeat; 0 = 15 s. Heartbeat is how often it is extended; 0 = a fifth.
+	// Lease is how long this process counts as alive without a heartbeat; 0 = 15 s. Heartbeat is
+	// how often it is extended; 0 = a fifth.
 	Lease, Heartbeat time.Duration
 	// Sweep is the interval of the search for unowned work; 0 = 1 s.
 	Sweep time.Duration
-	// Exclusive: no other process can use the store, so sessions of earlier processes can be taken over at once.
+	// Exclusive: no other process can use the store, so sessions of earlier processes can be taken
+	// over at once.
 	Exclusive bool
 	// Lanes of the scheduler; empty = its defaults.
 	Lanes []scheduler.Lane
-	// Queue returns the queue rules for sessions of an agent on a channel (its name up to the first ':', or ""); kind is the kind of the
-	// session key. nil = the scheduler's defaults, three concurrent turns in groups.
+	// Queue returns the queue rules for sessions of an agent on a channel (its name up to the first
+	// ':', or ""); kind is the kind of the session key. nil = the scheduler's defaults, three
+	// concurrent turns in groups.
 	Queue func(agent, channel, kind string) QueueRules
-	// ThrottleAt is the share of the context window above which a session runs one turn at a time; 0 = 0.6.
+	// ThrottleAt is the share of the context window above which a session runs one turn at a time;
+	// 0 = 0.6.
 	ThrottleAt float64
-	// UserTurns is how many turns a chat user, a hook or a credential that sees only its own data runs concurrently in this process,
-	// including those of their jobs, see [scheduler.Config.PrincipalTurns]; 0 = no limit.
+	// UserTurns is how many turns a chat user, a hook or a credential that sees only its own data
+	// runs concurrently in this process, including those of their jobs, see
+	// [scheduler.Config.PrincipalTurns]; 0 = no limit.
 	UserTurns int
-	// SeesOwn reports whether a principal is a credential that sees only its own sessions and jobs; nil = only those that a [chat.Caller]
-	// marks. It is called for each message and must not block.
+	// SeesOwn reports whether a principal is a credential that sees only its own sessions and jobs;
+	// nil = only those that a [chat.Caller] marks. It is called for each message and must not
+	// block.
 	SeesOwn func(principal string) bool
-	// Space returns an error while a disk has too little free space, so that new messages are refused. It is called for each message and
-	// must normally not block; nil = there is always enough.
+	// Space returns an error while a disk has too little free space, so that new messages are
+	// refused. It is called for each message and must normally not block; nil = there is always
+	// enough.
 	Space func() error
-	// OwnWaiting is how many messages of one hook, or of one credential that sees only its own data, may wait in this process;
-	// CallerWaiting is the same for any other credential. More are refused with chat.CodeRateLimited. Jobs and chat users are not refused.
-	// 0 = no limit.
+	// OwnWaiting is how many messages of one hook, or of one credential that sees only its own
+	// data, may wait in this process; CallerWaiting is the same for any other credential. More are
+	// refused with chat.CodeRateLimited. Jobs and chat users are not refused. 0 = no limit.
 	OwnWaiting, CallerWaiting int
-	// OwnSessions and CallerSessions are how many sessions the same callers may name, see [chat.SessionKey.Named]. More are refused with
-	// chat.CodeLimit. 0 = no limit.
+	// OwnSessions and CallerSessions are how many sessions the same callers may name, see
+	// [chat.SessionKey.Named]. More are refused with chat.CodeLimit. 0 = no limit.
 	OwnSessions, CallerSessions int
-	// AgentWait is how long messages wait for an agent that no live process has, before they fail; 0 = without limit.
+	// AgentWait is how long messages wait for an agent that no live process has, before they fail;
+	// 0 = without limit.
 	AgentWait time.Duration
 	// Agents, the default one first; at least one.
 	Agents []Agent
 	// Cron has the operator's settings of jobs, and of what the built-in jobs remove.
 	Cron service.Config
-	// Usage has prices and budgets. When its zone or log is not set, those of [service.Config.Rules] and [Deps] are used.
+	// Usage has prices and budgets. When its zone or log is not set, those of
+	// [service.Config.Rules] and [Deps] are used.
 	Usage usage.Config
 	// Access lets the programs of turns call their tools; nil = they have no access.
 	Access ToolAccess
 	// External are the tools of other servers, which agents name ([Tools.Servers]); may be nil.
 	External tool.External
-	// Names are the sessions that the configuration names, with the principals that write into them: hooks.
+	// Names are the sessions that the configuration names, with the principals that write into
+	// them: hooks.
 	Names map[chat.SessionKey]string
 	// Files stores what agents make for people; nil = agents can send only text.
 	Files *files.Dir
 	// KeptFiles are the bytes of files of answers that are kept for one principal, see
 	// [files.Dir.Keep]; 0 = no limit.
 	KeptFiles int64
-	// StopGrace is how long a stopped turn may take to return before its end is written without it; 0 = 2 s.
+	// StopGrace is how long a stopped turn may take to return before its end is written without it;
+	// 0 = 2 s.
 	StopGrace time.Duration
 }
 
@@ -149,11 +167,13 @@ type Config struct {
 type Agent struct {
 	Info   agent.Info
 	Runner agent.Runner
-	// ContextWindow in tokens; 0 = unknown: the history is cut to 24 000 tokens and the throttle is off.
+	// ContextWindow in tokens; 0 = unknown: the history is cut to 24 000 tokens and the throttle is
+	// off.
 	ContextWindow int
 	// Gauge estimates how its model counts tokens; nil = the built-in estimate.
 	Gauge *agent.Gauge
-	// Compacts: the older part of its conversations is summarised when they fill the context window.
+	// Compacts: the older part of its conversations is summarised when they fill the context
+	// window.
 	Compacts bool
 	// Timeout of a turn; 0 = 10 minutes.
 	Timeout time.Duration
@@ -163,21 +183,25 @@ type Agent struct {
 	AtMostOnce bool
 	// Tools of the gateway that it may call.
 	Tools Tools
-	// EstimateUsage: the usage of requests that the runner does not report is estimated, on the high side.
+	// EstimateUsage: the usage of requests that the runner does not report is estimated, on the
+	// high side.
 	EstimateUsage bool
-	// Dirs are the working directories from which a conversation may choose one, the first is the default; empty = its runner has no
-	// directories.
+	// Dirs are the working directories from which a conversation may choose one, the first is the
+	// default; empty = its runner has no directories.
 	Dirs []string
-	// Outside is when its turns count as having read text from outside, besides what the gateway gives them.
+	// Outside is when its turns count as having read text from outside, besides what the gateway
+	// gives them.
 	Outside Outside
-	// Program: its runner starts a program, which calls the tools over MCP. Kept: the program runs for all turns of its session.
+	// Program: its runner starts a program, which calls the tools over MCP. Kept: the program runs
+	// for all turns of its session.
 	Program, Kept bool
 }
 
 // Outside is what of an agent counts as text from outside. The zero value is nothing.
 type Outside struct {
-	// Always: each of its turns, from the beginning. Reads: what its runner reports, see [agent.Request.Outside]. Answers: its answers, for the turns that wait
-	// for them, because the gateway does not see what it has read.
+	// Always: each of its turns, from the beginning. Reads: what its runner reports, see
+	// [agent.Request.Outside]. Answers: its answers, for the turns that wait for them, because the
+	// gateway does not see what it has read.
 	Always, Reads, Answers bool
 }
 
@@ -185,7 +209,8 @@ type Outside struct {
 type Deps struct {
 	Store    Store
 	Commands *command.Table
-	// Needs of the methods that correspond to commands, by name. [New] refuses a command whose method is not among them.
+	// Needs of the methods that correspond to commands, by name. [New] refuses a command whose
+	// method is not among them.
 	Needs map[string]chat.Need
 	// Channels send the messages of the outbox.
 	Channels []channel.Channel
@@ -194,7 +219,8 @@ type Deps struct {
 	Logger   *slog.Logger
 }
 
-// Dispatcher is the API of the package: it has one part for each concept and delegates calls to it. Create it with New.
+// Dispatcher is the API of the package: it has one part for each concept and delegates calls to it.
+// Create it with New.
 type Dispatcher struct {
 	*parts
 	jobCalls
@@ -218,8 +244,8 @@ type Dispatcher struct {
 	started   time.Time
 }
 
-// New returns a dispatcher. ctx is the work context: the parent of every turn, cancelled with a cause when running work has to be
-// abandoned. Nothing runs before Run.
+// New returns a dispatcher. ctx is the work context: the parent of every turn, cancelled with a
+// cause when running work has to be abandoned. Nothing runs before Run.
 func New(ctx context.Context, cfg Config, deps Deps) (*Dispatcher, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -384,8 +410,8 @@ type parts struct {
 	agents   map[string]Agent
 	channels map[string]channel.Channel
 	meter    *usage.Meter
-	// bounded reports whether the concurrent turns of a principal, including those of their jobs, are limited: of chat users, hooks, and
-	// credentials that see only their own data.
+	// bounded reports whether the concurrent turns of a principal, including those of their jobs,
+	// are limited: of chat users, hooks, and credentials that see only their own data.
 	bounded func(principal string) bool
 	obs     Observer
 	log     *slog.Logger
@@ -393,8 +419,9 @@ type parts struct {
 	background sync.WaitGroup
 }
 
-// work is the scheduler's data for one message or one recovered run: the inbox rows, the claim under which they were taken, their source,
-// and the log of published events about the leading message.
+// work is the scheduler's data for one message or one recovered run: the inbox rows, the claim
+// under which they were taken, their source, and the log of published events about the leading
+// message.
 type work struct {
 	claim store.Claim
 	rows  []store.Waiting
@@ -402,14 +429,15 @@ type work struct {
 	log   *events.RunLog
 }
 
-// source is the input of a turn's work and the destination of its end. It is chosen where work is created ([queue.fromInbox],
-// [jobTurns.Launch]). Currently it is always the inbox; rows of the job ledger could be another source. The edge cases of the operations
-// are those of [store.Inbox].
+// source is the input of a turn's work and the destination of its end. It is chosen where work is
+// created ([queue.fromInbox], [jobTurns.Launch]). Currently it is always the inbox; rows of the job
+// ledger could be another source. The edge cases of the operations are those of [store.Inbox].
 type source interface {
 	// Start turns waiting work into a run, Join adds work to a running one.
 	Start(ctx context.Context, p store.StartParams) (store.Started, error)
 	Join(ctx context.Context, p store.StartParams) ([]int64, error)
-	// Finish writes the end of a run. EndStopping records that the goroutine of a finished run has returned.
+	// Finish writes the end of a run. EndStopping records that the goroutine of a finished run has
+	// returned.
 	Finish(ctx context.Context, p store.FinishParams) (store.Finished, error)
 	EndStopping(ctx context.Context, c store.Claim, runID string) error
 }
@@ -433,9 +461,11 @@ type Observer interface {
 	Ended(lane string, outcome chat.Outcome, reason string)
 	// TurnEnded: a turn has returned after d; waited is the time from acceptance to start.
 	TurnEnded(lane string, outcome chat.Outcome, d, waited time.Duration)
-	// Tokens: the tokens that the model of a turn read and wrote, as reported by its runner; input includes the history.
+	// Tokens: the tokens that the model of a turn read and wrote, as reported by its runner; input
+	// includes the history.
 	Tokens(lane string, input, output int)
-	// Stored: an operation of the store ended after took, with or without an error; operation is accept, start or finish.
+	// Stored: an operation of the store ended after took, with or without an error; operation is
+	// accept, start or finish.
 	Stored(operation string, took time.Duration)
 	// Fenced: a write was refused because the claim was lost.
 	Fenced(operation string)

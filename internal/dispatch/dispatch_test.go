@@ -226,7 +226,8 @@ func TestAFailingAndAPanickingTurnAreOutcomesAndTheSessionGoesOn(t *testing.T) {
 	})
 }
 
-// The sentence of a failure is published once. A later reader of the conversation finds it in the transcript.
+// The sentence of a failure is published once. A later reader of the conversation finds it in the
+// transcript.
 func TestTheTranscriptKeepsTheReasonOfAFailure(t *testing.T) {
 	inDispatcher(t, func(t *testing.T, h *harness) {
 		e := h.end(h.send("main", "fail"))
@@ -342,7 +343,8 @@ func TestDropNewRefusesTheIncomingMessage(t *testing.T) {
 	}, queue(dispatch.QueueRules{Drop: chat.DropNew}))
 }
 
-// The messages have the form of chat.send with deliver and of hooks: the key of a session names its chat, but not the account.
+// The messages have the form of chat.send with deliver and of hooks: the key of a session names its
+// chat, but not the account.
 func TestAReplyToTheChatOfASessionNamesTheAccount(t *testing.T) {
 	deliver := func(t *testing.T, h *harness, session string) (chat.Message, error) {
 		m := h.msg(session, "hello")
@@ -401,7 +403,8 @@ func TestAReplyToTheChatOfASessionNamesTheAccount(t *testing.T) {
 	})
 }
 
-// The agent answers nothing. The person reads that once, unless the agent has sent them a message itself. The stored answer stays empty.
+// The agent answers nothing. The person reads that once, unless the agent has sent them a message
+// itself. The stored answer stays empty.
 func TestAnEmptyAnswerIsSaidToBeEmptyWithItsReason(t *testing.T) {
 	for name, c := range map[string]struct {
 		call       chat.ToolCall // that the agent makes before

@@ -48,7 +48,8 @@ func toAsker(m *chat.Message) {
 	m.Content.Options.ReplyTo, m.Channel = chat.Target{Channel: "asker", ChatID: "7", Thread: "3"}, "asker"
 }
 
-// shown returns what was sent to the channel that shows files: texts unchanged, files by name and content.
+// shown returns what was sent to the channel that shows files: texts unchanged, files by name and
+// content.
 func (h *harness) shown(d *files.Dir) (list []string) {
 	h.t.Helper()
 	h.asker.mu.Lock()
@@ -150,7 +151,8 @@ func TestAFailedTurnKeepsNoFiles(t *testing.T) {
 	})
 }
 
-// A file that was not delivered is tried again alone: the text and earlier files are not sent again.
+// A file that was not delivered is tried again alone: the text and earlier files are not sent
+// again.
 func TestOnlyTheFileThatFailedIsSentAgain(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		opt, dir := keepFiles(t)
@@ -254,7 +256,8 @@ func TestOldFilesAreRemovedWithOldMessages(t *testing.T) {
 	})
 }
 
-// sending is a runner that writes files into its directory, makes calls of send_file, and answers with their results, one in each line.
+// sending is a runner that writes files into its directory, makes calls of send_file, and answers
+// with their results, one in each line.
 type sending struct {
 	calls   []map[string]string
 	twice   bool // each call is repeated with its key

@@ -43,26 +43,30 @@ func (e *ending) fail(outcome chat.Outcome, state, reason, message string) {
 	e.outcome, e.state, e.reason, e.message, e.stop = outcome, state, reason, message, "error"
 }
 
-// sentence returns what a person reads in place of an answer; "" = there is an answer, or nothing is shown.
+// sentence returns what a person reads in place of an answer; "" = there is an answer, or nothing
+// is shown.
 func (e *ending) sentence() string { return cmp.Or(e.message, e.empty) }
 
-// notedText is how many bytes of a message its note repeats, to distinguish it from others that ran concurrently.
+// notedText is how many bytes of a message its note repeats, to distinguish it from others that ran
+// concurrently.
 const notedText = 80
 
 // notedReason is how many bytes of the reason of a failure its note contains.
 const notedReason = 500
 
-// noteEmpty sets a sentence for an answer without text and files, unless the agent has sent something to the person itself, or no person
-// wrote the message. For programs, the answer stays empty.
+// noteEmpty sets a sentence for an answer without text and files, unless the agent has sent
+// something to the person itself, or no person wrote the message. For programs, the answer stays
+// empty.
 func (t *turn) noteEmpty(end *ending) {
 	if end.outcome == chat.OutcomeAnswered && strings.TrimSpace(end.text) == "" && !t.rows[len(t.rows)-1].Content.System && !t.journal.sent() {
 		end.empty = chat.EmptyAnswer(end.stop)
 	}
 }
 
-// endNote returns a note for readers of the transcript, above all the agent of the next turn, that a message has no complete answer.
-// Without it, the next prompt would contain the message as if it were still unanswered, and a failed message that is sent again would
-// appear twice. The note of a failure has its reason, because the person finds it nowhere else later. "" = no note is needed.
+// endNote returns a note for readers of the transcript, above all the agent of the next turn, that
+// a message has no complete answer. Without it, the next prompt would contain the message as if it
+// were still unanswered, and a failed message that is sent again would appear twice. The note of a
+// failure has its reason, because the person finds it nowhere else later. "" = no note is needed.
 func endNote(lead store.Waiting, outcome chat.Outcome, reason string) string {
 	what := strconv.Quote(chat.Cut(chat.Printable(lead.Content.Text), notedText))
 	switch outcome {
@@ -77,7 +81,8 @@ func endNote(lead store.Waiting, outcome chat.Outcome, reason string) string {
 	}
 }
 
-// outgoing returns what is sent to the person's channel: the answer, or the notice that there is no answer.
+// outgoing returns what is sent to the person's channel: the answer, or the notice that there is no
+// answer.
 func outgoing(lead store.Waiting, runID string, end ending) []store.Outgoing {
 	to := lead.Content.Options.ReplyTo
 	if to.IsZero() {
@@ -95,7 +100,8 @@ func outgoing(lead store.Waiting, runID string, end ending) []store.Outgoing {
 	return []store.Outgoing{*n}
 }
 
-// originate sets the origin of the rows of an answer that goes to another conversation. For a run of a job, its end replaces it.
+// originate sets the origin of the rows of an answer that goes to another conversation. For a run
+// of a job, its end replaces it.
 func originate(rows []store.Outgoing, lead store.Waiting, outside bool) {
 	if len(rows) == 0 || chat.ConversationOf(lead.Session, rows[0].Target, lead.Principal) == lead.Session {
 		return
@@ -185,7 +191,8 @@ func (ts *turns) judgeCancelled(t *turn, cause *scheduler.CancelCause, end *endi
 	}
 }
 
-// finish writes the end of a turn and publishes it. It is called on the turn's goroutine after the agent has returned.
+// finish writes the end of a turn and publishes it. It is called on the turn's goroutine after the
+// agent has returned.
 func (ts *turns) finish(ctx context.Context, t *turn, end ending) {
 	text, mine := t.run.Close()
 	if !mine { // stuck has written the outcome while the agent did not return; only the end of the goroutine is left to write
@@ -203,8 +210,9 @@ func (ts *turns) finish(ctx context.Context, t *turn, end ending) {
 	ts.writeFinish(ctx, t, end, false)
 }
 
-// stuck is called by the scheduler when a cancelled turn has not returned within the grace period. It writes the outcome, and later output
-// is discarded. The turn keeps its slot and its place in the session.
+// stuck is called by the scheduler when a cancelled turn has not returned within the grace period.
+// It writes the outcome, and later output is discarded. The turn keeps its slot and its place in
+// the session.
 func (ts *turns) stuck(st *scheduler.Turn[work]) {
 	was, ok := ts.running.get(st)
 	cause := st.Cause()
@@ -272,7 +280,8 @@ func (ts *turns) writeFinish(ctx context.Context, t *turn, end ending, stillRunn
 	return true
 }
 
-// answer returns the transcript entries of an end: the text, followed by a note for a turn that was stopped or failed.
+// answer returns the transcript entries of an end: the text, followed by a note for a turn that was
+// stopped or failed.
 func (ts *turns) answer(t *turn, end ending) []chat.TranscriptEntry {
 	entries := t.journal.entries()
 	if end.text != "" {
@@ -340,7 +349,8 @@ func (ts *turns) endStopping(ctx context.Context, t *turn) {
 	}
 }
 
-// firstFile is the number of the first file among the outgoing rows of a run: the text is 0, a notice 1.
+// firstFile is the number of the first file among the outgoing rows of a run: the text is 0, a
+// notice 1.
 const firstFile = 2
 
 // paragraphs appends a paragraph to an answer.
@@ -359,8 +369,8 @@ func paragraphs(text, more string) string {
 // reply returns the text without the lines that represent files.
 func (e *ending) reply() string { return strings.TrimSuffix(e.text, e.lines) }
 
-// replies returns the rows of an answer: its text, then each file in its own row, so that a process that ends in between repeats at most
-// one.
+// replies returns the rows of an answer: its text, then each file in its own row, so that a process
+// that ends in between repeats at most one.
 func replies(lead store.Waiting, runID string, end ending) []store.Outgoing {
 	row := store.Outgoing{ID: newID(), RunID: runID, Session: lead.Session, Principal: lead.Principal, Target: lead.Content.Options.ReplyTo, Kind: store.KindReply, Text: cmp.Or(end.empty, end.reply()), Count: 1}
 	var rows []store.Outgoing
@@ -412,8 +422,9 @@ func (ts *turns) endOutput(ctx context.Context, t *turn) {
 	}
 }
 
-// takeFiles stores the files of an answer before the answer is committed: a file is on the disk when the row that names it is written. It
-// appends to the text a sentence about omitted files, and one line for each file for readers of plain text, such as later turns.
+// takeFiles stores the files of an answer before the answer is committed: a file is on the disk
+// when the row that names it is written. It appends to the text a sentence about omitted files, and
+// one line for each file for readers of plain text, such as later turns.
 func (ts *turns) takeFiles(ctx context.Context, t *turn, end *ending, made []chat.Attachment) {
 	t.outputMu.Lock()
 	defer t.outputMu.Unlock()
@@ -442,8 +453,8 @@ func (ts *turns) takeFiles(ctx context.Context, t *turn, end *ending, made []cha
 	t.run.Grow(strings.TrimPrefix(end.text, before)) // subscribers see the text of the transcript; a preview in a chat shows no lines for files
 }
 
-// keepFiles keeps the files of an answer for the owner of the session. A turn that is repeated after a
-// crash makes them again; retention removes the first ones.
+// keepFiles keeps the files of an answer for the owner of the session. A turn that is repeated
+// after a crash makes them again; retention removes the first ones.
 func (ts *turns) keepFiles(ctx context.Context, t *turn, taken []chat.Attachment, left string) ([]chat.Attachment, string) {
 	kept := make([]chat.Attachment, 0, len(taken))
 	for _, f := range taken {

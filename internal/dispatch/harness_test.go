@@ -33,8 +33,9 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// script is a runner that is controlled by the last message: `sleep 2s`, `deaf 5s` (ignores its context and returns "late"), `fail`
-// (overloaded), `fail REASON`, `panic`; any other text is echoed. It counts concurrent calls per session.
+// script is a runner that is controlled by the last message: `sleep 2s`, `deaf 5s` (ignores its
+// context and returns "late"), `fail` (overloaded), `fail REASON`, `panic`; any other text is
+// echoed. It counts concurrent calls per session.
 type script struct {
 	mu      sync.Mutex
 	calls   []agent.Request
@@ -152,7 +153,8 @@ func (s *script) Run(ctx context.Context, req agent.Request, emit func(agent.Eve
 	return agent.Result{Text: text, StopReason: "stop"}, nil
 }
 
-// leave writes files into the directory of the turn, each with its name as content, and attaches them.
+// leave writes files into the directory of the turn, each with its name as content, and attaches
+// them.
 func leave(req agent.Request, word string, names []string, emit func(agent.Event)) (agent.Result, error) {
 	dir, err := req.OutputDir()
 	if err != nil {
@@ -266,7 +268,8 @@ func (h *harness) start() {
 	synctest.Wait()
 }
 
-// close drains and ends the harness. It is the last step of every test, so that no goroutine is left in the bubble.
+// close drains and ends the harness. It is the last step of every test, so that no goroutine is
+// left in the bubble.
 func (h *harness) close() {
 	h.t.Helper()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(h.t.Context()), 30*time.Second)
@@ -370,7 +373,8 @@ func inBubble(t *testing.T, f func(t *testing.T)) {
 	synctest.Test(t, f)
 }
 
-// inDispatcher runs f in a bubble, with a dispatcher and its own store, which are closed afterwards.
+// inDispatcher runs f in a bubble, with a dispatcher and its own store, which are closed
+// afterwards.
 func inDispatcher(t *testing.T, f func(t *testing.T, h *harness), opts ...option) {
 	t.Helper()
 	inBubble(t, func(t *testing.T) {
@@ -395,7 +399,8 @@ func newStore(tb testing.TB) *sqlite.Store {
 	return sqlitetest.Open(tb, sqlite.Config{})
 }
 
-// postbox is a channel that records the replies that it sends. Chats in slow or broken respond slowly or not at all.
+// postbox is a channel that records the replies that it sends. Chats in slow or broken respond
+// slowly or not at all.
 type postbox struct {
 	name    string
 	mu      sync.Mutex

@@ -14,7 +14,8 @@ import (
 )
 
 const (
-	// defaultHistory is how many tokens of history an agent with an unknown context window receives.
+	// defaultHistory is how many tokens of history an agent with an unknown context window
+	// receives.
 	defaultHistory = 24_000
 	// historyPage is the size in bytes of a page of a transcript.
 	historyPage = 256 << 10
@@ -237,10 +238,12 @@ func hasOutside(rows []chat.TranscriptEntry) bool {
 	return slices.ContainsFunc(rows, func(e chat.TranscriptEntry) bool { return e.Outside })
 }
 
-// spoken reports whether an entry is part of the conversation: neither a command nor a summary of other entries.
+// spoken reports whether an entry is part of the conversation: neither a command nor a summary of
+// other entries.
 func spoken(e chat.TranscriptEntry) bool { return !e.Command && e.Covers.To == 0 }
 
-// estimate is called by the scheduler before a second turn of a session starts concurrently. It uses the provider's last count.
+// estimate is called by the scheduler before a second turn of a session starts concurrently. It
+// uses the provider's last count.
 func (ts *turns) estimate(ctx context.Context, session string) (tokens, window int) {
 	key, err := chat.ParseSessionKey(session, ts.cfg.Agents[0].Info.ID)
 	if err != nil {
@@ -258,8 +261,8 @@ func (ts *turns) estimate(ctx context.Context, session string) (tokens, window i
 	return tokens, window
 }
 
-// size returns how many tokens a conversation has: the provider's count of its last turn and an estimate of the entries after that, or an
-// estimate of all that an agent would receive.
+// size returns how many tokens a conversation has: the provider's count of its last turn and an
+// estimate of the entries after that, or an estimate of all that an agent would receive.
 func (ts *turns) size(ctx context.Context, key chat.SessionKey, most int) (tokens int, err error) {
 	ratio := ts.agents[key.Agent].ratio("", key)
 	if counted, ok := ts.compactions.counted(key); ok {

@@ -18,7 +18,8 @@ import (
 	"laneway/internal/store"
 )
 
-// lineUp offers numbered messages in the given order and returns the order in which the scheduler started them.
+// lineUp offers numbered messages in the given order and returns the order in which the scheduler
+// started them.
 func lineUp(t *testing.T, waitsBefore func(seq int64) bool, offered []int64) []int64 {
 	t.Helper()
 	ctx, end := context.WithCancelCause(t.Context())
@@ -50,8 +51,8 @@ func lineUp(t *testing.T, waitsBefore func(seq int64) bool, offered []int64) []i
 	return started
 }
 
-// The messages of one session are offered in every order, as by concurrent callers. The first one has no predecessor, each other one waits
-// for its predecessor.
+// The messages of one session are offered in every order, as by concurrent callers. The first one
+// has no predecessor, each other one waits for its predecessor.
 func TestMessagesReachTheSchedulerInTheirOrder(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -74,7 +75,8 @@ func numbers(n int) []int64 {
 	return all
 }
 
-// A process that is not ready receives no messages, so no success can reset the state: it must expire by itself.
+// A process that is not ready receives no messages, so no success can reset the state: it must
+// expire by itself.
 func TestARefusedWriteCountsForABoundedTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -20,7 +20,8 @@ type jobTurns struct {
 
 var _ service.Turns = jobTurns{}
 
-// Launch submits a claimed run to its lane. A run in a session of another process is found by that process.
+// Launch submits a claimed run to its lane. A run in a session of another process is found by that
+// process.
 func (j jobTurns) Launch(ctx context.Context, l cron.Launched) {
 	if !l.Mine {
 		j.node.Hint(l.Owner)
@@ -76,7 +77,8 @@ type jobCalls struct{ svc *service.Service }
 // RunCron runs the loop that fires jobs, see [service.Service.Run].
 func (c jobCalls) RunCron(ctx context.Context) error { return c.svc.Run(ctx) }
 
-// NudgeCron wakes that loop, for callers that write jobs into the store without this process. It does not block.
+// NudgeCron wakes that loop, for callers that write jobs into the store without this process. It
+// does not block.
 func (c jobCalls) NudgeCron() { c.svc.Nudge() }
 
 // CronAdd makes a job or changes it, see [service.Editor.Add].
@@ -114,7 +116,8 @@ func (c jobCalls) CronList(ctx context.Context, f cron.JobFilter, by chat.Caller
 	return c.svc.Editor.Jobs(ctx, f, by)
 }
 
-// CronPreview lists the next fires of a job, of the schedule in m when id is empty, or of the job with what m changes.
+// CronPreview lists the next fires of a job, of the schedule in m when id is empty, or of the job
+// with what m changes.
 func (c jobCalls) CronPreview(ctx context.Context, id string, m cron.Members, from time.Time, count int, by chat.Caller) (cron.Preview, error) {
 	return c.svc.Editor.Preview(ctx, service.PreviewParams{ID: id, Schedule: m, From: from, Count: count}, by)
 }
@@ -157,23 +160,27 @@ func (c jobCalls) SubscribeCron(fn func(cron.Event), wanted func() bool) (cancel
 	return c.svc.Events.Subscribe(fn, wanted)
 }
 
-// attempt is the part of a turn that goes beyond answering a message: an attempt of a run of a job ([service.Attempt]), or nothing
-// ([plain]). Its methods are called on the goroutine of the turn. End is also called for a turn that does not return.
+// attempt is the part of a turn that goes beyond answering a message: an attempt of a run of a job
+// ([service.Attempt]), or nothing ([plain]). Its methods are called on the goroutine of the turn.
+// End is also called for a turn that does not return.
 type attempt interface {
 	// Start returns what the start of the turn writes into the ledger; nil = nothing.
 	Start(node string) *cron.AttemptStart
-	// Started is called when the start is committed. job is what the start read from the ledger; nil = nothing.
+	// Started is called when the start is committed. job is what the start read from the ledger;
+	// nil = nothing.
 	Started(ctx context.Context, t service.Turn, job *cron.Job)
 	// JobID is the job of the attempt, or "".
 	JobID() string
 	// Isolated reports whether the agent receives no history.
 	Isolated() bool
-	// Unattended reports whether no person waits for the answer. Then no sign is shown, and the runner calls its model once.
+	// Unattended reports whether no person waits for the answer. Then no sign is shown, and the
+	// runner calls its model once.
 	Unattended() bool
-	// Execute does the work of a turn that needs no agent; done is false when it needs one. req has the messages of the turn and no
-	// history. by asks its agent for summaries.
+	// Execute does the work of a turn that needs no agent; done is false when it needs one. req has
+	// the messages of the turn and no history. by asks its agent for summaries.
 	Execute(ctx context.Context, req agent.Request, by agent.Summariser, emit func(agent.Event)) (res agent.Result, done bool, err error)
-	// End adds the end of the attempt to the writes of the turn. publish is called with the time of the end when that is committed.
+	// End adds the end of the attempt to the writes of the turn. publish is called with the time of
+	// the end when that is committed.
 	End(ctx context.Context, t service.Turn, how service.Ending, p *store.FinishParams) (publish func(endedAt time.Time))
 }
 

@@ -206,7 +206,8 @@ func TestCancelPreviousStopsTheOlderRun(t *testing.T) {
 	})
 }
 
-// Two slots of an outage are caught up for a job that its first run removes. Subscribers receive both starts and both ends.
+// Two slots of an outage are caught up for a job that its first run removes. Subscribers receive
+// both starts and both ends.
 func TestEveryRunOfARemovedJobIsAStartedEvent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st, step := steppedStore(t)
@@ -447,7 +448,8 @@ func TestAJobOfOneMomentFiresAgainWhenItIsAddedWithAnother(t *testing.T) {
 	})
 }
 
-// Runs of a person above the daily limit are skipped with a row, and the person receives one alert; a day later runs start again.
+// Runs of a person above the daily limit are skipped with a row, and the person receives one alert;
+// a day later runs start again.
 func TestRunsOfAPersonOverTheDaysNumberAreSkippedWithOneAlert(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long")
@@ -481,7 +483,8 @@ func TestRunsOfAPersonOverTheDaysNumberAreSkippedWithOneAlert(t *testing.T) {
 	}, func(c *dispatch.Config) { c.Cron.MaxRunsPerDay = 3 })
 }
 
-// The ledger keeps the runs of a removed job, so its person can ask about them, in private only: the ledger does not have where the job answered.
+// The ledger keeps the runs of a removed job, so its person can ask about them, in private only:
+// the ledger does not have where the job answered.
 func TestARemovedJobIsExplainedToItsPersonAlone(t *testing.T) {
 	inJobs(t, func(t *testing.T, h *jobHarness) {
 		h.command(annaHere, "/cron add every 30m look at the mail", "7", "7")

@@ -13,8 +13,8 @@ import (
 	"laneway/internal/store"
 )
 
-// goneHarness has a job that answers `hello` each minute to the chat 9 of the box, and counts what is sent there. gone is the chat that
-// refuses messages.
+// goneHarness has a job that answers `hello` each minute to the chat 9 of the box, and counts what
+// is sent there. gone is the chat that refuses messages.
 type goneHarness struct {
 	*jobHarness
 
@@ -279,7 +279,8 @@ func TestWhatFailuresHaveSwitchedOffIsOnAgainAfterAResume(t *testing.T) {
 	})
 }
 
-// Until the end of a run it is not known whether its answer is delivered. Only followers of the run receive what it writes.
+// Until the end of a run it is not known whether its answer is delivered. Only followers of the run
+// receive what it writes.
 func TestNothingOfAJobIsShownBeforeItsEnd(t *testing.T) {
 	inJobs(t, func(t *testing.T, h *jobHarness) {
 		var grew int

@@ -228,7 +228,8 @@ func TestARunThatIsLateNamesTheMomentForWhichItWasPlanned(t *testing.T) {
 	}
 }
 
-// dying is a store that can be disconnected from one process, as by a kill: after that, the process has no effect.
+// dying is a store that can be disconnected from one process, as by a kill: after that, the process
+// has no effect.
 type dying struct {
 	cronStore
 
@@ -242,7 +243,8 @@ type modelWake struct {
 	nodes map[string]chan struct{}
 }
 
-// The dispatcher finds this interface by a type assertion. If one of its methods were missing, it would work without hints.
+// The dispatcher finds this interface by a type assertion. If one of its methods were missing, it
+// would work without hints.
 var _ store.Waker = dying{}
 
 func (w *modelWake) of(node string) chan struct{} {
@@ -322,8 +324,9 @@ func (s dying) Sweep(ctx context.Context, sp store.SweepParams) ([]store.Taken, 
 	return s.cronStore.Sweep(ctx, sp)
 }
 
-// The second run of a buffer_one job is started through the process that does not run the first one. The owner of the session receives the
-// hint and starts the second run at the end of the first, before its next sweep.
+// The second run of a buffer_one job is started through the process that does not run the first
+// one. The owner of the session receives the hint and starts the second run at the end of the
+// first, before its next sweep.
 func TestAWaitingRunBeginsWhenTheRunOfAnotherProcessEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st, wake, off := sqlitetest.Open(t, sqlite.Config{}), &modelWake{}, &atomic.Bool{}

@@ -19,8 +19,9 @@ import (
 	"laneway/internal/dispatch"
 )
 
-// jobModel runs a random history of one job, on a store and some processes, and on the plain model. After each step both must have made the
-// same agent calls and must show the same ledger, job and events.
+// jobModel runs a random history of one job, on a store and some processes, and on the plain model.
+// After each step both must have made the same agent calls and must show the same ledger, job and
+// events.
 type jobModel struct {
 	t    *testing.T
 	dice *rand.Rand
@@ -130,7 +131,8 @@ func (m *jobModel) wait() {
 	m.let(d)
 }
 
-// schedule returns a schedule that fires within seconds. People act at times without a slot, see history.
+// schedule returns a schedule that fires within seconds. People act at times without a slot, see
+// history.
 func (m *jobModel) schedule() schedule.Spec {
 	in := time.Duration(20+m.dice.IntN(400)) * 10 * time.Millisecond
 	at := m.now().Truncate(10 * time.Millisecond).Add(in + 3*time.Millisecond)
@@ -494,8 +496,8 @@ func (m *jobModel) down() {
 	m.let(0)
 }
 
-// kill ends a process without its clean-up. Its claimed and running runs are taken over when its lease has expired; the time of that is not
-// known in advance.
+// kill ends a process without its clean-up. Its claimed and running runs are taken over when its
+// lease has expired; the time of that is not known in advance.
 func (m *jobModel) kill() {
 	p := m.plain
 	i := m.dice.IntN(len(m.live))
@@ -522,8 +524,8 @@ func (m *jobModel) kill() {
 	}
 }
 
-// takenOver waits until the takeover from a dead process has ended, checks that every slot has one entry and none is missing, and removes
-// the job.
+// takenOver waits until the takeover from a dead process has ended, checks that every slot has one
+// entry and none is missing, and removes the job.
 func (m *jobModel) takenOver() {
 	p := m.plain
 	time.Sleep(40 * time.Second)

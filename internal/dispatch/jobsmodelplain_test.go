@@ -23,8 +23,9 @@ import (
 // resumeIsPublished: the end of a pause is an event, and so are the slots that passed.
 const resumeIsPublished = true
 
-// plain is one job according to the documentation, with a clock that is set to each moment in turn: nothing runs concurrently, and nothing
-// is stored. It shares only the arithmetic of schedules with the program.
+// plain is one job according to the documentation, with a clock that is set to each moment in turn:
+// nothing runs concurrently, and nothing is stored. It shares only the arithmetic of schedules with
+// the program.
 type plain struct {
 	now time.Time
 	up  bool // a process fires jobs
@@ -95,7 +96,8 @@ func (p *plain) publish(action cron.Action, run string) {
 	p.events = append(p.events, strings.TrimSpace(string(action)+" "+run))
 }
 
-// advance moves the clock forward: events happen in the order of their times, and overdue ones happen now.
+// advance moves the clock forward: events happen in the order of their times, and overdue ones
+// happen now.
 func (p *plain) advance(to time.Time) {
 	for {
 		var at time.Time
@@ -181,8 +183,8 @@ func (p *plain) fire() {
 	p.enabled = d.More
 }
 
-// launch applies the overlap policy, with n earlier runs, row of them from the same catch-up. A run that catches up waits for the runs
-// before it and is never skipped.
+// launch applies the overlap policy, with n earlier runs, row of them from the same catch-up. A run
+// that catches up waits for the runs before it and is never skipped.
 func (p *plain) launch(r *plainRun, late bool, n, row int) bool {
 	waits := late || p.overlap == cron.OverlapBufferOne && n == 1
 	beside := p.overlap == cron.OverlapConcurrent && (row == 0 || strings.HasPrefix(r.id, string(cron.TriggerSchedule)))
@@ -390,7 +392,8 @@ func (p *plain) run() bool {
 	return true
 }
 
-// cancel ends active runs. A running one ends at once, because its agent returns when it is cancelled.
+// cancel ends active runs. A running one ends at once, because its agent returns when it is
+// cancelled.
 func (p *plain) cancel() bool {
 	p.cancelAll(cron.ReasonStopped)
 	return true
@@ -407,7 +410,8 @@ func (p *plain) cancelAll(reason cron.Reason) {
 // historySteps is the number of steps of a history.
 const historySteps = 100
 
-// modelStore returns an empty store for each history. It is opened and closed within the bubble of the history.
+// modelStore returns an empty store for each history. It is opened and closed within the bubble of
+// the history.
 type modelStore func(t *testing.T) cronStore
 
 func sqliteModel(t *testing.T) cronStore { return newStore(t) }
@@ -494,7 +498,8 @@ func modelHistories(t *testing.T, open modelStore, processes int, first, n uint6
 	t.Logf("%d steps in %d histories, no difference", steps, n)
 }
 
-// TestRandomHistoriesOfAJobAreThoseOfThePlainModel compares a job with the model on every store, with one process and with two.
+// TestRandomHistoriesOfAJobAreThoseOfThePlainModel compares a job with the model on every store,
+// with one process and with two.
 func TestRandomHistoriesOfAJobAreThoseOfThePlainModel(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long")

@@ -26,7 +26,8 @@ func operator() chat.Caller {
 	return chat.Caller{Principal: "gateway", Scopes: []string{chat.ScopeAdmin}}
 }
 
-// states returns the entries of a job's history as state, reason and number of slots, the oldest first.
+// states returns the entries of a job's history as state, reason and number of slots, the oldest
+// first.
 func (h *jobHarness) states(job string) []string {
 	h.t.Helper()
 	var out []string
@@ -433,8 +434,8 @@ func TestAClockThatIsSetBackFiresNoSlotTwice(t *testing.T) {
 	})
 }
 
-// After six hours without a process, a thousand jobs that fire each minute are resumed. Each runs once for its missed slots, and at most as
-// many run at once as their lane has slots.
+// After six hours without a process, a thousand jobs that fire each minute are resumed. Each runs
+// once for its missed slots, and at most as many run at once as their lane has slots.
 func TestJobsThatWereDownForHoursComeBackBoundedAndSpread(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long")

@@ -15,20 +15,21 @@ import (
 	"laneway/internal/usage"
 )
 
-// journal has the tool calls of a turn's model and their results, in memory and in the store. They are recorded on the goroutine of the
-// turn. The end of a turn that does not return is written on another goroutine.
+// journal has the tool calls of a turn's model and their results, in memory and in the store. They
+// are recorded on the goroutine of the turn. The end of a turn that does not return is written on
+// another goroutine.
 type journal struct {
 	parts *parts
 	claim store.Claim
 	runID string
-	// before is how many rounds earlier attempts have recorded. again reports that there was an earlier attempt, which may have recorded
-	// some.
+	// before is how many rounds earlier attempts have recorded. again reports that there was an
+	// earlier attempt, which may have recorded some.
 	before int
 	again  bool
 
 	usage *usage.Turn
-	// estimate returns how many tokens the turn has sent to its model before the rounds; nil = only the usage that the runner reports is
-	// known.
+	// estimate returns how many tokens the turn has sent to its model before the rounds; nil = only
+	// the usage that the runner reports is known.
 	estimate func() int
 
 	mu     sync.Mutex
@@ -37,24 +38,25 @@ type journal struct {
 	mark   outsideMark
 }
 
-// outsideMark reports that the agent of a turn has read text from outside by its own tools. It is set in memory at once and then written to the run, so that
-// a later attempt has it. The tools of the gateway wait for the write.
+// outsideMark reports that the agent of a turn has read text from outside by its own tools. It is
+// set in memory at once and then written to the run, so that a later attempt has it. The tools of
+// the gateway wait for the write.
 type outsideMark struct {
 	set     bool
 	written chan struct{} // closed when the write has ended; nil when the run had the mark before
 	err     error
 }
 
-// fromWhom is a message of a turn with the principal that sent it. The row of a message that has just arrived has the owner of the session
-// instead, who sees its events.
+// fromWhom is a message of a turn with the principal that sent it. The row of a message that has
+// just arrived has the owner of the session instead, who sees its events.
 type fromWhom struct {
 	store.Waiting
 
 	sender string
 }
 
-// sendersOf adds the principals to the messages of a work item. A recovered run has several messages, which were read with their
-// principals.
+// sendersOf adds the principals to the messages of a work item. A recovered run has several
+// messages, which were read with their principals.
 func sendersOf(it scheduler.Item[work]) []fromWhom {
 	rows := it.Payload.rows
 	texts := make([]fromWhom, 0, len(rows))
@@ -70,7 +72,8 @@ func sendersOf(it scheduler.Item[work]) []fromWhom {
 
 var _ agent.Journal = (*turnJournal)(nil)
 
-// turnJournal implements the journal for the runner, with the messages that joined earlier attempts.
+// turnJournal implements the journal for the runner, with the messages that joined earlier
+// attempts.
 type turnJournal struct {
 	*journal
 
@@ -278,11 +281,12 @@ func (j *turnJournal) record(ctx context.Context, row store.JournalRow) error {
 	return j.parts.node.WhileAlive(ctx, func(ctx context.Context) error { return j.parts.store.Record(ctx, j.claim, j.runID, row) })
 }
 
-// shownOfCall is how many bytes of the arguments and of the result of a call its transcript entry contains.
+// shownOfCall is how many bytes of the arguments and of the result of a call its transcript entry
+// contains.
 const shownOfCall = 500
 
-// entries returns the calls of a turn as transcript entries, one note for each, for later turns. The result of a tool is shortened to one
-// line, because it has no authority there.
+// entries returns the calls of a turn as transcript entries, one note for each, for later turns.
+// The result of a tool is shortened to one line, because it has no authority there.
 func (j *journal) entries() []chat.TranscriptEntry {
 	if j == nil {
 		return nil

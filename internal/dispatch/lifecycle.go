@@ -21,14 +21,17 @@ import (
 )
 
 const (
-	// previewTime is how long the shutdown and the end of a turn wait for previews that are being shown.
+	// previewTime is how long the shutdown and the end of a turn wait for previews that are being
+	// shown.
 	previewTime = 2 * time.Second
-	// resetPoll is the interval of the checks whether a reset of the scheduler has cancelled every turn.
+	// resetPoll is the interval of the checks whether a reset of the scheduler has cancelled every
+	// turn.
 	resetPoll = 10 * time.Millisecond
 )
 
-// Register registers this process in the store before it serves anything, see [ownership.Node.Register]. From then on other replicas send
-// it their events, which it already receives.
+// Register registers this process in the store before it serves anything, see
+// [ownership.Node.Register]. From then on other replicas send it their events, which it already
+// receives.
 func (d *Dispatcher) Register(ctx context.Context) error {
 	d.publisher.Listen(ctx)
 	if err := d.owner.Register(ctx); err != nil {
@@ -45,13 +48,14 @@ func (d *Dispatcher) Register(ctx context.Context) error {
 // NodeID returns the id of the current incarnation, or "".
 func (d *Dispatcher) NodeID() string { return d.owner.ID() }
 
-// Lease acquires or renews a named lease for this process; a channel polls only while it holds its own.
+// Lease acquires or renews a named lease for this process; a channel polls only while it holds its
+// own.
 func (d *Dispatcher) Lease(ctx context.Context, name string) (ok bool, err error) {
 	return d.owner.Acquire(ctx, name)
 }
 
-// Run runs the loops until ctx is done. It returns when they, and the short work beside turns and calls, have ended. It does not end the
-// turns: Drain does.
+// Run runs the loops until ctx is done. It returns when they, and the short work beside turns and
+// calls, have ended. It does not end the turns: Drain does.
 func (d *Dispatcher) Run(ctx context.Context) error {
 	var loops sync.WaitGroup
 	for _, loop := range []func(context.Context){d.owner.Run, d.sender.Run, d.figures.run, d.publisher.Run, d.meter.Run, d.questions.run, d.trees.run, d.gauges.run} {
@@ -62,8 +66,9 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	return nil
 }
 
-// Reconfigure changes the limits of lanes and the rules of queues while turns run. A larger lane takes effect at once, a smaller one as
-// turns end. Waiting messages keep the rules with which they were submitted.
+// Reconfigure changes the limits of lanes and the rules of queues while turns run. A larger lane
+// takes effect at once, a smaller one as turns end. Waiting messages keep the rules with which they
+// were submitted.
 func (d *Dispatcher) Reconfigure(lanes []scheduler.Lane, queue func(agent, channel, kind string) QueueRules) error {
 	for _, lane := range lanes {
 		if _, err := d.sched.GetOrCreate(lane); err != nil {
@@ -79,9 +84,10 @@ func (d *Dispatcher) Reconfigure(lanes []scheduler.Lane, queue func(agent, chann
 	return nil
 }
 
-// Restart restarts the scheduler in place. Running turns are cancelled and wait again, waiting messages are removed from memory, and a new
-// incarnation of this process takes them over from the store, as another process would. Nothing is lost or counted as a crash. It returns
-// when the new incarnation is registered, or with the cause of ctx.
+// Restart restarts the scheduler in place. Running turns are cancelled and wait again, waiting
+// messages are removed from memory, and a new incarnation of this process takes them over from the
+// store, as another process would. Nothing is lost or counted as a crash. It returns when the new
+// incarnation is registered, or with the cause of ctx.
 func (d *Dispatcher) Restart(ctx context.Context) error {
 	return d.owner.Restart(ctx, func(ctx context.Context) error {
 		d.queue.order.clear(d.sched)
@@ -94,9 +100,10 @@ func (d *Dispatcher) Restart(ctx context.Context) error {
 	})
 }
 
-// Drain is the shutdown, see the package comment: it ends previews, refuses new messages, lets turns finish and stops sending. ctx limits
-// the wait for running turns and for active requests; the whole takes at most one grace period more. Channels may run meanwhile; call Leave
-// after they have ended.
+// Drain is the shutdown, see the package comment: it ends previews, refuses new messages, lets
+// turns finish and stops sending. ctx limits the wait for running turns and for active requests;
+// the whole takes at most one grace period more. Channels may run meanwhile; call Leave after they
+// have ended.
 func (d *Dispatcher) Drain(ctx context.Context) error {
 	d.owner.Drain(ctx)
 	var previews sync.WaitGroup
@@ -111,50 +118,54 @@ func (d *Dispatcher) Drain(ctx context.Context) error {
 	return err
 }
 
-// Leave removes this process from the table of nodes. It is the last step before the context of Run ends, after Drain and after the
-// channels have ended. It takes at most a second.
+// Leave removes this process from the table of nodes. It is the last step before the context of Run
+// ends, after Drain and after the channels have ended. It takes at most a second.
 func (d *Dispatcher) Leave(ctx context.Context) { d.owner.Leave(ctx) }
 
-// Receive takes one message: a chat command is executed at once, any other message is made durable and submitted to its lane. When it
-// returns without an error, the message cannot be lost. It never waits for a slot or an answer.
+// Receive takes one message: a chat command is executed at once, any other message is made durable
+// and submitted to its lane. When it returns without an error, the message cannot be lost. It never
+// waits for a slot or an answer.
 func (d *Dispatcher) Receive(ctx context.Context, m chat.Message) (chat.Receipt, error) {
 	return d.receiver.receive(ctx, m, nil)
 }
 
-// ReceiveFrom is Receive for a caller of the gateway. The caller may be restricted to its own sessions, a command requires one of its
-// scopes, and the number of its waiting messages is limited (chat.CodeRateLimited).
+// ReceiveFrom is Receive for a caller of the gateway. The caller may be restricted to its own
+// sessions, a command requires one of its scopes, and the number of its waiting messages is limited
+// (chat.CodeRateLimited).
 func (d *Dispatcher) ReceiveFrom(ctx context.Context, m chat.Message, by chat.Caller) (chat.Receipt, error) {
 	return d.receiver.receiveFrom(ctx, m, by)
 }
 
-// Defer makes a system text durable that the next turn of its session reads before its message. It starts nothing. A call with the same
-// Dedupe adds no second text; it completes what a crash left unfinished.
+// Defer makes a system text durable that the next turn of its session reads before its message. It
+// starts nothing. A call with the same Dedupe adds no second text; it completes what a crash left
+// unfinished.
 func (d *Dispatcher) Defer(ctx context.Context, m chat.Message, by chat.Caller) error {
 	return d.receiver.deferText(ctx, m, by)
 }
 
-// Stop stops what p names and returns the ids of the runs and messages that it ended. It signals the turns of this process before it calls
-// the store. The durable part ensures that stopped work never runs again, and reaches turns of other processes. It takes no slot and waits
-// for no turn.
+// Stop stops what p names and returns the ids of the runs and messages that it ended. It signals
+// the turns of this process before it calls the store. The durable part ensures that stopped work
+// never runs again, and reaches turns of other processes. It takes no slot and waits for no turn.
 func (d *Dispatcher) Stop(ctx context.Context, p store.StopParams) ([]string, error) {
 	met, err := d.stops.stop(ctx, p)
 	return append(met.running, met.waiting...), err
 }
 
-// Reset stops all work of a session and begins an empty transcript; it returns the id of the new one. A repetition, identified by once,
-// stops nothing and returns the id of the first call. A caller whom [chat.Caller.MayChange] refuses receives chat.CodeForbidden, and
-// nothing was done.
+// Reset stops all work of a session and begins an empty transcript; it returns the id of the new
+// one. A repetition, identified by once, stops nothing and returns the id of the first call. A
+// caller whom [chat.Caller.MayChange] refuses receives chat.CodeForbidden, and nothing was done.
 func (d *Dispatcher) Reset(ctx context.Context, key chat.SessionKey, by chat.Caller, once *chat.IdempotencyKey) (string, error) {
 	return d.stops.reset(ctx, key, by, once)
 }
 
-// Delete stops all work of a session and removes it, with its transcripts unless they are to be kept. A repetition stops and removes
-// nothing. It sets the caller in p.
+// Delete stops all work of a session and removes it, with its transcripts unless they are to be
+// kept. A repetition stops and removes nothing. It sets the caller in p.
 func (d *Dispatcher) Delete(ctx context.Context, p store.DeleteParams, by chat.Caller) (store.Deleted, error) {
 	return d.stops.remove(ctx, p, by)
 }
 
-// Wait returns when the message has ended, or when ctx is done (then with its cause). It holds no slot and no lock.
+// Wait returns when the message has ended, or when ctx is done (then with its cause). It holds no
+// slot and no lock.
 func (d *Dispatcher) Wait(ctx context.Context, messageID string) (chat.RunEnd, error) {
 	return d.publisher.Wait(store.OnBehalfOf(ctx, ""), messageID, d.endOf) // the end of one run is no list
 }
@@ -202,9 +213,11 @@ func (d *Dispatcher) Agents() []agent.Info {
 // Commands lists the chat commands.
 func (d *Dispatcher) Commands() []chat.CommandInfo { return d.commands.table.Infos() }
 
-// Subscribe calls fn for every event of this process until cancel is called, and for events of other processes of the store about durable
-// changes: ends of runs and changes of sessions. Of these, an event with a long text is loaded only if wanted returns true for it without
-// that text. Neither function may block. After cancel has returned, fn is not called again, but a call may still be running.
+// Subscribe calls fn for every event of this process until cancel is called, and for events of
+// other processes of the store about durable changes: ends of runs and changes of sessions. Of
+// these, an event with a long text is loaded only if wanted returns true for it without that text.
+// Neither function may block. After cancel has returned, fn is not called again, but a call may
+// still be running.
 func (d *Dispatcher) Subscribe(fn func(chat.Event), wanted func(chat.Event) bool) (cancel func()) {
 	return d.publisher.Subscribe(fn, wanted)
 }
@@ -235,8 +248,9 @@ func (d *Dispatcher) Place(ctx context.Context, messageID string) (chat.Place, e
 	}, nil
 }
 
-// BranchAt returns the end of a run in the current transcript of its session, from which a new session may branch. chat.ErrNotFound: the
-// transcript does not have the run. [chat.CodeLimit]: the conversation has reached the limit of branches.
+// BranchAt returns the end of a run in the current transcript of its session, from which a new
+// session may branch. chat.ErrNotFound: the transcript does not have the run. [chat.CodeLimit]: the
+// conversation has reached the limit of branches.
 func (d *Dispatcher) BranchAt(ctx context.Context, key chat.SessionKey, runID string) (chat.Branch, error) {
 	own, err := d.store.Transcript(ctx, store.TranscriptQuery{Session: key, RunID: runID, Limit: 1, MaxChars: 1})
 	switch {
@@ -261,9 +275,10 @@ func (d *Dispatcher) shown(_ context.Context, e *store.ShownEntry) {
 	})
 }
 
-// AppendReply adds a reply to the transcript of a session and publishes it. The store keeps the reply's id with the entry, so that a
-// repeated reply is added once. It is published again, because an interrupted attempt may not have published it. A chat user's reply is
-// added only to their own sessions, and what the tools of a credential send only to a session that it owns.
+// AppendReply adds a reply to the transcript of a session and publishes it. The store keeps the
+// reply's id with the entry, so that a repeated reply is added once. It is published again, because
+// an interrupted attempt may not have published it. A chat user's reply is added only to their own
+// sessions, and what the tools of a credential send only to a session that it owns.
 func (d *Dispatcher) AppendReply(ctx context.Context, key chat.SessionKey, r chat.Reply) (seq int64, err error) {
 	if err := d.checkAgent(ctx, key.Agent); err != nil {
 		return 0, err
@@ -300,8 +315,8 @@ func (d *Dispatcher) AppendReply(ctx context.Context, key chat.SessionKey, r cha
 // errNoFiles is the error of a process without a directory for files.
 func errNoFiles() error { return chat.Errorf(chat.CodeInvalid, "this gateway keeps no files") }
 
-// SaveFile stores a file that a principal uploads, of at most [chat.MaxUpload] bytes; see [files.Dir.Save]. It is refused while a disk has
-// too little free space.
+// SaveFile stores a file that a principal uploads, of at most [chat.MaxUpload] bytes; see
+// [files.Dir.Save]. It is refused while a disk has too little free space.
 func (d *Dispatcher) SaveFile(principal string, about chat.Upload, content io.Reader) (chat.Upload, error) {
 	if d.cfg.Files == nil {
 		return chat.Upload{}, errNoFiles()
@@ -312,7 +327,8 @@ func (d *Dispatcher) SaveFile(principal string, about chat.Upload, content io.Re
 	return d.cfg.Files.Save(principal, about, content, chat.MaxUpload)
 }
 
-// FindFile returns an uploaded file by its id; with own, only a file of this principal. chat.ErrNotFound.
+// FindFile returns an uploaded file by its id; with own, only a file of this principal.
+// chat.ErrNotFound.
 func (d *Dispatcher) FindFile(principal string, own bool, id string) (chat.Upload, error) {
 	if d.cfg.Files == nil {
 		return chat.Upload{}, chat.ErrNotFound
@@ -367,8 +383,8 @@ func (d *Dispatcher) pairings() (channel.Pairings, error) {
 	return p, nil
 }
 
-// OpenPairings lists the requests for access; "" = in every channel. The codes are secrets of the people who requested access: callers must
-// not show them.
+// OpenPairings lists the requests for access; "" = in every channel. The codes are secrets of the
+// people who requested access: callers must not show them.
 func (d *Dispatcher) OpenPairings(ctx context.Context, of string) ([]channel.Pairing, error) {
 	p, err := d.pairings()
 	if err != nil {
@@ -386,8 +402,9 @@ func (d *Dispatcher) Grants(ctx context.Context, of string) ([]channel.Grant, er
 	return p.Grants(ctx, of)
 }
 
-// ApprovePairing grants a person access and, with notify, sends them a notice through the outbox. chat.ErrNotFound: no such open request
-// exists. noticed is false when the notice could not be stored; access is granted nevertheless.
+// ApprovePairing grants a person access and, with notify, sends them a notice through the outbox.
+// chat.ErrNotFound: no such open request exists. noticed is false when the notice could not be
+// stored; access is granted nevertheless.
 func (d *Dispatcher) ApprovePairing(ctx context.Context, ref channel.PairingRef, notify bool, by chat.Caller) (made channel.Pairing, noticed bool, err error) {
 	p, err := d.pairings()
 	if err != nil {
@@ -414,7 +431,8 @@ func (d *Dispatcher) ApprovePairing(ctx context.Context, ref channel.PairingRef,
 	return made, true, nil
 }
 
-// DismissPairing ends a request without granting access. chat.ErrNotFound: no such open request exists.
+// DismissPairing ends a request without granting access. chat.ErrNotFound: no such open request
+// exists.
 func (d *Dispatcher) DismissPairing(ctx context.Context, ref channel.PairingRef, by chat.Caller) (channel.Pairing, error) {
 	p, err := d.pairings()
 	if err != nil {

@@ -15,11 +15,13 @@ import (
 
 // The limits of the calls that a program makes in a turn.
 const (
-	// maxProgramCalls is the number of calls, maxProgramBytes the total size of their arguments and results.
+	// maxProgramCalls is the number of calls, maxProgramBytes the total size of their arguments and
+	// results.
 	maxProgramCalls = 256
 	maxProgramBytes = 2 << 20
-	// maxProgramArgs and maxProgramResult limit one call in bytes, programCallTime limits its time. A call that waits for another turn may
-	// take as long as its own turn, and does not count towards programParallel.
+	// maxProgramArgs and maxProgramResult limit one call in bytes, programCallTime limits its time.
+	// A call that waits for another turn may take as long as its own turn, and does not count
+	// towards programParallel.
 	maxProgramArgs   = 32 << 10
 	maxProgramResult = 64 << 10
 	programCallTime  = 60 * time.Second
@@ -29,15 +31,16 @@ const (
 
 // ToolAccess opens the tools of a turn to its program; package access implements it.
 type ToolAccess interface {
-	// Open returns a token for the tools, which is valid until end is called. end waits for active calls.
+	// Open returns a token for the tools, which is valid until end is called. end waits for active
+	// calls.
 	Open(ctx context.Context, box agent.Toolbox) (access agent.ToolAccess, end func())
-	// OpenKept is Open for a program that is kept for later turns of its session, which have the same token. The program works for one turn
-	// at a time.
+	// OpenKept is Open for a program that is kept for later turns of its session, which have the
+	// same token. The program works for one turn at a time.
 	OpenKept(ctx context.Context, session string, box agent.Toolbox) (access agent.ToolAccess, end func())
 }
 
-// openTools returns the function with which the runner of a turn opens the tools for its program; nil when the turn has no tools or no
-// program.
+// openTools returns the function with which the runner of a turn opens the tools for its program;
+// nil when the turn has no tools or no program.
 func (ts *turns) openTools(t *turn, req *agent.Request) func(ctx context.Context) (access agent.ToolAccess, end func()) {
 	if ts.cfg.Access == nil || !t.agent.Program || req.Tools == nil {
 		return nil
@@ -51,16 +54,18 @@ func (ts *turns) openTools(t *turn, req *agent.Request) func(ctx context.Context
 	return func(ctx context.Context) (agent.ToolAccess, func()) { return ts.cfg.Access.Open(ctx, box) }
 }
 
-// programTools serves the tools of a turn to its program, one call at a time. Each call is a round of the journal, recorded before it runs.
-// A program that runs again repeats its calls, and the n-th call of a tool with the same arguments returns the result of the earlier n-th
-// call. A call without a result is repeated with its key. So no effect happens twice while the calls are the same; a call with other
-// arguments is a new call.
+// programTools serves the tools of a turn to its program, one call at a time. Each call is a round
+// of the journal, recorded before it runs. A program that runs again repeats its calls, and the
+// n-th call of a tool with the same arguments returns the result of the earlier n-th call. A call
+// without a result is repeated with its key. So no effect happens twice while the calls are the
+// same; a call with other arguments is a new call.
 type programTools struct {
 	turn    *turn
 	box     agent.Toolbox
 	journal *turnJournal
 	key     string
-	// recording lets one call at a time read the journal and record itself; places limits the running calls.
+	// recording lets one call at a time read the journal and record itself; places limits the
+	// running calls.
 	recording, places chan struct{}
 	// Used only by the call that holds recording.
 	used  []bool // of the rounds of earlier attempts
@@ -134,7 +139,8 @@ func (p *programTools) make(ctx context.Context, call chat.ToolCall) chat.ToolRe
 // recordedCall is a call in the journal.
 type recordedCall struct {
 	number int // the number of its round
-	// again: an earlier attempt has recorded it. result is its result from then, nil when it did not finish.
+	// again: an earlier attempt has recorded it. result is its result from then, nil when it did
+	// not finish.
 	again  bool
 	result *chat.ToolResult
 	place  agent.CallPlace
@@ -206,8 +212,8 @@ func refusedCall(format string, args ...any) chat.ToolResult {
 	return chat.ToolResult{Text: fmt.Sprintf(format, args...), IsError: true}
 }
 
-// canonical returns a JSON object with sorted members and without spaces, so that equal calls are recognised. Other input is returned
-// unchanged; the tool refuses it.
+// canonical returns a JSON object with sorted members and without spaces, so that equal calls are
+// recognised. Other input is returned unchanged; the tool refuses it.
 func canonical(args string) string {
 	if len(bytes.TrimSpace([]byte(args))) == 0 {
 		return "{}"
@@ -223,8 +229,8 @@ func canonical(args string) string {
 	return compact.String()
 }
 
-// ToolsOf returns the tools of a principal outside of any turn, for a program that has its credential. Jobs that it makes answer in a
-// session of the principal.
+// ToolsOf returns the tools of a principal outside of any turn, for a program that has its
+// credential. Jobs that it makes answer in a session of the principal.
 func (d *Dispatcher) ToolsOf(principal string) agent.Toolbox {
 	return d.turns.tools.For(tool.Turn{
 		Owner: principal, Session: chat.SessionKey{Agent: d.DefaultAgent(), Rest: chat.ToolsPrefix + principal}, Channel: channel.Web,

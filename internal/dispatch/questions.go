@@ -20,8 +20,9 @@ import (
 	"laneway/internal/tool"
 )
 
-// questions asks people for permission for actions of agents. A question is a row and a message with buttons, which send /allow, /deny or
-// /answer. The store decides who may answer, until when, and which answer counts. There are two kinds:
+// questions asks people for permission for actions of agents. A question is a row and a message
+// with buttons, which send /allow, /deny or /answer. The store decides who may answer, until when,
+// and which answer counts. There are two kinds:
 //
 //   - A call of a tool of the gateway does not block its turn. Before the row exists, a crash leaves a call without a result, which is
 //     repeated with its turn. After that, the question is sent once, under an id derived from its key. After the answer, this process makes
@@ -110,7 +111,8 @@ func (q question) message() store.Outgoing {
 	}
 }
 
-// put makes a question durable and sends it in a message with an id. It completes row from the question.
+// put makes a question durable and sends it in a message with an id. It completes row from the
+// question.
 func (q *questions) put(ctx context.Context, messageID string, asked question, row store.Question) error {
 	row.ID, row.Owner, row.Session, row.Life = asked.id, asked.who.Principal, asked.session, asked.life
 	err := q.node.WhileAlive(ctx, func(ctx context.Context) error { return q.store.PutQuestion(ctx, row) })
@@ -132,7 +134,8 @@ func (q *questions) send(ctx context.Context, messageID string, who tool.Person,
 	return nil
 }
 
-// answer implements /allow, /deny, /answer and questions.answer: it returns the reply for the person.
+// answer implements /allow, /deny, /answer and questions.answer: it returns the reply for the
+// person.
 func (q *questions) answer(ctx context.Context, by string, a command.QuestionAnswer) (string, error) {
 	node, err := q.node.Alive()
 	if err != nil {
@@ -216,7 +219,8 @@ type runnersQuestion struct {
 	Options []agent.Option `json:"options"`
 }
 
-// runners parses a stored question. A question about a call of a tool of the gateway has two options.
+// runners parses a stored question. A question about a call of a tool of the gateway has two
+// options.
 func runners(q store.Question) (asked runnersQuestion, err error) {
 	if q.Waits == "" {
 		return runnersQuestion{Options: allowOrDeny()}, nil
@@ -280,8 +284,8 @@ func pick(q question, a command.QuestionAnswer) (int, error) {
 	}
 }
 
-// personOf returns the person that a turn asks, and where: its sender, or the owner of its session if no other reads it. The zero value is
-// no person.
+// personOf returns the person that a turn asks, and where: its sender, or the owner of its session
+// if no other reads it. The zero value is no person.
 func (p *parts) personOf(lead fromWhom, owner string) tool.Person {
 	who := p.reach(lead.sender, lead)
 	if who.Principal == "" && lead.Session.Kind() != chat.KindGroup {
@@ -290,8 +294,8 @@ func (p *parts) personOf(lead fromWhom, owner string) tool.Person {
 	return who
 }
 
-// reach returns how a principal can be asked in a turn: a person in a chat by buttons there, a credential in the transcript, where it
-// writes the answer.
+// reach returns how a principal can be asked in a turn: a person in a chat by buttons there, a
+// credential in the transcript, where it writes the answer.
 func (p *parts) reach(principal string, lead fromWhom) tool.Person {
 	to := lead.Content.Options.ReplyTo
 	if principal == "" || lead.Channel == apiRoute {
@@ -312,10 +316,12 @@ func (p *parts) reach(principal string, lead fromWhom) tool.Person {
 	return tool.Person{Principal: principal, ID: principal[at+1:], Target: to}
 }
 
-// openQuestions shows the questions that wait for a person, and takes answers. [Dispatcher] embeds it.
+// openQuestions shows the questions that wait for a person, and takes answers. [Dispatcher] embeds
+// it.
 type openQuestions struct{ questions *questions }
 
-// OpenQuestions lists the questions that a person (owner "" = any person) can answer, the oldest first, at most limit of them.
+// OpenQuestions lists the questions that a person (owner "" = any person) can answer, the oldest
+// first, at most limit of them.
 func (o openQuestions) OpenQuestions(ctx context.Context, owner string, limit int) ([]agent.OpenQuestion, error) {
 	return o.questions.open(ctx, owner, limit)
 }
@@ -328,7 +334,8 @@ func (o openQuestions) AnswerQuestion(ctx context.Context, by, id string, option
 }
 
 const (
-	// orphansEvery is the interval of the search for allowed calls whose process ended before it made them.
+	// orphansEvery is the interval of the search for allowed calls whose process ended before it
+	// made them.
 	orphansEvery = 5 * time.Second
 	orphansBatch = 20
 )
@@ -374,8 +381,8 @@ func (q *questions) end(ctx context.Context, asked store.Question, p tool.Pendin
 	return nil
 }
 
-// report sends the person the result of a call, once, and records it. With this order, a process that ends in between causes a repeated
-// report, which has the same id, instead of a lost one.
+// report sends the person the result of a call, once, and records it. With this order, a process
+// that ends in between causes a repeated report, which has the same id, instead of a lost one.
 func (q *questions) report(ctx context.Context, asked store.Question, p tool.Pending, result chat.ToolResult) error {
 	if err := q.send(ctx, callID("answer", p), p.Asked, p.Session, store.Outgoing{Text: shortened(result.Text)}); err != nil {
 		return err
@@ -383,7 +390,8 @@ func (q *questions) report(ctx context.Context, asked store.Question, p tool.Pen
 	return q.end(ctx, asked, p, result)
 }
 
-// maxReported is how much of a result is sent to a person, in bytes. It fits into one message of every network.
+// maxReported is how much of a result is sent to a person, in bytes. It fits into one message of
+// every network.
 const maxReported = 2000
 
 func shortened(text string) string {
@@ -404,8 +412,8 @@ func (q *questions) note(ctx context.Context, p tool.Pending, result chat.ToolRe
 	}
 }
 
-// run makes allowed calls of other servers, including those of processes that have ended, until ctx is done. It waits for the calls that it
-// started.
+// run makes allowed calls of other servers, including those of processes that have ended, until ctx
+// is done. It waits for the calls that it started.
 func (q *questions) run(ctx context.Context) {
 	var calls sync.WaitGroup
 	defer calls.Wait()
@@ -425,7 +433,8 @@ func (q *questions) run(ctx context.Context) {
 	}
 }
 
-// makes records that this process makes a call, before the store gives it the call; the result records the end.
+// makes records that this process makes a call, before the store gives it the call; the result
+// records the end.
 func (q *questions) makes(id string) (end func()) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -437,8 +446,8 @@ func (q *questions) makes(id string) (end func()) {
 	}
 }
 
-// take takes the calls that no process makes. A call that began or ended during the read is not one of them; one that ended before without a recorded result is
-// found by the next read.
+// take takes the calls that no process makes. A call that began or ended during the read is not one
+// of them; one that ended before without a recorded result is found by the next read.
 func (q *questions) take(ctx context.Context, node string) ([]store.Question, error) {
 	p := store.TakeQuestionsParams{Node: node, InHand: q.outside.all(), Limit: orphansBatch}
 	var ended []string

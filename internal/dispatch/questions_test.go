@@ -85,7 +85,8 @@ func jobsOf(t *testing.T, st dispatch.Store, owner string) int {
 	return len(page.Jobs)
 }
 
-// In a group, there is no job without the button and one job with it, and only the asked person's answer counts.
+// In a group, there is no job without the button and one job with it, and only the asked person's
+// answer counts.
 func TestAToolActsInAGroupWhenItsPersonPressesTheButton(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		st, runner := newStore(t), &reminding{}
@@ -182,7 +183,8 @@ func TestAQuestionSurvivesARestart(t *testing.T) {
 
 func newID(id string) func(*chat.Message) { return func(m *chat.Message) { m.ID = id } }
 
-// The process ends between the answer and the call and, in the second case, between the call and its record.
+// The process ends between the answer and the call and, in the second case, between the call and
+// its record.
 func TestAnAllowedCallIsMadeByTheNextProcess(t *testing.T) {
 	for _, op := range []string{"store a job", "end a question"} {
 		t.Run(op, func(t *testing.T) {
@@ -224,7 +226,8 @@ func TestAnAllowedCallIsMadeByTheNextProcess(t *testing.T) {
 	}
 }
 
-// The question cannot be asked of members of a group without buttons, in hooks, and in turns of jobs.
+// The question cannot be asked of members of a group without buttons, in hooks, and in turns of
+// jobs.
 func TestWithoutAButtonToolsThatActAreRefused(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		st, runner := newStore(t), &reminding{}
@@ -309,7 +312,8 @@ func TestOpenQuestionsAreBounded(t *testing.T) {
 	})
 }
 
-// repeating is a runner that makes the same call twice under one key, or the given number of calls with separate keys.
+// repeating is a runner that makes the same call twice under one key, or the given number of calls
+// with separate keys.
 type repeating struct{ calls int }
 
 func (r *repeating) Run(ctx context.Context, req agent.Request, _ func(agent.Event)) (agent.Result, error) {
@@ -326,8 +330,8 @@ func (r *repeating) Run(ctx context.Context, req agent.Request, _ func(agent.Eve
 
 const inWords = "Write /queue queue, followup, interrupt, collect, steer or default"
 
-// A choice of a command is shown on every channel: as buttons for the person who gave the command where the channel supports buttons,
-// otherwise in words.
+// A choice of a command is shown on every channel: as buttons for the person who gave the command
+// where the channel supports buttons, otherwise in words.
 func TestAChoiceIsButtonsWhereThereAreSomeAndWordsElsewhere(t *testing.T) {
 	inDispatcher(t, func(t *testing.T, h *harness) {
 		h.send("agent:main:asker:direct:7", "/queue", func(m *chat.Message) {

@@ -14,8 +14,8 @@ import (
 	"laneway/internal/store"
 )
 
-// queue handles messages between their acceptance and their turn: it submits them to the scheduler in order and writes the outcome of those
-// that never become a turn.
+// queue handles messages between their acceptance and their turn: it submits them to the scheduler
+// in order and writes the outcome of those that never become a turn.
 type queue struct {
 	*parts
 
@@ -26,9 +26,10 @@ type queue struct {
 	bursts   bursts
 }
 
-// settings returns the settings for a message's session: the configured ones, then the session's mode, then the options of the message. A
-// message of a tree has those of the channel at the root, because the scheduler applies the settings of a session's last message. An
-// announcement waits even in modes in which other messages interrupt or join the running turn.
+// settings returns the settings for a message's session: the configured ones, then the session's
+// mode, then the options of the message. A message of a tree has those of the channel at the root,
+// because the scheduler applies the settings of a session's last message. An announcement waits
+// even in modes in which other messages interrupt or join the running turn.
 func (q *queue) settings(m chat.Message, mode chat.QueueMode) QueueRules {
 	channel := m.Channel
 	if task := m.Content.Options.Task; task != nil {
@@ -42,7 +43,8 @@ func (q *queue) settings(m chat.Message, mode chat.QueueMode) QueueRules {
 	return rules
 }
 
-// params returns how a message of its session is accepted: what waits, what a full queue does, and which mode applies.
+// params returns how a message of its session is accepted: what waits, what a full queue does, and
+// which mode applies.
 func (q *queue) params(m chat.Message) store.AcceptParams {
 	s := q.settings(m, "")
 	p := store.AcceptParams{
@@ -55,8 +57,9 @@ func (q *queue) params(m chat.Message) store.AcceptParams {
 	return p
 }
 
-// take submits an accepted message to the scheduler when this process owns its session, and sends a hint to the owner otherwise. It reports
-// whether the message has to wait, and after how many others.
+// take submits an accepted message to the scheduler when this process owns its session, and sends a
+// hint to the owner otherwise. It reports whether the message has to wait, and after how many
+// others.
 func (q *queue) take(ctx context.Context, m chat.Message, acc store.Accepted, node string) (queued bool, position int) {
 	if acc.Duplicate {
 		q.adopt(ctx, acc, node)
@@ -97,8 +100,9 @@ func (q *queue) submitNew(ctx context.Context, m chat.Message, acc store.Accepte
 	return q.offer(ctx, it, acc.Behind == 0)
 }
 
-// adopt submits a message that was accepted before and waits in a session of this process. Usually the scheduler already has it and nothing
-// happens. If the database's response to its acceptance was lost, the scheduler does not have it yet.
+// adopt submits a message that was accepted before and waits in a session of this process. Usually
+// the scheduler already has it and nothing happens. If the database's response to its acceptance
+// was lost, the scheduler does not have it yet.
 func (q *queue) adopt(ctx context.Context, acc store.Accepted, node string) {
 	w := acc.Existing
 	if !acc.Mine || w.State != store.StateHeld && w.State != store.StateWaiting {
@@ -156,8 +160,8 @@ func (q *queue) offer(ctx context.Context, it scheduler.Item[work], first bool) 
 	return queued, position
 }
 
-// settle writes the outcomes that result from submitting an item. A refusal is an outcome: stale messages end here; messages that a drain
-// refuses stay waiting in the store for the next owner.
+// settle writes the outcomes that result from submitting an item. A refusal is an outcome: stale
+// messages end here; messages that a drain refuses stay waiting in the store for the next owner.
 func (q *queue) settle(ctx context.Context, s submitted) (queued bool, position int) {
 	it := s.item
 	lead := it.Payload.rows[len(it.Payload.rows)-1]
@@ -208,13 +212,14 @@ func (q *queue) writeEnded(ctx context.Context, ended []scheduler.Ended[work]) {
 	}
 }
 
-// endWaiting gives rows an outcome and publishes it. It is a final write and does not end with the caller's context.
+// endWaiting gives rows an outcome and publishes it. It is a final write and does not end with the
+// caller's context.
 func (q *queue) endWaiting(ctx context.Context, rows []store.Waiting, outcome chat.Outcome, reason string) int {
 	return q.endRows(ctx, rows, outcome, reason, false)
 }
 
-// endRows implements endWaiting. With Again, an earlier write whose response was lost may have ended them with this outcome; that is
-// published, too.
+// endRows implements endWaiting. With Again, an earlier write whose response was lost may have
+// ended them with this outcome; that is published, too.
 func (q *queue) endRows(ctx context.Context, rows []store.Waiting, outcome chat.Outcome, reason string, again bool) int {
 	if len(rows) == 0 {
 		return 0
@@ -245,7 +250,8 @@ func (q *queue) endRows(ctx context.Context, rows []store.Waiting, outcome chat.
 	return len(ended)
 }
 
-// publishEnded publishes the end of a message that never became a turn, once, even if a repeated write returns it again.
+// publishEnded publishes the end of a message that never became a turn, once, even if a repeated
+// write returns it again.
 func (q *queue) publishEnded(ctx context.Context, r store.Waiting, outcome chat.Outcome, reason string) {
 	e, end := endOfWaiting(r, outcome, reason)
 	if !q.events.Publish(e) {
@@ -257,7 +263,8 @@ func (q *queue) publishEnded(ctx context.Context, r store.Waiting, outcome chat.
 	q.trees.MessageEnded(r, end)
 }
 
-// removeDropped removes from the scheduler the messages that the store dropped, or ended for a message that interrupts, and publishes that.
+// removeDropped removes from the scheduler the messages that the store dropped, or ended for a
+// message that interrupts, and publishes that.
 func (q *queue) removeDropped(ctx context.Context, key chat.SessionKey, acc store.Accepted) {
 	for _, r := range acc.Superseded {
 		q.sched.Drop(key.String(), r.Seq)
@@ -273,11 +280,12 @@ func (q *queue) removeDropped(ctx context.Context, key chat.SessionKey, acc stor
 	}
 }
 
-// OperatorOwner reports whether an owner is a credential of the gateway, not a chat user, whose name begins with the channel.
+// OperatorOwner reports whether an owner is a credential of the gateway, not a chat user, whose
+// name begins with the channel.
 func OperatorOwner(owner string) bool { return !chat.Caller{Principal: owner}.InChat() }
 
-// seqSet has the messages with a slot that the store does not yet know to be running. It contains a number at most once; the turn that
-// starts the message removes it.
+// seqSet has the messages with a slot that the store does not yet know to be running. It contains a
+// number at most once; the turn that starts the message removes it.
 type seqSet struct {
 	mu   sync.Mutex
 	bySn map[chat.SessionKey][]int64
@@ -349,7 +357,8 @@ func endKind(outcome chat.Outcome) chat.EventKind {
 	}
 }
 
-// endOfWaiting returns the event, and the end for waiting callers, of a message that never became a turn.
+// endOfWaiting returns the event, and the end for waiting callers, of a message that never became a
+// turn.
 func endOfWaiting(r store.Waiting, outcome chat.Outcome, reason string) (chat.Event, chat.RunEnd) {
 	text := sentence(outcome, reason)
 	e := chat.Event{
@@ -361,7 +370,8 @@ func endOfWaiting(r store.Waiting, outcome chat.Outcome, reason string) (chat.Ev
 	return e, chat.RunEnd{RunID: r.MessageID, Session: r.Session, Outcome: outcome, Reason: reason, Message: text}
 }
 
-// abortReason returns the reason of an end for subscribers: a closed set, in which every cancellation of a job's run is a stop.
+// abortReason returns the reason of an end for subscribers: a closed set, in which every
+// cancellation of a job's run is a stop.
 func abortReason(reason string) string {
 	switch reason {
 	case reasonStopAll, reasonReset, store.ReasonSuperseded, "stale", "cleared", "draining":

@@ -14,7 +14,8 @@ import (
 	"laneway/internal/store"
 )
 
-// receiver accepts messages: it checks them, makes them durable, and passes them to their queue or to the commands.
+// receiver accepts messages: it checks them, makes them durable, and passes them to their queue or
+// to the commands.
 type receiver struct {
 	*parts
 
@@ -26,8 +27,8 @@ type receiver struct {
 	writes    writeRecord
 }
 
-// receive implements Receive. by is the caller of the gateway, whose waiting messages are limited, or nil for a channel, which has its own
-// limits.
+// receive implements Receive. by is the caller of the gateway, whose waiting messages are limited,
+// or nil for a channel, which has its own limits.
 func (r *receiver) receive(ctx context.Context, m chat.Message, by *chat.Caller) (chat.Receipt, error) {
 	if err := r.check(ctx, &m); err != nil {
 		return chat.Receipt{}, err
@@ -57,8 +58,9 @@ func (r *receiver) receive(ctx context.Context, m chat.Message, by *chat.Caller)
 	return receipt, err
 }
 
-// attribute marks what a credential that administers nothing writes into the session of another principal: it is text from outside, and the
-// credential is its sender. Tools act with the rights of the owner, whose words it is not. Members of a chat have their own rules.
+// attribute marks what a credential that administers nothing writes into the session of another
+// principal: it is text from outside, and the credential is its sender. Tools act with the rights
+// of the owner, whose words it is not. Members of a chat have their own rules.
 func (r *receiver) attribute(ctx context.Context, m *chat.Message, by *chat.Caller) error {
 	if by == nil || by.InChat() || m.Scope == chat.ScopeAdmin {
 		return nil
@@ -75,8 +77,8 @@ func (r *receiver) attribute(ctx context.Context, m *chat.Message, by *chat.Call
 	return nil
 }
 
-// address completes the target of a reply that was derived from a session key, which does not name the account: it uses the account of the
-// session's owner, or the one that jobs would use.
+// address completes the target of a reply that was derived from a session key, which does not name
+// the account: it uses the account of the session's owner, or the one that jobs would use.
 func (r *receiver) address(ctx context.Context, m *chat.Message) error {
 	to := &m.Content.Options.ReplyTo
 	if *to != m.Session.Target() || to.IsZero() {
@@ -90,8 +92,9 @@ func (r *receiver) address(ctx context.Context, m *chat.Message) error {
 	return err
 }
 
-// receiveFrom is Receive for a caller of the gateway. The caller may be restricted to its own sessions, a command requires one of its
-// scopes, and the number of its waiting messages is limited (chat.CodeRateLimited).
+// receiveFrom is Receive for a caller of the gateway. The caller may be restricted to its own
+// sessions, a command requires one of its scopes, and the number of its waiting messages is limited
+// (chat.CodeRateLimited).
 func (r *receiver) receiveFrom(ctx context.Context, m chat.Message, by chat.Caller) (chat.Receipt, error) {
 	m.Principal, m.Scope, m.Own = by.Principal, highest(by.Scopes), by.Own
 	m.Peer, m.RequestID = by.Peer, by.RequestID
@@ -107,8 +110,8 @@ func (r *receiver) receiveFrom(ctx context.Context, m chat.Message, by chat.Call
 // holdRetry is the retry delay for senders while the gateway is held.
 const holdRetry = 10 * time.Second
 
-// holdFault refuses messages while the gateway is held, except those of administrators who are not users of a channel. A channel keeps its
-// message and offers it again.
+// holdFault refuses messages while the gateway is held, except those of administrators who are not
+// users of a channel. A channel keeps its message and offers it again.
 func (r *receiver) holdFault(m chat.Message, by *chat.Caller) error {
 	h := r.node.Hold()
 	if h == nil || by != nil && m.Scope == chat.ScopeAdmin {
@@ -153,8 +156,8 @@ func (r *receiver) check(ctx context.Context, m *chat.Message) error {
 	return chat.CheckMessageID("message id", chat.ShownRunID(m.ID))
 }
 
-// accept makes a message durable and passes it to its queue, or sends a hint to the replica that owns its session. created reports whether
-// the message created its session.
+// accept makes a message durable and passes it to its queue, or sends a hint to the replica that
+// owns its session. created reports whether the message created its session.
 func (r *receiver) accept(ctx context.Context, m chat.Message) (receipt chat.Receipt, created bool, err error) {
 	node, err := r.node.Alive()
 	if err != nil {
@@ -196,8 +199,8 @@ func (r *receiver) acceptOwn(ctx context.Context, m chat.Message) error {
 	return err
 }
 
-// refuse counts a message that a full queue refused, puts a notice for a person of a channel into the outbox, and returns the error for the
-// sender.
+// refuse counts a message that a full queue refused, puts a notice for a person of a channel into
+// the outbox, and returns the error for the sender.
 func (r *receiver) refuse(ctx context.Context, m chat.Message, limit int) error {
 	r.refused.Add(1)
 	r.obs.Dropped(string(chat.DropNew))
@@ -219,8 +222,9 @@ func duplicateReceipt(w store.Waiting) chat.Receipt {
 	}
 }
 
-// deferText makes a system text durable that the next turn of its session reads before its message. It starts nothing. A call with the same
-// Dedupe adds no second text; it completes what a crash left unfinished.
+// deferText makes a system text durable that the next turn of its session reads before its message.
+// It starts nothing. A call with the same Dedupe adds no second text; it completes what a crash
+// left unfinished.
 func (r *receiver) deferText(ctx context.Context, m chat.Message, by chat.Caller) error {
 	m.Principal = by.Principal
 	if err := notMade(m.Session, by); err != nil {
@@ -269,7 +273,8 @@ type namedSession struct {
 	at        time.Time
 }
 
-// name creates the sessions that the configuration names, so that no other principal makes them before their first message.
+// name creates the sessions that the configuration names, so that no other principal makes them
+// before their first message.
 func (a *access) name(ctx context.Context, names map[chat.SessionKey]string) error {
 	a.named = make(map[chat.SessionKey]namedSession, len(names))
 	for key, principal := range names {
@@ -282,12 +287,14 @@ func (a *access) name(ctx context.Context, names map[chat.SessionKey]string) err
 	return nil
 }
 
-// notTheirs returns the error for a session of another principal. It is the same as for a session that does not exist.
+// notTheirs returns the error for a session of another principal. It is the same as for a session
+// that does not exist.
 func notTheirs(key chat.SessionKey) error {
 	return chat.Errorf(chat.CodeSessionNotFound, "session not found: %s", key).With("key", key.String())
 }
 
-// notMade refuses, without a query, to create a session whose key contains the identity of another principal.
+// notMade refuses, without a query, to create a session whose key contains the identity of another
+// principal.
 func notMade(key chat.SessionKey, by chat.Caller) error {
 	if by.Own && key.RightOf(by.Principal) == chat.RightNone {
 		return notTheirs(key)
@@ -295,7 +302,8 @@ func notMade(key chat.SessionKey, by chat.Caller) error {
 	return nil
 }
 
-// mayUse returns an error for a session that the principal may not use, see [chat.SessionKey.UsableBy].
+// mayUse returns an error for a session that the principal may not use, see
+// [chat.SessionKey.UsableBy].
 func (a *access) mayUse(ctx context.Context, key chat.SessionKey, principal string) error {
 	s, err := a.store.Session(ctx, key, "")
 	absent := errors.Is(err, chat.ErrSessionNotFound)
@@ -308,7 +316,8 @@ func (a *access) mayUse(ctx context.Context, key chat.SessionKey, principal stri
 	return nil
 }
 
-// mayChange returns an error for a caller who may not change the whole session, see [chat.Caller.MayChange].
+// mayChange returns an error for a caller who may not change the whole session, see
+// [chat.Caller.MayChange].
 func (a *access) mayChange(ctx context.Context, key chat.SessionKey, by chat.Caller) error {
 	s, err := a.store.Session(ctx, key, "")
 	absent := errors.Is(err, chat.ErrSessionNotFound)
@@ -340,8 +349,9 @@ func (a *access) accept(ctx context.Context, p store.AcceptParams) (store.Accept
 	return acc, err
 }
 
-// correctOwner transfers a session to the principal in its key when another one created it earlier. That was an operator, who still sees
-// it, or a principal that used the name first, which receives no further events of it.
+// correctOwner transfers a session to the principal in its key when another one created it earlier.
+// That was an operator, who still sees it, or a principal that used the name first, which receives
+// no further events of it.
 func (a *access) correctOwner(ctx context.Context, m chat.Message, acc *store.Accepted) {
 	was := acc.Principal
 	if was == m.Principal || m.Session.RightOf(m.Principal) != chat.RightMine || m.Session.RightOf(was) == chat.RightMine {

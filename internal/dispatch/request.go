@@ -53,7 +53,8 @@ func (ts *turns) request(ctx context.Context, t *turn) (agent.Request, error) {
 	return req, nil
 }
 
-// baseRequest returns the part that every execution of a turn has: its identity, its deadline, its messages and a place for files.
+// baseRequest returns the part that every execution of a turn has: its identity, its deadline, its
+// messages and a place for files.
 func (ts *turns) baseRequest(ctx context.Context, t *turn) agent.Request {
 	key := t.rows[len(t.rows)-1].Session
 	deadline, _ := ctx.Deadline()
@@ -87,7 +88,8 @@ func joinNonEmpty(sep string, a, b string) string {
 	return a + sep + b
 }
 
-// budget returns how many estimated tokens of history fit: the window less a quarter for the answer, the prompt and the new messages.
+// budget returns how many estimated tokens of history fit: the window less a quarter for the
+// answer, the prompt and the new messages.
 func (t *turn) budget(req *agent.Request) int {
 	window := t.agent.ContextWindow
 	if window == 0 {
@@ -100,13 +102,14 @@ func (t *turn) budget(req *agent.Request) int {
 	return left
 }
 
-// roomOf returns how many estimated tokens of an agent's window are available for the conversation: three quarters, less the prompt and the
-// tools.
+// roomOf returns how many estimated tokens of an agent's window are available for the conversation:
+// three quarters, less the prompt and the tools.
 func roomOf(a Agent, ratio agent.Ratio, req *agent.Request) int {
 	return ratio.Window(a.ContextWindow-a.ContextWindow/4) - agent.EstimateTokens(req.SystemPrompt) - toolTokens(req.Tools)
 }
 
-// ratio returns how the provider of an agent counts tokens in a session; model is the one that was chosen there, "" = the agent's own.
+// ratio returns how the provider of an agent counts tokens in a session; model is the one that was
+// chosen there, "" = the agent's own.
 func (a Agent) ratio(model string, key chat.SessionKey) agent.Ratio {
 	if model == "" {
 		model = a.Info.Model
@@ -124,7 +127,8 @@ func toolTokens(tools agent.Toolbox) int {
 	return n
 }
 
-// summarise requests a summary from the agent of a turn, within its budgets. The text of the result is never empty.
+// summarise requests a summary from the agent of a turn, within its budgets. The text of the result
+// is never empty.
 func (ts *turns) summarise(ctx context.Context, t *turn, s agent.Summary) (agent.Result, error) {
 	if err := ts.allow(ctx, t); err != nil {
 		return agent.Result{}, err
@@ -162,7 +166,8 @@ type summariser struct {
 
 var _ agent.Summariser = (*summariser)(nil)
 
-// Room implements [agent.Summariser]: half of the window for a conversation, so that the rest suffices when an estimate is wrong.
+// Room implements [agent.Summariser]: half of the window for a conversation, so that the rest
+// suffices when an estimate is wrong.
 func (s *summariser) Room() (conversation, summary int) {
 	window := s.t.agent.ContextWindow
 	if window == 0 {

@@ -94,7 +94,8 @@ func TestNoCallerMakesASessionThatWillBeMadeForAnother(t *testing.T) {
 	})
 }
 
-// A session that a job names belongs to the owner of the job before it exists, and is not listed before its first entry.
+// A session that a job names belongs to the owner of the job before it exists, and is not listed
+// before its first entry.
 func TestNamesOfAJobAreTakenBeforeItRuns(t *testing.T) {
 	inJobs(t, func(t *testing.T, h *jobHarness) {
 		web := func(to string) map[string]any { return map[string]any{"mode": "announce", "channel": "web", "to": to} }
@@ -156,7 +157,8 @@ func TestACredentialThatSeesItsOwnSpeaksInNoChatOfAChannel(t *testing.T) {
 	})
 }
 
-// A session may have been created by another principal than the one in its key: by an operator, or by a version that did not check this.
+// A session may have been created by another principal than the one in its key: by an operator, or
+// by a version that did not check this.
 func TestASessionThatAnotherMadeBelongsToTheOneWhomItsKeyNames(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		st := newStore(t)
@@ -212,8 +214,8 @@ func alone(id string) func(*chat.Message) {
 	}
 }
 
-// The test requests sessions and their texts in every way in which a turn can answer in a group: the turn itself, a sub-turn, another
-// agent, a background task, and a job.
+// The test requests sessions and their texts in every way in which a turn can answer in a group:
+// the turn itself, a sub-turn, another agent, a background task, and a job.
 func TestNoWayOfAGroupReadsThePrivateChatsOfItsMember(t *testing.T) {
 	const (
 		private = "agent:main:asker:direct:7"
@@ -291,7 +293,8 @@ func TestAPersonShowsAGroupWhatIsTheirs(t *testing.T) {
 	}, withTeam)
 }
 
-// Two credentials use one session of the web channel. For the one that does not own it, only this session is shown.
+// Two credentials use one session of the web channel. For the one that does not own it, only this
+// session is shown.
 func TestASessionOfAnotherPrincipalIsSharedWithIt(t *testing.T) {
 	inJobs(t, func(t *testing.T, h *jobHarness) {
 		bobs := func(m *chat.Message) { m.Principal = "bob" }
@@ -326,7 +329,8 @@ func TestASessionOfAnotherPrincipalIsSharedWithIt(t *testing.T) {
 	}, withTeam)
 }
 
-// spoken returns one message for each use of each command. The test fails for a use that is missing here.
+// spoken returns one message for each use of each command. The test fails for a use that is missing
+// here.
 func spoken() map[string]string {
 	return map[string]string{
 		"new ": "/new", "stop ": "/stop", "stopall ": "/stopall", "status ": "/status", "agent ": "/agent", "whoami ": "/whoami", "id ": "/id", "why ": "/why", "help ": "/help",
@@ -348,8 +352,8 @@ func tableOfCommands(t *testing.T) *command.Table {
 	return table
 }
 
-// Each command is compared with its method, for every scope: a credential needs the same scope for both. Without it nothing is done, and
-// the reply names the missing scope.
+// Each command is compared with its method, for every scope: a credential needs the same scope for
+// both. Without it nothing is done, and the reply names the missing scope.
 func TestACommandNeedsWhatItsMethodNeeds(t *testing.T) {
 	inJobs(t, func(t *testing.T, h *jobHarness) {
 		methods := gateway.Needs()
@@ -381,8 +385,9 @@ func TestACommandNeedsWhatItsMethodNeeds(t *testing.T) {
 	})
 }
 
-// Commands that only read require only the read scope, and commands that change jobs or a session require what the method requires. The
-// table repeats this, so that the test finds a row with a weaker method.
+// Commands that only read require only the read scope, and commands that change jobs or a session
+// require what the method requires. The table repeats this, so that the test finds a row with a
+// weaker method.
 func TestNoCommandStandsForLessThanItDoes(t *testing.T) {
 	t.Parallel()
 	methods := gateway.Needs()
@@ -406,8 +411,8 @@ func TestNoCommandStandsForLessThanItDoes(t *testing.T) {
 	want(t, "uses", len(need), len(spoken()))
 }
 
-// A person in a chat can reset only their private chat: no group, even if they were the first to write there, and no session of another
-// person.
+// A person in a chat can reset only their private chat: no group, even if they were the first to
+// write there, and no session of another person.
 func TestAPersonResetsTheOwnPrivateChatOnly(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		st := newStore(t)

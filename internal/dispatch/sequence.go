@@ -12,17 +12,20 @@ import (
 	"laneway/internal/store"
 )
 
-// order submits accepted messages to the scheduler in the order of their sequence numbers. Two calls that accept messages of one session,
-// or a call and the sweep, may get the responses to their commits at the same time. A batching store even commits them together. The
-// goroutine that is scheduled first must not take the place of the other.
+// order submits accepted messages to the scheduler in the order of their sequence numbers. Two
+// calls that accept messages of one session, or a call and the sweep, may get the responses to
+// their commits at the same time. A batching store even commits them together. The goroutine that
+// is scheduled first must not take the place of the other.
 //
-// A message is submitted at once when no message waits before it. Otherwise it is parked until its predecessor is submitted. If another
-// process accepted the predecessor, or the response to its commit was lost, the next sweep reads it from the store, in order with the
-// messages after it. Only a predecessor that has an outcome is passed. The scheduler is called under the mutex: Submit changes only memory
-// and does not block.
+// A message is submitted at once when no message waits before it. Otherwise it is parked until its
+// predecessor is submitted. If another process accepted the predecessor, or the response to its
+// commit was lost, the next sweep reads it from the store, in order with the messages after it.
+// Only a predecessor that has an outcome is passed. The scheduler is called under the mutex: Submit
+// changes only memory and does not block.
 type order struct {
-	// current reports whether a claim is that of the current incarnation. Work under an older claim is left to the takeover, because the
-	// scheduler would keep it instead of the work that the takeover submits.
+	// current reports whether a claim is that of the current incarnation. Work under an older claim
+	// is left to the takeover, because the scheduler would keep it instead of the work that the
+	// takeover submits.
 	current func(c store.Claim) bool
 
 	mu    sync.Mutex
@@ -44,7 +47,8 @@ type parkedItem struct {
 	since  time.Time
 }
 
-// parkLimit is longer than [store.HintedAfter]: a sweep returns each waiting message that has been parked for as long.
+// parkLimit is longer than [store.HintedAfter]: a sweep returns each waiting message that has been
+// parked for as long.
 const parkLimit = 2 * store.HintedAfter
 
 // submitted is the response of the scheduler to an item.
@@ -73,8 +77,9 @@ func (h *order) line(c store.Claim) *line {
 	return l
 }
 
-// offer submits a message and the messages that waited for it; first is true when no message waited before it. The result is empty when the
-// message is parked. left is true when it is not taken: a sweep has submitted it, or the next one will.
+// offer submits a message and the messages that waited for it; first is true when no message waited
+// before it. The result is empty when the message is parked. left is true when it is not taken: a
+// sweep has submitted it, or the next one will.
 func (h *order) offer(s *scheduler.Scheduler[work], it scheduler.Item[work], first bool) (list []submitted, left bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -114,8 +119,8 @@ func (h *order) known(key chat.SessionKey) int64 {
 	return 0
 }
 
-// resume submits the messages that a sweep found, in order and with the parked ones at their places. The items contain every message up to
-// last that has no outcome, except known ones.
+// resume submits the messages that a sweep found, in order and with the parked ones at their
+// places. The items contain every message up to last that has no outcome, except known ones.
 func (h *order) resume(s *scheduler.Scheduler[work], c store.Claim, items []scheduler.Item[work], last int64) []submitted {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -138,8 +143,8 @@ func (h *order) resume(s *scheduler.Scheduler[work], c store.Claim, items []sche
 	return append(out, l.advance(s, last)...)
 }
 
-// overdue submits messages that were parked for [parkLimit] when a complete read of what waits began. It did not return their
-// predecessors, which therefore have outcomes.
+// overdue submits messages that were parked for [parkLimit] when a complete read of what waits
+// began. It did not return their predecessors, which therefore have outcomes.
 func (h *order) overdue(s *scheduler.Scheduler[work], read time.Time) []submitted {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -156,7 +161,8 @@ func (h *order) overdue(s *scheduler.Scheduler[work], read time.Time) []submitte
 	return out
 }
 
-// lost reports that the scheduler has given up a message without an outcome. If this process still owns the session, a sweep finds it.
+// lost reports that the scheduler has given up a message without an outcome. If this process still
+// owns the session, a sweep finds it.
 func (h *order) lost(key chat.SessionKey, seq int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -174,8 +180,9 @@ func (h *order) release(key chat.SessionKey, epoch int64) {
 	}
 }
 
-// clear removes every session, here and in the scheduler. The messages are in the store, and a new incarnation takes them over. It is called
-// when the claims of the old one are not current any more, so that none of its messages is submitted afterwards.
+// clear removes every session, here and in the scheduler. The messages are in the store, and a new
+// incarnation takes them over. It is called when the claims of the old one are not current any
+// more, so that none of its messages is submitted afterwards.
 func (h *order) clear(s *scheduler.Scheduler[work]) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -199,7 +206,8 @@ func (l *line) advance(s *scheduler.Scheduler[work], seq int64) []submitted {
 	}
 }
 
-// unpark submits the messages that are parked before seq and sorts those that remain: the caller has seen every number up to seq.
+// unpark submits the messages that are parked before seq and sorts those that remain: the caller
+// has seen every number up to seq.
 func (l *line) unpark(s *scheduler.Scheduler[work], seq int64) []submitted {
 	var out []submitted
 	slices.SortFunc(l.parked, bySeq)
@@ -260,7 +268,8 @@ func (t takeover) LeaseLost() {
 // Running returns the ids of the running turns.
 func (t takeover) Running() map[string]bool { return t.running.ids() }
 
-// resume submits the unfinished messages of a session: each run that had started as one item, the others in their order.
+// resume submits the unfinished messages of a session: each run that had started as one item, the
+// others in their order.
 func (q *queue) resume(ctx context.Context, t store.Taken) {
 	var items []scheduler.Item[work]
 	for _, rows := range batches(t.Messages) {
@@ -277,9 +286,10 @@ func (q *queue) resume(ctx context.Context, t store.Taken) {
 	}
 }
 
-// batches groups messages. Those of one run stay together under its id. A held message that is not yet in a turn joins the one right before
-// it, as in the debounce window. A missing number belongs to a command, or to a message that is already on its way to the scheduler and
-// must not be overtaken.
+// batches groups messages. Those of one run stay together under its id. A held message that is not
+// yet in a turn joins the one right before it, as in the debounce window. A missing number belongs
+// to a command, or to a message that is already on its way to the scheduler and must not be
+// overtaken.
 func batches(rows []store.Waiting) [][]store.Waiting {
 	var out [][]store.Waiting
 	runAt := map[string]int{}

@@ -18,8 +18,9 @@ import (
 	"laneway/internal/store"
 )
 
-// Two processes receive what one person types. The owner of the session learns of the other's messages later. No message may overtake its
-// predecessor by joining the turn of an earlier message.
+// Two processes receive what one person types. The owner of the session learns of the other's
+// messages later. No message may overtake its predecessor by joining the turn of an earlier
+// message.
 func TestABatchDoesNotPassWhatAnotherProcessTookIn(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		st := newStore(t)
@@ -41,8 +42,9 @@ func TestABatchDoesNotPassWhatAnotherProcessTookIn(t *testing.T) {
 	})
 }
 
-// The owner has parked its message after one that another process received and then stopped. Later messages of that process must not
-// overtake it when the hints are read, although no turn of the session is running.
+// The owner has parked its message after one that another process received and then stopped. Later
+// messages of that process must not overtake it when the hints are read, although no turn of the
+// session is running.
 func TestHintsDoNotPassWhatIsParked(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		st := newStore(t)
@@ -62,8 +64,9 @@ func TestHintsDoNotPassWhatIsParked(t *testing.T) {
 	})
 }
 
-// The lease is lost while a turn that ignores its context is running, and the same process takes over the session and repeats the message
-// concurrently. When the grace period of the old turn ends, the new one must not be affected.
+// The lease is lost while a turn that ignores its context is running, and the same process takes
+// over the session and repeats the message concurrently. When the grace period of the old turn
+// ends, the new one must not be affected.
 func TestAStuckTurnOfALostLeaseLeavesItsSuccessorAlone(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		st, off := cord(newStore(t))
@@ -84,8 +87,8 @@ func TestAStuckTurnOfALostLeaseLeavesItsSuccessorAlone(t *testing.T) {
 // roomy is a queue that holds many messages.
 func roomy() option { return queue(dispatch.QueueRules{Cap: 10_000}) }
 
-// More messages than one read returns wait in one session of the owner, and another replica accepted all of them. A message of another
-// session must not wait for them.
+// More messages than one read returns wait in one session of the owner, and another replica
+// accepted all of them. A message of another session must not wait for them.
 func TestWaitingForeignMessagesHideNoOtherSession(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		st := newStore(t)
@@ -211,8 +214,9 @@ func (s slowStarts) Start(ctx context.Context, p store.StartParams) (store.Start
 	return s.Store.Start(ctx, p)
 }
 
-// The test delays the start of the first of three concurrent turns of a group. The next turns start after it, have its message in their
-// prompt and run at the same time. Another session does not wait.
+// The test delays the start of the first of three concurrent turns of a group. The next turns start
+// after it, have its message in their prompt and run at the same time. Another session does not
+// wait.
 func TestTurnsOfAGroupStartInTheOrderOfTheirMessages(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		slow := slowStarts{Store: newStore(t), took: func(p store.StartParams) time.Duration {
@@ -296,8 +300,9 @@ func (h *jobHarness) deliver(dedupe, text string) (chat.Receipt, error) {
 	return r, err
 }
 
-// A recorded command may have no answer, because the store's response was lost or the process died before or after its execution. It is
-// executed when it is delivered again, also by another process, with one effect and the answer of a first execution.
+// A recorded command may have no answer, because the store's response was lost or the process died
+// before or after its execution. It is executed when it is delivered again, also by another
+// process, with one effect and the answer of a first execution.
 func TestACommandIsNotLostBetweenItsRecordAndItsAnswer(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ accepts, enqueues int64 }{

@@ -69,7 +69,8 @@ func TestARepeatedDeleteSparesTheNewSession(t *testing.T) {
 	})
 }
 
-// The access check before the acceptance and the acceptance itself are two steps. A caller that creates the session in between owns it.
+// The access check before the acceptance and the acceptance itself are two steps. A caller that
+// creates the session in between owns it.
 func TestOfTwoWhoMakeASessionAtOnceOneOwnsIt(t *testing.T) {
 	inDispatcher(t, func(t *testing.T, h *harness) {
 		for round := range 50 {
@@ -209,7 +210,8 @@ func TestStatusCountsNoSessions(t *testing.T) {
 	})
 }
 
-// The deleted session has a background task with a background task, and another session refers to one of its files.
+// The deleted session has a background task with a background task, and another session refers to
+// one of its files.
 func TestADeletionRemovesRunningSubTurnsAndFiles(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		db, err := sqlite.Open(t.Context(), sqlite.Config{Path: filepath.Join(t.TempDir(), "laneway.db")})
@@ -299,8 +301,8 @@ func until(hour, minute int) {
 	after(at.Sub(now))
 }
 
-// A person writes on sixteen days, starting on a Saturday, the first of January. A process runs only around the times of the jobs, because
-// an idle process costs the test the most time.
+// A person writes on sixteen days, starting on a Saturday, the first of January. A process runs
+// only around the times of the jobs, because an idle process costs the test the most time.
 func TestDaysAndWeeksAreRolledUpByBuiltInJobs(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long")

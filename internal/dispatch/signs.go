@@ -20,11 +20,12 @@ const signTimeout = 60 * time.Second
 // typingEvery is below the five seconds for which Telegram shows the sign.
 const typingEvery = 4 * time.Second
 
-// queuedAfter is how long a message waits, beyond its debounce window, before its person is shown that it waits.
+// queuedAfter is how long a message waits, beyond its debounce window, before its person is shown
+// that it waits.
 const queuedAfter = time.Second
 
-// signs shows people on a channel the state of their message before its answer: that it waits, that an answer is being made, and its text
-// so far.
+// signs shows people on a channel the state of their message before its answer: that it waits, that
+// an answer is being made, and its text so far.
 type signs struct{ *parts }
 
 // typing shows that an answer is being made until the returned function is called.
@@ -56,7 +57,8 @@ func (sg *signs) preview(to chat.Target, runID string, p channel.Preview) {
 	}
 }
 
-// closePreview ends the updates of a turn's preview, and tells the reply that replaces it, if there is one, which message shows it.
+// closePreview ends the updates of a turn's preview, and tells the reply that replaces it, if there
+// is one, which message shows it.
 func (sg *signs) closePreview(ctx context.Context, t *turn, replies []store.Outgoing) {
 	to := t.rows[len(t.rows)-1].Content.Options.ReplyTo
 	s, ok := sg.channels[to.Channel].(channel.Streamer)
@@ -83,7 +85,8 @@ func replaces(to chat.Target, runID string) func(store.Outgoing) bool {
 	}
 }
 
-// recordPreview returns how a channel makes durable which message shows the answer of a turn. If it fails, a kill of this process leaves that message as it is.
+// recordPreview returns how a channel makes durable which message shows the answer of a turn. If it
+// fails, a kill of this process leaves that message as it is.
 func (sg *signs) recordPreview(t *turn) func(ctx context.Context, shown string) {
 	claim, runID := t.claim, t.run.RunID
 	return func(ctx context.Context, shown string) {
@@ -101,7 +104,8 @@ func (sg *signs) endPreview(to chat.Target, runID string, replies []store.Outgoi
 	}
 }
 
-// endPreviews permanently ends the previews of every channel. It returns when no call for them is active, or when ctx is done.
+// endPreviews permanently ends the previews of every channel. It returns when no call for them is
+// active, or when ctx is done.
 func (sg *signs) endPreviews(ctx context.Context) {
 	var ends sync.WaitGroup
 	for _, c := range sg.channels {
@@ -112,7 +116,8 @@ func (sg *signs) endPreviews(ctx context.Context) {
 	ends.Wait()
 }
 
-// showQueued shows a person that their message waits, unless it starts or ends before that is useful. It does not block.
+// showQueued shows a person that their message waits, unless it starts or ends before that is
+// useful. It does not block.
 func (sg *signs) showQueued(ctx context.Context, lead store.Waiting, hold time.Duration) {
 	to := lead.Content.Options.ReplyTo
 	q, ok := sg.channels[to.Channel].(channel.Queuer)
@@ -135,10 +140,12 @@ func (sg *signs) showQueued(ctx context.Context, lead store.Waiting, hold time.D
 	})
 }
 
-// stepBetween is the step of an agent that has the results of all its calls and has not written since.
+// stepBetween is the step of an agent that has the results of all its calls and has not written
+// since.
 const stepBetween = "working"
 
-// steps are the tool calls of one turn, as shown to the person who waits for its answer. The zero value is a turn without calls.
+// steps are the tool calls of one turn, as shown to the person who waits for its answer. The zero
+// value is a turn without calls.
 type steps struct {
 	open  []step // calls without a result, in the order in which they started
 	since time.Time
@@ -194,7 +201,8 @@ func newNotice(key chat.SessionKey, principal string, to chat.Target) *store.Out
 	return &store.Outgoing{ID: newID(), Session: key, Principal: principal, Target: to, Kind: store.KindNotice, Count: 1}
 }
 
-// notice returns the outbox row that informs a person of a channel how their message ended; nil when an event suffices.
+// notice returns the outbox row that informs a person of a channel how their message ended; nil
+// when an event suffices.
 func notice(r store.Waiting, outcome chat.Outcome, reason, text string) *store.Outgoing {
 	to := r.Content.Options.ReplyTo
 	if outcome == chat.OutcomeDropped {
@@ -219,7 +227,8 @@ func notice(r store.Waiting, outcome chat.Outcome, reason, text string) *store.O
 	return n
 }
 
-// dropNotice returns the notice for the case that accepting m removes another message from the queue.
+// dropNotice returns the notice for the case that accepting m removes another message from the
+// queue.
 func dropNotice(m chat.Message, limit int) *store.Outgoing {
 	to := droppedTo(m.Session, m.Channel, m.Content.Options.ReplyTo)
 	if to.IsZero() {
@@ -230,7 +239,8 @@ func dropNotice(m chat.Message, limit int) *store.Outgoing {
 	return n
 }
 
-// droppedTo returns the address of the notice of a drop: the address of the answer, or the transcript for web users, who read the history.
+// droppedTo returns the address of the notice of a drop: the address of the answer, or the
+// transcript for web users, who read the history.
 func droppedTo(key chat.SessionKey, from string, to chat.Target) chat.Target {
 	if to.IsZero() && from == channel.Web {
 		return channel.WebTarget(key)
@@ -249,8 +259,9 @@ func coalesceDrops(n *store.Outgoing, limit int) {
 	n.Delay = burst
 }
 
-// refusal returns the error for a message that a full queue refused, and the notice for a person of a channel: one per burst, with the
-// number of messages. A later refusal has a new notice. Without a notice, the sender reads the error.
+// refusal returns the error for a message that a full queue refused, and the notice for a person of
+// a channel: one per burst, with the number of messages. A later refusal has a new notice. Without
+// a notice, the sender reads the error.
 func refusal(m chat.Message, limit int) (notices []store.Outgoing, err error) {
 	why := fmt.Sprintf("%d messages wait here already", limit)
 	if limit == 1 {

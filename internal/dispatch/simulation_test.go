@@ -23,8 +23,9 @@ import (
 	"laneway/internal/testrun"
 )
 
-// People write at random to processes that share a store, stop, and clear, while processes die and are replaced. In the end, each accepted
-// message has one outcome, no session ran more concurrent turns than its limit, and the rows satisfy every invariant.
+// People write at random to processes that share a store, stop, and clear, while processes die and
+// are replaced. In the end, each accepted message has one outcome, no session ran more concurrent
+// turns than its limit, and the rows satisfy every invariant.
 func TestRandomHistoriesKeepEveryPromise(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -67,7 +68,8 @@ type simulated struct {
 	off *atomic.Bool
 }
 
-// simulatedQueue has the rules of the simulated sessions; its limits are small, so that queues overflow.
+// simulatedQueue has the rules of the simulated sessions; its limits are small, so that queues
+// overflow.
 func simulatedQueue(_, _, kind string) dispatch.QueueRules {
 	s := dispatch.QueueRules{Cap: 4, Settings: scheduler.Settings{Debounce: 500 * time.Millisecond, MaxConcurrent: 1}}
 	if kind == chat.KindGroup {
@@ -237,7 +239,8 @@ func (s *simulation) replace() {
 	s.open()
 }
 
-// freeze disconnects a process from the store for longer than its lease and then reconnects it: its pending writes must be refused.
+// freeze disconnects a process from the store for longer than its lease and then reconnects it: its
+// pending writes must be refused.
 func (s *simulation) freeze() {
 	h := s.any()
 	h.off.Store(true)
@@ -301,8 +304,8 @@ func (s *simulation) limits(h *simulated) {
 	}
 }
 
-// eventsInOrder checks the events of each run that the subscribers of a process received: increasing numbers, at most one end, and nothing
-// after it.
+// eventsInOrder checks the events of each run that the subscribers of a process received:
+// increasing numbers, at most one end, and nothing after it.
 func (s *simulation) eventsInOrder(h *simulated) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -320,7 +323,8 @@ func (s *simulation) eventsInOrder(h *simulated) {
 	}
 }
 
-// rowsInOrder checks that the transcript of a session has the messages in the order of their acceptance.
+// rowsInOrder checks that the transcript of a session has the messages in the order of their
+// acceptance.
 func (s *simulation) rowsInOrder(h *simulated, session string) {
 	key := h.msg(session, "x").Session
 	tr, err := s.st.Transcript(s.t.Context(), store.TranscriptQuery{Session: key, FromStart: true, Limit: 100_000})

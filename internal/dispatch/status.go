@@ -128,8 +128,8 @@ func (d *Dispatcher) Status(ctx context.Context) chat.SystemStatus {
 	return s
 }
 
-// unserved names the accounts with waiting messages for which no live process sends. counts are those of channels that this process does
-// not have.
+// unserved names the accounts with waiting messages for which no live process sends. counts are
+// those of channels that this process does not have.
 func (d *Dispatcher) unserved(counts map[string]store.OutboxCount, leases map[string]bool) []string {
 	maps.DeleteFunc(counts, func(_ string, c store.OutboxCount) bool { return c.Waiting == 0 })
 	if leases == nil || d.node.Hold() != nil { // a held gateway sends nothing, and the hold is reported separately
@@ -144,7 +144,8 @@ func (d *Dispatcher) unserved(counts map[string]store.OutboxCount, leases map[st
 	return all
 }
 
-// Channels returns a snapshot of the channels of this process, without their waiting messages. It does not block.
+// Channels returns a snapshot of the channels of this process, without their waiting messages. It
+// does not block.
 func (d *Dispatcher) Channels() []chat.ChannelStatus {
 	var all []chat.ChannelStatus
 	for _, name := range d.channelNames() {
@@ -164,7 +165,8 @@ func (d *Dispatcher) Channels() []chat.ChannelStatus {
 	return all
 }
 
-// Alive returns nil while this process holds its lease in the store, see [ownership.Node.Alive]. It does not block.
+// Alive returns nil while this process holds its lease in the store, see [ownership.Node.Alive]. It
+// does not block.
 func (d *Dispatcher) Alive() error {
 	_, err := d.node.Alive()
 	return err
@@ -175,21 +177,26 @@ func signed(n uint64) int64 { return int64(min(n, math.MaxInt64)) }
 
 const (
 	figuresEvery = 15 * time.Second
-	// figuresShare limits the cost of counting: after a count, this many times its duration pass without one.
+	// figuresShare limits the cost of counting: after a count, this many times its duration pass
+	// without one.
 	figuresShare = 100
-	// takenLong is longer than a row can be taken: the delivery of a file ends after seven minutes, an allowed call after one.
+	// takenLong is longer than a row can be taken: the delivery of a file ends after seven minutes,
+	// an allowed call after one.
 	takenLong = 10 * time.Minute
 	// figuresTime limits one count.
 	figuresTime = 15 * time.Second
 )
 
-// Figures are counts of the store for metrics, as last read. They include all processes that share the store.
+// Figures are counts of the store for metrics, as last read. They include all processes that share
+// the store.
 type Figures struct {
 	OutboxWaiting int
 	Cron          cron.Summary // OldestDue negative = nothing is due
-	// AgentMissing describes work that waits for an agent that no live process has, one sentence for each agent.
+	// AgentMissing describes work that waits for an agent that no live process has, one sentence
+	// for each agent.
 	AgentMissing []string
-	// TakenLong counts the rows that a process has taken for longer than is possible, and TakenWords describes them.
+	// TakenLong counts the rows that a process has taken for longer than is possible, and
+	// TakenWords describes them.
 	TakenLong  int
 	TakenWords []string
 	// given are the agents among them that have been missing for [Config.AgentWait].
@@ -201,12 +208,13 @@ type figures struct {
 	*parts
 
 	last atomic.Pointer[Figures]
-	// left has, by agent, the work that the last count found without a live process, and warned the agents that were logged. Only the loop
-	// uses them. since is when each agent was first missing.
+	// left has, by agent, the work that the last count found without a live process, and warned the
+	// agents that were logged. Only the loop uses them. since is when each agent was first missing.
 	left   map[string]store.Unowned
 	since  map[string]time.Time
 	warned map[string]bool
-	// taken has the rows that the last count found taken, with the time of the first count that did. Only the loop uses it.
+	// taken has the rows that the last count found taken, with the time of the first count that
+	// did. Only the loop uses it.
 	taken map[store.TakenRow]time.Time
 }
 
@@ -255,7 +263,8 @@ func (f *figures) read(ctx context.Context) {
 	f.last.Store(&next)
 }
 
-// takenTooLong finds rows that a process has taken for longer than is possible. Such a row blocks what comes after it until its process ends.
+// takenTooLong finds rows that a process has taken for longer than is possible. Such a row blocks
+// what comes after it until its process ends.
 func (f *figures) takenTooLong(ctx context.Context, next *Figures) error {
 	rows, err := f.store.TakenRows(ctx)
 	if err != nil {
@@ -289,9 +298,10 @@ func (f *figures) takenTooLong(ctx context.Context, next *Figures) error {
 // given returns the agents that have been missing for too long.
 func (f *figures) given() []string { return f.current().given }
 
-// agentMissing lists the agents that no live process has and for which work waits. Two counts have to find an agent, because a process may
-// restart between them. Each agent is logged once, until no work waits for it. The time restarts with this process, so that a gateway that
-// starts first does not abandon the work of the next one.
+// agentMissing lists the agents that no live process has and for which work waits. Two counts have
+// to find an agent, because a process may restart between them. Each agent is logged once, until no
+// work waits for it. The time restarts with this process, so that a gateway that starts first does
+// not abandon the work of the next one.
 func (f *figures) agentMissing(ctx context.Context, next *Figures) error {
 	if f.node.Hold() != nil { // no process takes the work, and the hold is reported separately
 		clear(f.left)
@@ -378,8 +388,8 @@ func (d *Dispatcher) sessionStatus(s store.Session) chat.SessionStatus {
 	return st
 }
 
-// channelOf returns the channel whose rules apply to a session: the one in its key, or the web channel, which serves sessions with any
-// name.
+// channelOf returns the channel whose rules apply to a session: the one in its key, or the web
+// channel, which serves sessions with any name.
 func channelOf(key chat.SessionKey) string {
 	if name := key.Channel(); name != "" {
 		return name
@@ -420,7 +430,8 @@ func (d *Dispatcher) Transcript(ctx context.Context, q store.TranscriptQuery) (s
 	return d.store.Transcript(ctx, q)
 }
 
-// FilesOfRuns lists the files that came with the messages of runs, by run and in the order of the messages.
+// FilesOfRuns lists the files that came with the messages of runs, by run and in the order of the
+// messages.
 func (d *Dispatcher) FilesOfRuns(ctx context.Context, key chat.SessionKey, runs []string) (map[string][]chat.Attachment, error) {
 	return d.store.FilesOfRuns(ctx, key, runs)
 }
@@ -435,7 +446,8 @@ func (d *Dispatcher) PendingInputs(ctx context.Context, key chat.SessionKey, aft
 	return d.store.PendingInputs(ctx, key, after, limit)
 }
 
-// endAgentSession releases the agent's resources for a conversation that has ended, whichever process of the cluster ended it.
+// endAgentSession releases the agent's resources for a conversation that has ended, whichever
+// process of the cluster ended it.
 func (p *parts) endAgentSession(e chat.Event) {
 	if e.Kind != chat.EventSession || (e.Reason != reasonReset && e.Reason != events.ReasonDeleted) {
 		return
@@ -445,12 +457,13 @@ func (p *parts) endAgentSession(e chat.Event) {
 	}
 }
 
-// writeHold is how long this process is not ready after the store refused a message. It is limited, because a process that is not ready
-// receives no messages and would never recover otherwise.
+// writeHold is how long this process is not ready after the store refused a message. It is limited,
+// because a process that is not ready receives no messages and would never recover otherwise.
 const writeHold = 10 * time.Second
 
-// writeRecord records whether the store accepted the last message. A database whose disk is full, or that refuses a table, answers reads
-// and connection checks; only the refusal of a message shows it.
+// writeRecord records whether the store accepted the last message. A database whose disk is full,
+// or that refuses a table, answers reads and connection checks; only the refusal of a message shows
+// it.
 type writeRecord struct{ failed atomic.Pointer[failedWrite] }
 
 type failedWrite struct {
@@ -468,7 +481,8 @@ func (w *writeRecord) note(err error) {
 	}
 }
 
-// fault returns the refusal of the last message; nil when it was stored, or when the refusal is older than writeHold.
+// fault returns the refusal of the last message; nil when it was stored, or when the refusal is
+// older than writeHold.
 func (w *writeRecord) fault() error {
 	last := w.failed.Load()
 	if last == nil || time.Since(last.at) > writeHold {

@@ -24,7 +24,8 @@ import (
 	"laneway/internal/store/sqlite/sqlitetest"
 )
 
-// waitsOf returns what the open turns wait for, by the text of their message; "" = only for their agent.
+// waitsOf returns what the open turns wait for, by the text of their message; "" = only for their
+// agent.
 func (h *harness) waitsOf(f store.TurnFilter) map[string]chat.Waiting {
 	h.t.Helper()
 	list, waits, err := h.d.Turns(h.t.Context(), f)
@@ -197,8 +198,9 @@ func (w *warnings) of(key string) (values []string) {
 	return values
 }
 
-// The only process with an agent ends in the middle of a run. A process without the agent leaves its work, and a later one with the agent
-// finishes it. One crash is counted, not one for each process that found the run.
+// The only process with an agent ends in the middle of a run. A process without the agent leaves
+// its work, and a later one with the agent finishes it. One crash is counted, not one for each
+// process that found the run.
 func TestARunWaitsForAProcessThatHasItsAgent(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		st := newStore(t)
@@ -246,8 +248,9 @@ func TestARunWaitsForAProcessThatHasItsAgent(t *testing.T) {
 	})
 }
 
-// Ten minutes after the last process with the agent has ended, its running and waiting messages fail with a notice; work of other agents
-// continues. A process that has just started waits for its own ten minutes.
+// Ten minutes after the last process with the agent has ended, its running and waiting messages
+// fail with a notice; work of other agents continues. A process that has just started waits for its
+// own ten minutes.
 func TestMessagesOfAnAgentThatNoProcessHasFailAfterTheirWait(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		st := newStore(t)
@@ -283,8 +286,9 @@ func TestMessagesOfAnAgentThatNoProcessHasFailAfterTheirWait(t *testing.T) {
 	})
 }
 
-// The slots wait for a process with the agent for the catch-up window of the job, and are then recorded as missed. The job continues when
-// such a process starts. A job that has to run once waits for it.
+// The slots wait for a process with the agent for the catch-up window of the job, and are then
+// recorded as missed. The job continues when such a process starts. A job that has to run once
+// waits for it.
 func TestSlotsOfAnAgentThatNoProcessHasAreMissedAfterTheirWindow(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		st := newStore(t)
@@ -342,7 +346,8 @@ func TestMessagesThatNoProcessSendsAreNamed(t *testing.T) {
 	})
 }
 
-// A job of one agent has a session of another one, which the rule for claiming jobs does not detect.
+// A job of one agent has a session of another one, which the rule for claiming jobs does not
+// detect.
 func TestARunInTheSessionOfAnAgentThatThisProcessLacksFails(t *testing.T) {
 	inJobs(t, func(t *testing.T, h *jobHarness) {
 		j := h.put(everySecond("j", "hello"), func(j *cron.Job) { j.Session = cron.NamedSession + "agent:second:main" })
@@ -356,8 +361,9 @@ func TestARunInTheSessionOfAnAgentThatThisProcessLacksFails(t *testing.T) {
 	})
 }
 
-// A process without the agent receives a message for it, a command and a reset. The message waits for the process that has the agent. When
-// that process no longer exists, nothing is accepted or stored.
+// A process without the agent receives a message for it, a command and a reset. The message waits
+// for the process that has the agent. When that process no longer exists, nothing is accepted or
+// stored.
 func TestInputForAnAgentOfAnotherProcessIsAnsweredThere(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		st := newStore(t)

@@ -13,11 +13,12 @@ import (
 	"laneway/internal/store"
 )
 
-// stopAnswer is how long a stop waits for the store before it returns with what this process knows. The write continues after that: a slow
-// database must not delay the reply to a stop.
+// stopAnswer is how long a stop waits for the store before it returns with what this process knows.
+// The write continues after that: a slow database must not delay the reply to a stop.
 const stopAnswer = 600 * time.Millisecond
 
-// stopped has the ids of the work that a stop ended: cancelled runs, and messages that ended while they waited.
+// stopped has the ids of the work that a stop ended: cancelled runs, and messages that ended while
+// they waited.
 type stopped struct{ running, waiting []string }
 
 func (m *stopped) add(more stopped) {
@@ -162,8 +163,8 @@ func (sp *stops) write(ctx context.Context, p store.StopParams, local []schedule
 	return r
 }
 
-// signalRun signals a run that the store has found. In this process, such a run started after the signal, or its answer is being written:
-// then it is too late, and the result is false.
+// signalRun signals a run that the store has found. In this process, such a run started after the
+// signal, or its answer is being written: then it is too late, and the result is false.
 func (sp *stops) signalRun(key string, run store.RunningRun, by string) bool {
 	if run.Node != sp.node.ID() {
 		sp.node.HintStop(run.Node)
@@ -173,9 +174,9 @@ func (sp *stops) signalRun(key string, run store.RunningRun, by string) bool {
 	return sp.sched.Stopping(key, run.RunID)
 }
 
-// reset stops all work of a session and begins an empty transcript; it returns the id of the new one. A repetition, identified by o, stops
-// nothing and returns the id of the first call. A caller whom [chat.Caller.MayChange] refuses receives chat.CodeForbidden, and nothing was
-// done.
+// reset stops all work of a session and begins an empty transcript; it returns the id of the new
+// one. A repetition, identified by o, stops nothing and returns the id of the first call. A caller
+// whom [chat.Caller.MayChange] refuses receives chat.CodeForbidden, and nothing was done.
 func (sp *stops) reset(ctx context.Context, key chat.SessionKey, by chat.Caller, o *chat.IdempotencyKey) (string, error) {
 	if err := sp.checkAgent(ctx, key.Agent); err != nil {
 		return "", err
@@ -200,8 +201,8 @@ func (sp *stops) reset(ctx context.Context, key chat.SessionKey, by chat.Caller,
 	return s.SessionID, nil
 }
 
-// remove stops all work of a session and removes it, with its transcripts unless they are to be kept. A repetition stops and removes
-// nothing. It sets the caller in p.
+// remove stops all work of a session and removes it, with its transcripts unless they are to be
+// kept. A repetition stops and removes nothing. It sets the caller in p.
 func (sp *stops) remove(ctx context.Context, p store.DeleteParams, by chat.Caller) (store.Deleted, error) {
 	switch before, err := store.AnswerOf[*store.Deleted](ctx, sp.store.IdempotencyRecord, p.IdempotencyKey); {
 	case err != nil:
@@ -237,8 +238,8 @@ func (sp *stops) remove(ctx context.Context, p store.DeleteParams, by chat.Calle
 	}
 }
 
-// dropFiles removes the files of a deleted session, except those that another message names. A file that cannot be removed is removed later
-// by its age.
+// dropFiles removes the files of a deleted session, except those that another message names. A file
+// that cannot be removed is removed later by its age.
 func (sp *stops) dropFiles(ctx context.Context, list []chat.Attachment) {
 	paths := store.Paths(list)
 	if len(paths) == 0 || sp.cfg.Files == nil {
@@ -258,9 +259,9 @@ func (sp *stops) dropFiles(ctx context.Context, list []chat.Attachment) {
 // ownLimit is how many waiting messages are searched for those of one person.
 const ownLimit = 1000
 
-// stopOwn stops only work of one person: runs whose leading message is theirs, and their waiting messages. Runs of this process are
-// signalled before the store is called. Scope is StopOne (the oldest run, or the oldest waiting message, or the oldest tree of background
-// tasks) or StopAll.
+// stopOwn stops only work of one person: runs whose leading message is theirs, and their waiting
+// messages. Runs of this process are signalled before the store is called. Scope is StopOne (the
+// oldest run, or the oldest waiting message, or the oldest tree of background tasks) or StopAll.
 func (sp *stops) stopOwn(ctx context.Context, p store.StopParams, sender string) (stopped, error) {
 	all, trees := p.Scope == store.StopAll, p
 	p.Scope, p.Reason = store.StopRun, reasonStop
@@ -298,7 +299,8 @@ func (sp *stops) stopOwn(ctx context.Context, p store.StopParams, sender string)
 	return m, err
 }
 
-// ownedBy lists the runs of other processes and the waiting messages of one person, by the id of their message.
+// ownedBy lists the runs of other processes and the waiting messages of one person, by the id of
+// their message.
 func (sp *stops) ownedBy(ctx context.Context, key chat.SessionKey, sender string) ([]string, error) {
 	s, err := sp.store.Session(ctx, key, "")
 	if errors.Is(err, chat.ErrSessionNotFound) {

@@ -13,8 +13,8 @@ import (
 	"laneway/internal/store/sqlite/sqlitetest"
 )
 
-// Two chats fill the lane for 14 s. A third one waits and sends /stop, then the first does. Messages of other chats are accepted meanwhile
-// without delay.
+// Two chats fill the lane for 14 s. A third one waits and sends /stop, then the first does.
+// Messages of other chats are accepted meanwhile without delay.
 func TestStopCommandWorksWhileEveryLaneIsFull(t *testing.T) {
 	inDispatcher(t, func(t *testing.T, h *harness) {
 		began := time.Now()
@@ -38,7 +38,8 @@ func TestStopCommandWorksWhileEveryLaneIsFull(t *testing.T) {
 	}, lanes(2))
 }
 
-// /stopall is sent while other sessions occupy the lane, with ten waiting messages and one in the debounce window.
+// /stopall is sent while other sessions occupy the lane, with ten waiting messages and one in the
+// debounce window.
 func TestStopAllTakesRunningWaitingAndDebounced(t *testing.T) {
 	inDispatcher(t, func(t *testing.T, h *harness) {
 		holder := h.send("other", "sleep 1m")
@@ -67,8 +68,9 @@ func TestStopAllTakesRunningWaitingAndDebounced(t *testing.T) {
 	}, lanes(1), queue(dispatch.QueueRules{Cap: 11}))
 }
 
-// A message reaches the scheduler after /stopall has cancelled the running turn and before the store has written the stop, which also ends
-// that message. It must not start in the slot of the cancelled turn.
+// A message reaches the scheduler after /stopall has cancelled the running turn and before the
+// store has written the stop, which also ends that message. It must not start in the slot of the
+// cancelled turn.
 func TestNothingStartsBetweenTheSignalOfAStopAndItsRow(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		between := func() {}
@@ -96,7 +98,8 @@ func TestNothingStartsBetweenTheSignalOfAStopAndItsRow(t *testing.T) {
 	})
 }
 
-// The runner ignores its context for three seconds; messages that arrive meanwhile wait for its return.
+// The runner ignores its context for three seconds; messages that arrive meanwhile wait for its
+// return.
 func TestAStoppedTurnIsNeverOverlapped(t *testing.T) {
 	inDispatcher(t, func(t *testing.T, h *harness) {
 		began := time.Now()
@@ -129,8 +132,8 @@ func TestAStoppedTurnIsNeverOverlapped(t *testing.T) {
 	})
 }
 
-// In every form, a command does not wait for the debounce window and is not part of a batch. Messages after it do not join messages before
-// it.
+// In every form, a command does not wait for the debounce window and is not part of a batch.
+// Messages after it do not join messages before it.
 func TestCommandsActAtOnceAndCutTheBatch(t *testing.T) {
 	cases := map[string]struct {
 		with   func(m *chat.Message)
@@ -182,7 +185,8 @@ func wantTranscript(t *testing.T, h *harness, lines ...string) {
 	wantList(t, "transcript", got, lines)
 }
 
-// Each /stop of a burst stops a turn, and the chat gets each answer once; after the burst it is answered again.
+// Each /stop of a burst stops a turn, and the chat gets each answer once; after the burst it is
+// answered again.
 func TestBurstOfStopsIsAnsweredOnce(t *testing.T) {
 	inDispatcher(t, func(t *testing.T, h *harness) {
 		for range 60 {
@@ -250,8 +254,9 @@ func only(id string, gate <-chan struct{}) func(string) {
 	}
 }
 
-// At the signal, the answer of the previous turn is being written, so nothing can be stopped. When the stop reaches the store, the next
-// turn is running. It is stopped at once, not at the next heartbeat.
+// At the signal, the answer of the previous turn is being written, so nothing can be stopped. When
+// the stop reaches the store, the next turn is running. It is stopped at once, not at the next
+// heartbeat.
 func TestAStopReachesATurnThatBeganBehindItsSignal(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		written, asked := make(chan struct{}), make(chan struct{})
@@ -275,8 +280,8 @@ func TestAStopReachesATurnThatBeganBehindItsSignal(t *testing.T) {
 	})
 }
 
-// The first stop arrives while an answer is being written and ends the next message in the store. The second stop must not count that
-// message's turn; it applies to the message after it.
+// The first stop arrives while an answer is being written and ends the next message in the store.
+// The second stop must not count that message's turn; it applies to the message after it.
 func TestAStopIsNotSpentOnAMessageThatAnotherStopHasEnded(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		written, begun := make(chan struct{}), make(chan struct{})
@@ -321,8 +326,8 @@ func TestAStopThatComesTooLateSaysSo(t *testing.T) {
 	})
 }
 
-// The stop is requested in a process that does not run the turn, on a store without hints. The heartbeat of the process that runs it reads
-// the stop, and the end has its reason.
+// The stop is requested in a process that does not run the turn, on a store without hints. The
+// heartbeat of the process that runs it reads the stop, and the end has its reason.
 func TestAStopFromAnotherProcessKeepsItsReason(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		for scope, reason := range map[store.StopScope]string{store.StopOne: "stop", store.StopAll: "stopall"} {

@@ -347,7 +347,8 @@ func TestAStartWithoutAnAnswerLetsNoMessagePass(t *testing.T) {
 	})
 }
 
-// power is a store that several processes share. When a harness is disconnected, all its operations fail, as after kill -9.
+// power is a store that several processes share. When a harness is disconnected, all its operations
+// fail, as after kill -9.
 type power struct {
 	cronStore
 

@@ -22,8 +22,8 @@ import (
 	"laneway/internal/tool"
 )
 
-// matrixChannel is a kind of turn in the matrix: the principal, the session and the address of its messages. job: the turn belongs to a job
-// of the private chat.
+// matrixChannel is a kind of turn in the matrix: the principal, the session and the address of its
+// messages. job: the turn belongs to a job of the private chat.
 type matrixChannel struct {
 	name, session, principal, channel string
 	to                                chat.Target
@@ -59,8 +59,9 @@ const (
 	cellBroken   = '!' // anything else
 )
 
-// matrixRow is a call and the expected results in the order of matrixChannels. OTHER is another session of the principal, JOB a job of the
-// principal whose answers go to the conversation, AWAY a job whose answers go elsewhere.
+// matrixRow is a call and the expected results in the order of matrixChannels. OTHER is another
+// session of the principal, JOB a job of the principal whose answers go to the conversation, AWAY a
+// job whose answers go elsewhere.
 type matrixRow struct{ call, want string }
 
 func matrixRows() []matrixRow {
@@ -134,8 +135,8 @@ func (r *recording) take(line string) (chat.ToolResult, bool) {
 	return result, ok
 }
 
-// The test makes every call in every channel. A call that was allowed must succeed: if it fails after the person was asked, the cell is
-// broken.
+// The test makes every call in every channel. A call that was allowed must succeed: if it fails
+// after the person was asked, the cell is broken.
 func TestEachToolInEachChannelDeliversAsksOrRefuses(t *testing.T) {
 	rows, channels := matrixRows(), matrixChannels()
 	var mu sync.Mutex
@@ -262,7 +263,8 @@ func (m *matrix) cell(c matrixChannel, call string) (verdict rune, text string) 
 	return cellAsks, asked.Result.Text
 }
 
-// begin resets the conversation, because text from outside that an earlier call has read would make the next one ask.
+// begin resets the conversation, because text from outside that an earlier call has read would make
+// the next one ask.
 func (m *matrix) begin(c matrixChannel) {
 	m.t.Helper()
 	key, err := chat.ParseSessionKey(c.session, "main")
@@ -282,7 +284,8 @@ func vague(text string) bool {
 // latest returns the newest question.
 func (m *matrix) latest() *chat.Choice { return m.asked(m.questionsAsked() - 1) }
 
-// outside has the tools of another server: one that reads, and one that sends, counts its calls and is slow.
+// outside has the tools of another server: one that reads, and one that sends, counts its calls and
+// is slow.
 type outside struct {
 	takes time.Duration
 
@@ -343,7 +346,8 @@ func withServer(o *outside) option {
 	}
 }
 
-// obeying makes the calls that the lines of a message name, one in each round, and answers with their results.
+// obeying makes the calls that the lines of a message name, one in each round, and answers with
+// their results.
 type obeying struct{}
 
 func (obeying) Run(ctx context.Context, req agent.Request, _ func(agent.Event)) (agent.Result, error) {
@@ -366,7 +370,8 @@ func (obeying) Run(ctx context.Context, req agent.Request, _ func(agent.Event)) 
 
 const remindTea = `remind {"when":"in 5h","text":"tea"}`
 
-// In a turn for the person's own words, the agent calls a tool of another server, which only reads, and then one that acts.
+// In a turn for the person's own words, the agent calls a tool of another server, which only reads,
+// and then one that acts.
 func TestBehindAResultFromOutsideAToolAsks(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		st, out := newStore(t), &outside{}
@@ -387,8 +392,8 @@ func TestBehindAResultFromOutsideAToolAsks(t *testing.T) {
 	})
 }
 
-// After text was forwarded, or read by a tool, a later turn for the person's own words asks before it acts, until the conversation is
-// reset.
+// After text was forwarded, or read by a tool, a later turn for the person's own words asks before
+// it acts, until the conversation is reset.
 func TestTextFromOutsideIsRememberedAsLongAsTheModelIsGivenIt(t *testing.T) {
 	for name, first := range map[string]func(h *jobHarness){
 		"a forwarded message": func(h *jobHarness) {

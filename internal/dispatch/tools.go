@@ -28,7 +28,8 @@ type Tools struct {
 	Servers []string
 }
 
-// offered returns the names of the gateway's tools for a turn, nil = all; ok is false when it has no tools.
+// offered returns the names of the gateway's tools for a turn, nil = all; ok is false when it has
+// no tools.
 func (a Tools) offered(channel string) (names []string, ok bool) {
 	switch {
 	case len(a.Names) > 0:
@@ -62,8 +63,8 @@ func (ts *turns) toolbox(t *turn) agent.Toolbox {
 	}, names)
 }
 
-// clock returns [agent.Request.Clock] for a turn with these tools. If the store is unavailable, it is empty, and the tools name the zone in
-// their results.
+// clock returns [agent.Request.Clock] for a turn with these tools. If the store is unavailable, it
+// is empty, and the tools name the zone in their results.
 func (ts *turns) clock(ctx context.Context, t *turn, tools agent.Toolbox) string {
 	if tools == nil || t.agent.Program || !tool.ReadTimes(tools.Specs()) { // a program can read the clock itself
 		return ""
@@ -87,7 +88,8 @@ func (ts *turns) zone(ctx context.Context, t *turn) *time.Location {
 	return zone
 }
 
-// atRoot returns a message of a turn with the place of the message at the root of its tree, where tools act and people are asked.
+// atRoot returns a message of a turn with the place of the message at the root of its tree, where
+// tools act and people are asked.
 func (t *turn) atRoot(lead fromWhom, place chat.Task) fromWhom {
 	if session, err := chat.ParseSessionKey(place.Session, lead.Session.Agent); err == nil { // it was made from a key
 		lead.Session = session
@@ -96,8 +98,9 @@ func (t *turn) atRoot(lead fromWhom, place chat.Task) fromWhom {
 	return lead
 }
 
-// audienceOf returns who reads the answer of a turn. A sub-turn and the announcement of its result have the audience of the root of their
-// tree; a run of a job has that of its delivery address. If the owner of that place cannot be read, only data of the place is shown.
+// audienceOf returns who reads the answer of a turn. A sub-turn and the announcement of its result
+// have the audience of the root of their tree; a run of a job has that of its delivery address. If
+// the owner of that place cannot be read, only data of the place is shown.
 func (ts *turns) audienceOf(ctx context.Context, t *turn) chat.Audience {
 	texts, place := t.journal.messages(), t.place()
 	if place.Audience.Shared() {
@@ -132,8 +135,8 @@ func (ts *turns) waitsOf(ctx context.Context, t *turn, st *scheduler.Turn[work])
 	}
 }
 
-// barred returns why no tool runs in a turn; "" = they may. A tool acts on data of one principal, so a turn of several principals has no
-// tools.
+// barred returns why no tool runs in a turn; "" = they may. A tool acts on data of one principal,
+// so a turn of several principals has no tools.
 func barred(texts []fromWhom) string {
 	if slices.ContainsFunc(texts, func(m fromWhom) bool { return m.sender != texts[0].sender }) {
 		return "this is not possible in a turn of several people; each of them has to ask separately"
@@ -141,8 +144,8 @@ func barred(texts []fromWhom) string {
 	return ""
 }
 
-// asks returns why a person has to allow what a turn creates or sends, as the end of a sentence; "" = their own words requested it. A
-// sub-turn inherits it.
+// asks returns why a person has to allow what a turn creates or sends, as the end of a sentence; ""
+// = their own words requested it. A sub-turn inherits it.
 func (ts *turns) asks(t *turn) string {
 	texts := t.journal.messages()
 	switch place := t.place(); {
@@ -161,8 +164,9 @@ func (ts *turns) asks(t *turn) string {
 	}
 }
 
-// noActs returns why the tools that create or send are refused in a turn; "" = they may run, or a person is asked. The person owns what is
-// created, so their own words or their button must have requested it. A sub-turn inherits it.
+// noActs returns why the tools that create or send are refused in a turn; "" = they may run, or a
+// person is asked. The person owns what is created, so their own words or their button must have
+// requested it. A sub-turn inherits it.
 func (t *turn) noActs(why string, person tool.Person) string {
 	if inherited := t.place().NoActs; inherited != "" {
 		return inherited
@@ -189,8 +193,8 @@ func (s toolSessions) Reaches(channel string) error {
 	return nil
 }
 
-// Send puts a message into the outbox. A message for the web is added to the transcript at once, because the answer of the turn is, too,
-// and must not overtake it.
+// Send puts a message into the outbox. A message for the web is added to the transcript at once,
+// because the answer of the turn is, too, and must not overtake it.
 func (s toolSessions) Send(ctx context.Context, o store.Outgoing) error {
 	if o.Target.Channel == channel.Web {
 		return s.append(ctx, o)
@@ -219,8 +223,8 @@ func (s toolSessions) append(ctx context.Context, o store.Outgoing) error {
 	return nil
 }
 
-// turnFiles has the files of one turn for the tool that sends them before the turn has ended. All calls together have the limits of an
-// answer.
+// turnFiles has the files of one turn for the tool that sends them before the turn has ended. All
+// calls together have the limits of an answer.
 type turnFiles struct {
 	ts *turns
 	t  *turn

@@ -21,8 +21,8 @@ import (
 	"laneway/internal/testmodel"
 )
 
-// reminding is a runner that tries to set a reminder in every turn and answers with the result, "none" without tools. With waiting it first
-// waits for input.
+// reminding is a runner that tries to set a reminder in every turn and answers with the result,
+// "none" without tools. With waiting it first waits for input.
 type reminding struct {
 	waiting bool
 
@@ -68,7 +68,8 @@ func from(channel string) func(*chat.Message) {
 	return func(m *chat.Message) { m.Channel = channel }
 }
 
-// Requests with tools that read times have the time in the zone of their owner; other requests do not.
+// Requests with tools that read times have the time in the zone of their owner; other requests do
+// not.
 func TestAModelThatCanPlanKnowsTheClockOfThePerson(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -147,8 +148,9 @@ func TestOnlyThePersonsOwnWordsMakeJobs(t *testing.T) {
 	})
 }
 
-// What a credential without the rights of an administrator writes into the conversation of another principal is text from outside, and has
-// its sender; in its own conversations, and from an administrator, it is not.
+// What a credential without the rights of an administrator writes into the conversation of another
+// principal is text from outside, and has its sender; in its own conversations, and from an
+// administrator, it is not.
 func TestWordsOfAnotherCredentialAreFromOutside(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -230,8 +232,9 @@ func TestWordsOfAnotherPersonEndTheRightToCreate(t *testing.T) {
 	})
 }
 
-// A process is disconnected from the store after its model has called the reminder tool, received the result and a message that joined the
-// turn. The next process first publishes the recorded text, then calls the model after the recorded round, with the message in its place.
+// A process is disconnected from the store after its model has called the reminder tool, received
+// the result and a message that joined the turn. The next process first publishes the recorded
+// text, then calls the model after the recorded round, with the message in its place.
 func TestATurnThatIsTakenOverContinuesBehindItsRounds(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		model, end := testmodel.StartInMemory(t)
@@ -300,7 +303,8 @@ func TestATurnThatIsTakenOverContinuesBehindItsRounds(t *testing.T) {
 	})
 }
 
-// program is a branching runner that makes its calls like a program: it opens its tools and calls what was opened.
+// program is a branching runner that makes its calls like a program: it opens its tools and calls
+// what was opened.
 type program struct {
 	branching
 
@@ -325,7 +329,8 @@ func (p *program) Run(ctx context.Context, req agent.Request, emit func(agent.Ev
 	return p.branching.Run(ctx, req, emit)
 }
 
-// A program makes more concurrent calls than run in parallel, and each waits longer than the time limit of other calls.
+// A program makes more concurrent calls than run in parallel, and each waits longer than the time
+// limit of other calls.
 func TestAProgramWaitsForTasksAsLongAsItsTurn(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		p := &program{opened: make(chan agent.Toolbox, 1)}

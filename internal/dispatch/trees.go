@@ -24,9 +24,10 @@ const (
 	maxTree     = 32 // sub-turns below one root
 )
 
-// trees are the sub-turns of turns. A sub-turn is a message in its own session, and its id is derived from the call that requested it. This
-// type implements the relation: the parent, what a sub-turn inherits, how its parent waits for it, and what happens to it when its parent
-// ends. The store has the same data, so that a process that takes over needs nothing from memory.
+// trees are the sub-turns of turns. A sub-turn is a message in its own session, and its id is
+// derived from the call that requested it. This type implements the relation: the parent, what a
+// sub-turn inherits, how its parent waits for it, and what happens to it when its parent ends. The
+// store has the same data, so that a process that takes over needs nothing from memory.
 type trees struct {
 	*parts
 
@@ -34,10 +35,11 @@ type trees struct {
 	stops *stops
 
 	mu sync.Mutex
-	// children are the sub-turns that this process has accepted and that have not ended, by the run of the parent. A stop signals them
-	// before the store is called.
+	// children are the sub-turns that this process has accepted and that have not ended, by the run
+	// of the parent. A stop signals them before the store is called.
 	children map[string][]child
-	// ended are the sub-turns whose results are to be announced. wake buffers one signal for the loop that announces them.
+	// ended are the sub-turns whose results are to be announced. wake buffers one signal for the
+	// loop that announces them.
 	ended []endedTask
 	wake  chan struct{}
 }
@@ -126,7 +128,8 @@ func (tt turnTasks) Start(ctx context.Context, n tool.NewTask) error {
 	return nil
 }
 
-// message returns the message of a sub-turn: it has the principal of its parent and no additional permissions.
+// message returns the message of a sub-turn: it has the principal of its parent and no additional
+// permissions.
 func (tt turnTasks) message(n tool.NewTask) (chat.Message, error) {
 	place, texts := tt.t.place(), tt.t.journal.messages()
 	lead := texts[len(texts)-1]
@@ -149,12 +152,12 @@ func (tt turnTasks) message(n tool.NewTask) (chat.Message, error) {
 	}, nil
 }
 
-// pollEach is how many checks of a waiting parent pass between reads of the store, see [events.Publisher.Wait]: the end of a sub-turn of
-// this process wakes it.
+// pollEach is how many checks of a waiting parent pass between reads of the store, see [events.Publisher.Wait]:
+// the end of a sub-turn of this process wakes it.
 const pollEach = 5
 
-// Wait waits without a slot for the end of a sub-turn. In a drain it waits only for a sub-turn that has started. Otherwise the turn ends,
-// and the next process runs it again with its sub-turn.
+// Wait waits without a slot for the end of a sub-turn. In a drain it waits only for a sub-turn that
+// has started. Otherwise the turn ends, and the next process runs it again with its sub-turn.
 func (tt turnTasks) Wait(ctx context.Context, id string) (end chat.RunEnd, err error) {
 	looks := 0
 	read := func(ctx context.Context, id string) (chat.RunEnd, bool, error) {
@@ -199,7 +202,8 @@ func (tr *trees) remove(parent, id string) {
 	tr.children[parent] = left
 }
 
-// below returns the sub-turns of runs, and those of trees whose root is in a session, at all depths, as known to this process.
+// below returns the sub-turns of runs, and those of trees whose root is in a session, at all
+// depths, as known to this process.
 func (tr *trees) below(session string, runs ...string) []child {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
@@ -224,14 +228,16 @@ func (tr *trees) below(session string, runs ...string) []child {
 	return all
 }
 
-// signal cancels the sub-turns of this process below the work that a stop affected. [trees.stopBelow] writes their outcomes.
+// signal cancels the sub-turns of this process below the work that a stop affected.
+// [trees.stopBelow] writes their outcomes.
 func (tr *trees) signal(session string, runs []string, by string) {
 	for _, c := range tr.below(session, runs...) {
 		tr.sched.StopRun(c.session.String(), c.id, by)
 	}
 }
 
-// parentEnded stops sub-turns of a turn that has ended: all of them if the turn was stopped, otherwise those that it waited for.
+// parentEnded stops sub-turns of a turn that has ended: all of them if the turn was stopped,
+// otherwise those that it waited for.
 func (tr *trees) parentEnded(ctx context.Context, t *turn, end ending) {
 	if end.requeue || end.nothing {
 		return
@@ -267,8 +273,9 @@ func laneOf(depth int) string {
 	return scheduler.LaneSubagent
 }
 
-// leftLimit is how many sub-turns one search for the remains of a crash returns. stopLimit is how many a stop finds below a session or a
-// turn, and stopsAtOnce how many of them it writes concurrently.
+// leftLimit is how many sub-turns one search for the remains of a crash returns. stopLimit is how
+// many a stop finds below a session or a turn, and stopsAtOnce how many of them it writes
+// concurrently.
 const (
 	leftLimit   = 100
 	stopLimit   = 10_000
@@ -278,7 +285,8 @@ const (
 // taskSender is the sender of announcements. Consecutive waiting announcements share a turn.
 const taskSender = "task"
 
-// MessageEnded is called when a message has its outcome. If it was a sub-turn for which no parent waits, its result is announced.
+// MessageEnded is called when a message has its outcome. If it was a sub-turn for which no parent
+// waits, its result is announced.
 func (tr *trees) MessageEnded(m store.Waiting, end chat.RunEnd) {
 	task := m.Content.Options.Task
 	if task == nil || task.Parent == "" {
@@ -308,7 +316,8 @@ func (tr *trees) announceEnded(ctx context.Context) {
 	}
 }
 
-// announce accepts the message that announces a result, once, and records that. A sub-turn that was stopped is not announced.
+// announce accepts the message that announces a result, once, and records that. A sub-turn that was
+// stopped is not announced.
 func (tr *trees) announce(ctx context.Context, m store.Waiting, end chat.RunEnd) {
 	task := m.Content.Options.Task
 	if end.Outcome != chat.OutcomeStopped && end.Outcome != chat.OutcomeSuperseded {
@@ -345,8 +354,9 @@ func (tr *trees) accept(ctx context.Context, m chat.Message) error {
 	return nil
 }
 
-// announcement returns the message about the result of a sub-turn for the session of its parent. Its text comes from outside of that
-// session, so it grants no permission to create or send. Sub-turns of its turn belong to the same tree.
+// announcement returns the message about the result of a sub-turn for the session of its parent.
+// Its text comes from outside of that session, so it grants no permission to create or send.
+// Sub-turns of its turn belong to the same tree.
 func announcement(m store.Waiting, task chat.Task, end chat.RunEnd) chat.Message {
 	key, err := chat.ParseSessionKey(task.ParentSession, m.Session.Agent)
 	if err != nil { // it was made from a key
@@ -369,8 +379,8 @@ func announcement(m store.Waiting, task chat.Task, end chat.RunEnd) chat.Message
 	}
 }
 
-// stopBelow stops the sub-turns of the turns that a stop affected. It lists them after their parents are marked, because a marked parent
-// starts no sub-turn.
+// stopBelow stops the sub-turns of the turns that a stop affected. It lists them after their
+// parents are marked, because a marked parent starts no sub-turn.
 func (tr *trees) stopBelow(ctx context.Context, p store.StopParams, met store.Stopped) {
 	f := store.TaskFilter{Open: true, Limit: stopLimit}
 	for _, run := range met.Running {
@@ -408,8 +418,9 @@ func (tr *trees) stopListed(ctx context.Context, p store.StopParams, f store.Tas
 	writes.Wait()
 }
 
-// stopLeft stops sub-turns below a session whose parents have ended without waiting for them: with StopAll all of them, otherwise those in
-// the tree of the oldest one. visible restricts them to those of a principal. It returns what it stopped.
+// stopLeft stops sub-turns below a session whose parents have ended without waiting for them: with
+// StopAll all of them, otherwise those in the tree of the oldest one. visible restricts them to
+// those of a principal. It returns what it stopped.
 func (tr *trees) stopLeft(ctx context.Context, p store.StopParams, visible string) (m stopped, err error) {
 	list, err := tr.store.Tasks(ctx, store.TaskFilter{RootSession: p.Session, Visible: visible, Open: true, Limit: stopLimit})
 	if err != nil || len(list) == 0 {
@@ -429,8 +440,8 @@ func (tr *trees) stopLeft(ctx context.Context, p store.StopParams, visible strin
 	return m, nil
 }
 
-// run announces the results of sub-turns, and repairs the remains of a crash, until ctx is done. It still announces the results that are
-// known by then.
+// run announces the results of sub-turns, and repairs the remains of a crash, until ctx is done. It
+// still announces the results that are known by then.
 func (tr *trees) run(ctx context.Context) {
 	every := 2 * cmp.Or(tr.cfg.Sweep, DefaultSweep)
 	t := time.NewTimer(every)

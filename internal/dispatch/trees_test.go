@@ -19,8 +19,8 @@ import (
 	"laneway/internal/store"
 )
 
-// branching is a runner whose messages request concurrent tool calls; for a message without calls it does the same as script. Its answer is
-// the results.
+// branching is a runner whose messages request concurrent tool calls; for a message without calls
+// it does the same as script. Its answer is the results.
 type branching struct {
 	script
 
@@ -303,8 +303,8 @@ func TestASubTurnHasTheRightsOfItsParent(t *testing.T) {
 	})
 }
 
-// A process is disconnected while a parent waits for two sub-turns, one of which has ended. The next process runs the parent again, which
-// finds the existing answer and waits for the other one.
+// A process is disconnected while a parent waits for two sub-turns, one of which has ended. The
+// next process runs the parent again, which finds the existing answer and waits for the other one.
 func TestATurnThatWaitsIsTakenOverWithItsSubTurns(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b, st := &branching{}, newStore(t)
@@ -333,8 +333,8 @@ func TestATurnThatWaitsIsTakenOverWithItsSubTurns(t *testing.T) {
 	})
 }
 
-// A sub-turn that a call waits for must not wait for what its parent holds. The parent, a sub-turn that runs in the background, and the
-// announcement of its result may.
+// A sub-turn that a call waits for must not wait for what its parent holds. The parent, a sub-turn
+// that runs in the background, and the announcement of its result may.
 func TestASubTurnKnowsThatItIsAwaited(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := &branching{}
@@ -362,8 +362,9 @@ func TestASubTurnKnowsThatItIsAwaited(t *testing.T) {
 	})
 }
 
-// The process drains while turns wait for sub-turns, in lanes with one slot. A turn whose sub-turn runs ends normally. Turns whose
-// sub-turns wait for the slot, directly or one level below, are left for the next process at once.
+// The process drains while turns wait for sub-turns, in lanes with one slot. A turn whose sub-turn
+// runs ends normally. Turns whose sub-turns wait for the slot, directly or one level below, are
+// left for the next process at once.
 func TestADrainLeavesATurnWhoseSubTurnsMayNotStart(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b, st := &branching{}, newStore(t)
@@ -427,7 +428,8 @@ func TestTheEndOfATaskOfAJobGoesWhereTheAnswersOfTheJobGo(t *testing.T) {
 	})
 }
 
-// A task ends while messages wait in a group of a channel with its own rules: one turn at a time, and waiting messages are collected.
+// A task ends while messages wait in a group of a channel with its own rules: one turn at a time,
+// and waiting messages are collected.
 func TestAnAnnouncementChangesNoRuleOfItsSession(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := &branching{}

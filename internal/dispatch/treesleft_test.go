@@ -47,8 +47,9 @@ func TestAnAnnouncementThatWasLostIsMadeLater(t *testing.T) {
 	})
 }
 
-// The root of a tree is marked as stopped, and its process is disconnected before it reads that. The next process ends the root as stopped,
-// and the rest of the tree with it, including background tasks.
+// The root of a tree is marked as stopped, and its process is disconnected before it reads that.
+// The next process ends the root as stopped, and the rest of the tree with it, including background
+// tasks.
 func TestATreeWhoseStopWasCutOffIsStoppedLater(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b, st := &branching{}, newStore(t)
@@ -116,7 +117,8 @@ func TestAStopOfASessionEndsAllOfItsTasks(t *testing.T) {
 	})
 }
 
-// Two people of a group have background tasks. A stop by one of them that is restricted to their own work ends only their tasks.
+// Two people of a group have background tasks. A stop by one of them that is restricted to their
+// own work ends only their tasks.
 func TestAPersonWhoMayStopTheirOwnStopsTheirTasks(t *testing.T) {
 	for _, command := range []string{"/stop", "/stopall"} {
 		t.Run(command, func(t *testing.T) {
@@ -147,7 +149,8 @@ func TestAPersonWhoMayStopTheirOwnStopsTheirTasks(t *testing.T) {
 	}
 }
 
-// withTeam configures two agents that make the calls of their messages and may use the tools of the server mail.
+// withTeam configures two agents that make the calls of their messages and may use the tools of the
+// server mail.
 func withTeam(c *dispatch.Config) {
 	c.Agents = nil
 	for _, id := range []string{"main", "coder"} {
@@ -156,7 +159,8 @@ func withTeam(c *dispatch.Config) {
 	c.External = &outside{}
 }
 
-// The answer of a sub-turn counts as the person's own words, unless the sub-turn has read text from outside, at any depth.
+// The answer of a sub-turn counts as the person's own words, unless the sub-turn has read text from
+// outside, at any depth.
 func TestATaskThatHasReadNothingFromOutsideLeavesToolsFree(t *testing.T) {
 	const (
 		spawnReads    = `spawn {"wait":true,"task":"mail_read {}"}`
@@ -192,8 +196,8 @@ func TestATaskThatHasReadNothingFromOutsideLeavesToolsFree(t *testing.T) {
 	}
 }
 
-// askingTwice makes one call twice under its key, as a turn that runs again, and answers whether the second result was marked. In a
-// sub-turn it does the same as obeying.
+// askingTwice makes one call twice under its key, as a turn that runs again, and answers whether
+// the second result was marked. In a sub-turn it does the same as obeying.
 type askingTwice struct{ obeying }
 
 func (r askingTwice) Run(ctx context.Context, req agent.Request, emit func(agent.Event)) (agent.Result, error) {

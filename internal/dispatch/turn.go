@@ -21,7 +21,8 @@ import (
 // errTurnTimeout is the cause of a turn that exceeded its time limit.
 var errTurnTimeout = errors.New("the turn exceeded its time limit")
 
-// errNoAgent is the error of a turn whose agent this process does not have. A job, a sub-turn or a message of another replica may name one.
+// errNoAgent is the error of a turn whose agent this process does not have. A job, a sub-turn or a
+// message of another replica may name one.
 var errNoAgent = errors.New("this process lacks the agent")
 
 // turn is one execution during start, agent and finish.
@@ -34,21 +35,25 @@ type turn struct {
 	run     *events.Run
 	attempt attempt // the job's part of the turn, or plain
 	from    source
-	// output is the directory for the agent's files; nil until the agent requests it. Tool calls use it concurrently with the goroutine of
-	// the turn, until it has ended.
+	// output is the directory for the agent's files; nil until the agent requests it. Tool calls
+	// use it concurrently with the goroutine of the turn, until it has ended.
 	outputMu    sync.Mutex
 	output      *files.Turn
 	outputEnded bool
 	// journal has the tool calls of the agent, in this attempt and in earlier ones.
 	journal *journal
-	// usage counts its usage. asked reports that its agent was called. Both are used only on the goroutine of the turn.
+	// usage counts its usage. asked reports that its agent was called. Both are used only on the
+	// goroutine of the turn.
 	usage *usage.Turn
 	asked bool
-	// over is the budget of today that ended it; nil = no budget did. It is used only on the goroutine of the turn.
+	// over is the budget of today that ended it; nil = no budget did. It is used only on the
+	// goroutine of the turn.
 	over *usage.State
-	// past is the size of the conversation that its agent received; it is used only on the goroutine of the turn.
+	// past is the size of the conversation that its agent received; it is used only on the
+	// goroutine of the turn.
 	past past
-	// outside: the agent's conversation contains text from outside. It is set before the agent runs.
+	// outside: the agent's conversation contains text from outside. It is set before the agent
+	// runs.
 	outside bool
 	// audience is who reads its answer; it is set before its agent runs.
 	audience chat.Audience
@@ -69,13 +74,14 @@ type turns struct {
 	questions *questions
 	running   runningTurns
 	tails     tails
-	// compactions are those of this process. accept makes a message of the gateway itself durable and passes it to its queue.
+	// compactions are those of this process. accept makes a message of the gateway itself durable
+	// and passes it to its queue.
 	compactions *compactions
 	accept      func(ctx context.Context, m chat.Message) error
 }
 
-// run is called by the scheduler on the goroutine that owns the slot. The scheduler counts its error as the result of the turn; the durable
-// outcome has been written by then.
+// run is called by the scheduler on the goroutine that owns the slot. The scheduler counts its
+// error as the result of the turn; the durable outcome has been written by then.
 func (ts *turns) run(ctx context.Context, st *scheduler.Turn[work]) error {
 	t, ok, err := ts.start(ctx, st)
 	if err != nil || !ok {
@@ -109,8 +115,8 @@ func (ts *turns) run(ctx context.Context, st *scheduler.Turn[work]) error {
 	return nil
 }
 
-// start writes the start under the fence. ok is false when nothing is to run: every message has an outcome meanwhile, or another replica
-// owns the session.
+// start writes the start under the fence. ok is false when nothing is to run: every message has an
+// outcome meanwhile, or another replica owns the session.
 func (ts *turns) start(ctx context.Context, st *scheduler.Turn[work]) (*turn, bool, error) {
 	t := &turn{}
 	for _, it := range st.Items() {
@@ -192,7 +198,8 @@ func fromOutside(r store.Waiting) bool {
 	return r.Content.External || r.Channel == hookRoute || r.Content.Answered.IsOutside()
 }
 
-// keptContext returns the context of a message that is added to the transcript. It belongs to no run.
+// keptContext returns the context of a message that is added to the transcript. It belongs to no
+// run.
 func keptContext(r store.Waiting) []chat.TranscriptEntry {
 	if !r.Content.Options.KeepContext {
 		return nil
@@ -215,7 +222,8 @@ func rowsWith(rows []store.Waiting, seqs []int64) []store.Waiting {
 	return kept
 }
 
-// endUnstarted gives an outcome to the messages of a turn that was stopped before its start was written.
+// endUnstarted gives an outcome to the messages of a turn that was stopped before its start was
+// written.
 func (ts *turns) endUnstarted(ctx context.Context, rows []store.Waiting) {
 	var cause *scheduler.CancelCause
 	if !errors.As(context.Cause(ctx), &cause) {
@@ -299,7 +307,8 @@ func orCause(ctx context.Context, res agent.Result, err error) (agent.Result, er
 	return res, err
 }
 
-// callAgent runs the agent. A panic becomes an error, with the stack in the log. The reported usage is clamped here, for every runner.
+// callAgent runs the agent. A panic becomes an error, with the stack in the log. The reported usage
+// is clamped here, for every runner.
 func (ts *turns) callAgent(ctx context.Context, t *turn, req agent.Request, emit func(agent.Event)) (res agent.Result, err error) {
 	if t.agent.Runner == nil {
 		return agent.Result{}, errNoAgent
@@ -333,7 +342,8 @@ func (ts *turns) emit(t *turn, lead store.Waiting, e agent.Event) {
 	}
 }
 
-// showSoFar shows the person of a turn its text so far and its step. The text of a job is not shown before it is known that it is delivered.
+// showSoFar shows the person of a turn its text so far and its step. The text of a job is not shown
+// before it is known that it is delivered.
 func (ts *turns) showSoFar(t *turn, lead store.Waiting, text string) {
 	if t.attempt.Unattended() {
 		return
@@ -374,8 +384,9 @@ func (t *turn) timeout(lead store.Waiting) time.Duration {
 	return min(limit, maxTimeout)
 }
 
-// runningTurns are the turns that have started and not returned, by the turn of the scheduler. After a lost lease two of them may have the
-// same run id: the old one, which is ending, and the one that repeats it.
+// runningTurns are the turns that have started and not returned, by the turn of the scheduler.
+// After a lost lease two of them may have the same run id: the old one, which is ending, and the
+// one that repeats it.
 type runningTurns struct {
 	mu sync.Mutex
 	by map[*scheduler.Turn[work]]runningTurn
@@ -423,8 +434,9 @@ func (r *runningTurns) ids() map[string]bool {
 	return ids
 }
 
-// takeInput returns a function with which a runner fetches messages that people write to the session while its turn runs (mode steer). The
-// messages join the run in the store before the runner sees them, so that a crash loses none.
+// takeInput returns a function with which a runner fetches messages that people write to the
+// session while its turn runs (mode steer). The messages join the run in the store before the
+// runner sees them, so that a crash loses none.
 func (ts *turns) takeInput(ctx context.Context, t *turn, st *scheduler.Turn[work]) func() []chat.Content {
 	return func() []chat.Content {
 		st.AcceptInput() // the runner supports input; before its first call, mode steer waits like mode queue

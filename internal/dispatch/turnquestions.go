@@ -21,9 +21,11 @@ import (
 )
 
 const (
-	// topicAnswer is the cluster event of an answer for which a turn of another replica may be waiting.
+	// topicAnswer is the cluster event of an answer for which a turn of another replica may be
+	// waiting.
 	topicAnswer = "answer"
-	// answerEvery is the interval at which a turn polls for its answer while there are other replicas, because an event may be lost.
+	// answerEvery is the interval at which a turn polls for its answer while there are other
+	// replicas, because an event may be lost.
 	answerEvery = 5 * time.Second
 	// closeTime limits the end of a wait.
 	closeTime = time.Second
@@ -43,8 +45,8 @@ type turnAsker struct {
 	session chat.SessionKey // of the root of the tree
 }
 
-// asker returns who can be asked in a turn: the same person as for tool calls, at the same place. nil = no person can be asked, as in turns
-// of jobs and in their sub-turns.
+// asker returns who can be asked in a turn: the same person as for tool calls, at the same place.
+// nil = no person can be asked, as in turns of jobs and in their sub-turns.
 func (q *questions) asker(t *turn) agent.Asker {
 	texts, place := t.journal.messages(), t.place()
 	root := t.atRoot(texts[len(texts)-1], place)
@@ -101,7 +103,8 @@ func (a *turnAsker) report(ctx context.Context, q question) {
 	}
 }
 
-// actVersion begins the act of a stored answer. It changes when the acts of runners get another meaning, so that earlier answers no longer match.
+// actVersion begins the act of a stored answer. It changes when the acts of runners get another
+// meaning, so that earlier answers no longer match.
 const actVersion = "2 "
 
 // actKey returns the stored form of an act; shownAct is its inverse.
@@ -114,7 +117,8 @@ func actKey(act string) string {
 
 func shownAct(key string) string { return strings.TrimPrefix(key, actVersion) }
 
-// approved returns the number of the option that the person has chosen for all questions with the same act, from 0; -1 = no such choice.
+// approved returns the number of the option that the person has chosen for all questions with the
+// same act, from 0; -1 = no such choice.
 func (a *turnAsker) approved(ctx context.Context, by string, asked agent.Question) (int, error) {
 	if asked.Act == "" {
 		return -1, nil
@@ -156,7 +160,8 @@ func (a *turnAsker) await(ctx context.Context, id string, woken <-chan struct{})
 	}
 }
 
-// end ends the wait with a reason. An answer that arrived first counts, because its person was informed that it does.
+// end ends the wait with a reason. An answer that arrived first counts, because its person was
+// informed that it does.
 func (a *turnAsker) end(ctx context.Context, id string, why error) (int, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
 	defer cancel()
@@ -225,7 +230,8 @@ func (q *questions) receive(ctx context.Context, text string) {
 	q.wake(a.ID)
 }
 
-// questionID returns an id that is short enough to be typed. It has no effect when another person uses it.
+// questionID returns an id that is short enough to be typed. It has no effect when another person
+// uses it.
 func questionID() string {
 	var raw [6]byte
 	_, _ = rand.Read(raw[:]) // never fails
@@ -235,9 +241,10 @@ func questionID() string {
 // outsideTime limits an allowed call of another server.
 const outsideTime = time.Minute
 
-// outsideCalls are the allowed calls of tools of other servers. Such a call may take a minute and has no idempotency key at its server. So
-// [questions.run] makes it concurrently with the command that allows it, and at most once. A call that a process may have started before it
-// ended is not repeated, and the person is informed.
+// outsideCalls are the allowed calls of tools of other servers. Such a call may take a minute and
+// has no idempotency key at its server. So [questions.run] makes it concurrently with the command
+// that allows it, and at most once. A call that a process may have started before it ended is not
+// repeated, and the person is informed.
 type outsideCalls struct {
 	allowed chan store.Question // from the commands to run
 
@@ -288,8 +295,8 @@ func (o *outsideCalls) forget(id string) {
 	delete(o.begun, id)
 }
 
-// makeOutside makes a call of another server and sends the person its result. When the result cannot be recorded, the call remains marked
-// as started: it is not repeated.
+// makeOutside makes a call of another server and sends the person its result. When the result
+// cannot be recorded, the call remains marked as started: it is not repeated.
 func (q *questions) makeOutside(ctx context.Context, asked store.Question) {
 	p, err := pending(asked)
 	if err == nil {

@@ -19,7 +19,8 @@ import (
 	"laneway/internal/store/sqlite/sqlitetest"
 )
 
-// asks is a runner that asks its person, with a timeout of one minute, and answers with their choice.
+// asks is a runner that asks its person, with a timeout of one minute, and answers with their
+// choice.
 type asks struct {
 	options []agent.Option
 	// act is the action to which an answer for all turns applies.
@@ -144,7 +145,8 @@ func TestOfSeveralOptionsThePersonChoosesOneByItsNumber(t *testing.T) {
 	})
 }
 
-// The same question is asked again in another process, after another question, after the answer was revoked, and after a reset.
+// The same question is asked again in another process, after another question, after the answer was
+// revoked, and after a reset.
 func TestAnAnswerThatCountsAlwaysOutlivesTheProcess(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		options := []agent.Option{{Label: "Always", Allow: true, Always: true}, {Label: "Once", Allow: true}, {Label: "Never", Always: true}}
@@ -250,7 +252,8 @@ func TestAStopEndsTheQuestionOfItsTurn(t *testing.T) {
 	}, runBy(asks{}))
 }
 
-// The process ends while a question is open, by a drain and by a kill: the old question cannot be answered, the new one can.
+// The process ends while a question is open, by a drain and by a kill: the old question cannot be
+// answered, the new one can.
 func TestATurnThatRunsAgainAsksAgain(t *testing.T) {
 	for _, how := range []string{"Drain", "Kill"} {
 		t.Run(how, func(t *testing.T) {

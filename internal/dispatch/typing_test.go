@@ -19,8 +19,8 @@ import (
 	"laneway/internal/scheduler"
 )
 
-// A person who keeps typing extends the debounce window up to its maximum. Then a batch is cut. Nothing is dropped, because messages that
-// share a turn occupy one place.
+// A person who keeps typing extends the debounce window up to its maximum. Then a batch is cut.
+// Nothing is dropped, because messages that share a turn occupy one place.
 func TestFastTypingStartsWithinTheMaximumAndLosesNothing(t *testing.T) {
 	for name, c := range map[string]struct {
 		n     int
@@ -62,8 +62,8 @@ func TestFastTypingStartsWithinTheMaximumAndLosesNothing(t *testing.T) {
 	}
 }
 
-// Messages in two topics within one window are two turns, each answered in its topic, and a stop in one does not affect the other. The same
-// applies to two private threads.
+// Messages in two topics within one window are two turns, each answered in its topic, and a stop in
+// one does not affect the other. The same applies to two private threads.
 func TestTopicsOfOnePersonStaySeparate(t *testing.T) {
 	for name, key := range map[string]string{"topics of a group": "box:group:1", "private threads": "box:direct:7"} {
 		t.Run(name, func(t *testing.T) {
@@ -92,7 +92,8 @@ func TestTopicsOfOnePersonStaySeparate(t *testing.T) {
 	}
 }
 
-// A message that no person typed starts at once. Messages that waited for a turn start right after it, typed or not.
+// A message that no person typed starts at once. Messages that waited for a turn start right after
+// it, typed or not.
 func TestProgramsPayNoWindow(t *testing.T) {
 	inJobs(t, func(t *testing.T, h *jobHarness) {
 		slot := time.Now().Add(3 * time.Second)
@@ -118,8 +119,8 @@ func TestProgramsPayNoWindow(t *testing.T) {
 	})
 }
 
-// Three messages of one session arrive by three channels; the first sender has disconnected before its turn starts. Each turn is answered
-// and has the origin of its own message.
+// Three messages of one session arrive by three channels; the first sender has disconnected before
+// its turn starts. Each turn is answered and has the origin of its own message.
 func TestEachTurnHasAContextOfItsOwn(t *testing.T) {
 	inDispatcher(t, func(t *testing.T, h *harness) {
 		socket, gone := context.WithCancel(t.Context())
@@ -193,7 +194,8 @@ func (p *postbox) signs(began time.Time) []time.Duration {
 	return out
 }
 
-// The sign is shown at the beginning and every four seconds, and never after the turn has ended or was cancelled, for every kind of end.
+// The sign is shown at the beginning and every four seconds, and never after the turn has ended or
+// was cancelled, for every kind of end.
 func TestTypingIsShownUntilTheTurnEnds(t *testing.T) {
 	const every = 4 * time.Second
 	for name, c := range map[string]struct {
@@ -247,7 +249,8 @@ func TestAJobShowsNoTyping(t *testing.T) {
 	})
 }
 
-// stepping is a runner that makes two tool calls, the second one while the first one runs, with text around them.
+// stepping is a runner that makes two tool calls, the second one while the first one runs, with
+// text around them.
 type stepping struct{}
 
 func (stepping) Run(ctx context.Context, _ agent.Request, emit func(agent.Event)) (agent.Result, error) {
@@ -276,7 +279,8 @@ func (stepping) Run(ctx context.Context, _ agent.Request, emit func(agent.Event)
 	return agent.Result{Text: answer.Text(), StopReason: agent.StopNormal}, nil
 }
 
-// The step is the last started call without a result, or that the agent is working. While it writes, no step is shown.
+// The step is the last started call without a result, or that the agent is working. While it
+// writes, no step is shown.
 func TestAPersonIsShownTheStepOfATurn(t *testing.T) {
 	inDispatcher(t, func(t *testing.T, h *harness) {
 		began := time.Now()
@@ -334,7 +338,8 @@ func TestASessionWithoutAChannelInItsKeyQueuesAsTheWeb(t *testing.T) {
 	})
 }
 
-// The words of package chat must be those of the scheduler, which imports no other package of this module.
+// The words of package chat must be those of the scheduler, which imports no other package of this
+// module.
 func TestTheSchedulerKnowsEveryQueueMode(t *testing.T) {
 	t.Parallel()
 	var known []chat.QueueMode

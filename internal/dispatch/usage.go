@@ -19,7 +19,8 @@ import (
 	"laneway/internal/usage"
 )
 
-// endUsageTime limits how long the end of a turn, and each round of a turn without a budget, waits until its usage is committed.
+// endUsageTime limits how long the end of a turn, and each round of a turn without a budget, waits
+// until its usage is committed.
 const endUsageTime = 2 * time.Second
 
 // connectMeter creates the meter.
@@ -59,8 +60,8 @@ func (ts *turns) allow(ctx context.Context, t *turn) error {
 	return err
 }
 
-// settle returns when the counted usage of the turn is committed. Without a budget, the turn continues when that takes too long or fails;
-// the counters are written later.
+// settle returns when the counted usage of the turn is committed. Without a budget, the turn
+// continues when that takes too long or fails; the counters are written later.
 func (j *journal) settle(ctx context.Context) error {
 	if j.usage.Bounded() {
 		return repeated(ctx, j.usage.Settle)
@@ -78,8 +79,8 @@ func repeated(ctx context.Context, op func(context.Context) error) error {
 	return retry.Do(ctx, retry.Options{Policy: retry.Policy{Base: 20 * time.Millisecond, Max: time.Second}, Retryable: store.CommitUnknown}, op)
 }
 
-// endUsage counts a turn whose agent has returned. It is committed before the end of the turn: a turn whose end is lost runs again, and is
-// charged again.
+// endUsage counts a turn whose agent has returned. It is committed before the end of the turn: a
+// turn whose end is lost runs again, and is charged again.
 func (ts *turns) endUsage(ctx context.Context, t *turn, whole chat.Usage) {
 	if !t.asked {
 		return
@@ -96,8 +97,8 @@ func (ts *turns) endUsage(ctx context.Context, t *turn, whole chat.Usage) {
 	ts.notifyBudgets(ctx, t)
 }
 
-// notifyBudgets sends the notices about budgets that this turn has brought to a new level: one for each budget, level and day, in all
-// replicas together.
+// notifyBudgets sends the notices about budgets that this turn has brought to a new level: one for
+// each budget, level and day, in all replicas together.
 func (ts *turns) notifyBudgets(ctx context.Context, t *turn) {
 	states := t.usage.Notices()
 	if len(states) == 0 {
@@ -127,8 +128,9 @@ func (ts *turns) notifyBudgets(ctx context.Context, t *turn) {
 	ts.outbox.Wake()
 }
 
-// onceADay gives one id to the notices that a person would receive for each message until the budget resets: rows with the same id are sent
-// once. The text differs from the notice that the budget is used up, because channels send an identical notice once.
+// onceADay gives one id to the notices that a person would receive for each message until the
+// budget resets: rows with the same id are sent once. The text differs from the notice that the
+// budget is used up, because channels send an identical notice once.
 func (ts *turns) onceADay(t *turn, rows []store.Outgoing) {
 	if t.over == nil || len(rows) != 1 || rows[0].Kind != store.KindNotice {
 		return
@@ -151,7 +153,8 @@ func estimateRequest(req agent.Request) int {
 	return n + toolTokens(req.Tools)
 }
 
-// estimateRound returns the tokens of a recorded round in each later request, and the tokens that its model wrote.
+// estimateRound returns the tokens of a recorded round in each later request, and the tokens that
+// its model wrote.
 func estimateRound(r chat.Round) (all, output int) {
 	output = agent.EstimateTokens(r.Text)
 	for _, call := range r.Calls {
@@ -166,7 +169,8 @@ func estimateRound(r chat.Round) (all, output int) {
 	return all, output
 }
 
-// counted returns the usage of a round that is to be recorded: the provider's count, or an estimate.
+// counted returns the usage of a round that is to be recorded: the provider's count, or an
+// estimate.
 func (j *journal) counted(round chat.Round) chat.Usage {
 	u := round.Usage.Clamped()
 	if u.InputTokens+u.OutputTokens > 0 || j.estimate == nil {
@@ -189,8 +193,8 @@ func (j *journal) estimatedInput() int {
 	return n
 }
 
-// estimate completes the usage of a turn whose provider reports none. The rounds before the last request were counted when they were
-// recorded.
+// estimate completes the usage of a turn whose provider reports none. The rounds before the last
+// request were counted when they were recorded.
 func (t *turn) estimate(res *agent.Result) {
 	j := t.journal
 	if j.estimate == nil || res.Text == "" {
@@ -217,7 +221,8 @@ func (j *journal) usages() (before, all chat.Usage) {
 	return before, all
 }
 
-// overBudget reports whether a job may not run because a budget of today is used up, as known to this process. It does not block.
+// overBudget reports whether a job may not run because a budget of today is used up, as known to
+// this process. It does not block.
 func (d *Dispatcher) overBudget(j cron.Job) bool { return d.meter.Over(j.Owner, j.ID) }
 
 // Usage returns the usage of today that a caller sees.
@@ -250,7 +255,8 @@ const (
 	ratioChange = 20
 )
 
-// gauges preserves across restarts how endpoints count tokens. A replica starts with the ratios of other replicas; the last write wins.
+// gauges preserves across restarts how endpoints count tokens. A replica starts with the ratios of
+// other replicas; the last write wins.
 type gauges struct {
 	*parts
 
@@ -268,7 +274,8 @@ func (g *gauges) all() map[string]*agent.Gauge {
 	return by
 }
 
-// load sets the gauges to the stored ratios. Without them the first requests err high, so a failure is only a warning.
+// load sets the gauges to the stored ratios. Without them the first requests err high, so a failure
+// is only a warning.
 func (g *gauges) load(ctx context.Context) {
 	by := g.all()
 	if len(by) == 0 {

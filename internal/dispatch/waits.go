@@ -14,12 +14,14 @@ import (
 	"laneway/internal/store"
 )
 
-// waits are the calls of one turn that wait for sub-turns. While there is at least one, the turn has no slot: the first one releases it,
-// the last one acquires it again. The store records the release first and the acquisition last, so that it never counts more turns than the
-// lane has slots.
+// waits are the calls of one turn that wait for sub-turns. While there is at least one, the turn
+// has no slot: the first one releases it, the last one acquires it again. The store records the
+// release first and the acquisition last, so that it never counts more turns than the lane has
+// slots.
 type waits struct {
-	// yield releases the slot while fn runs and acquires it again; note records that in the store. Both are called on the goroutine of hold
-	// and end with the turn, not with a call: a call can end earlier, and the turn then continues with its slot.
+	// yield releases the slot while fn runs and acquires it again; note records that in the store.
+	// Both are called on the goroutine of hold and end with the turn, not with a call: a call can
+	// end earlier, and the turn then continues with its slot.
 	yield func(fn func()) error
 	note  func(away bool) error
 	// leave ends the turn in a drain, so that the next process runs it again.
@@ -27,13 +29,14 @@ type waits struct {
 
 	mu    sync.Mutex
 	count int
-	// last is closed when the last wait has ended, over when the slot is acquired again; nil while the turn has its slot.
+	// last is closed when the last wait has ended, over when the slot is acquired again; nil while
+	// the turn has its slot.
 	last, over chan struct{}
 	holding    sync.WaitGroup
 }
 
-// during runs wait without a slot. It returns when wait has returned and, for the last one of several, the turn has its slot again or has
-// ended.
+// during runs wait without a slot. It returns when wait has returned and, for the last one of
+// several, the turn has its slot again or has ended.
 func (w *waits) during(ctx context.Context, wait func(context.Context) error) error {
 	if err := w.begin(ctx); err != nil {
 		return err
@@ -43,8 +46,8 @@ func (w *waits) during(ctx context.Context, wait func(context.Context) error) er
 	return err
 }
 
-// begin joins the current waits, or releases the slot. If the earlier waits have just ended, it first waits until the slot is acquired
-// again.
+// begin joins the current waits, or releases the slot. If the earlier waits have just ended, it
+// first waits until the slot is acquired again.
 func (w *waits) begin(ctx context.Context) error {
 	for {
 		w.mu.Lock()
@@ -69,7 +72,8 @@ func (w *waits) begin(ctx context.Context) error {
 	}
 }
 
-// hold releases the slot until the last wait has ended. Its error is ignored: the turn either ends with its context, or continues.
+// hold releases the slot until the last wait has ended. Its error is ignored: the turn either ends
+// with its context, or continues.
 func (w *waits) hold() {
 	last, over := w.last, w.over
 	w.holding.Go(func() {
@@ -187,9 +191,10 @@ type turnList struct {
 	questions *questions
 }
 
-// Turns lists turns, see [store.Turns]. The map has, by id, what those without an outcome wait for; a running turn is in it only when it
-// waits for something other than its agent. The first page of a list with waiting turns also has runs of jobs between two attempts, which
-// have no message: their id is the id of the run in the ledger, which the message of the first attempt had.
+// Turns lists turns, see [store.Turns]. The map has, by id, what those without an outcome wait for;
+// a running turn is in it only when it waits for something other than its agent. The first page of
+// a list with waiting turns also has runs of jobs between two attempts, which have no message:
+// their id is the id of the run in the ledger, which the message of the first attempt had.
 func (l turnList) Turns(ctx context.Context, f store.TurnFilter) ([]store.Turn, map[string]chat.Waiting, error) {
 	list, err := l.parts.store.Turns(ctx, f)
 	if err != nil {
@@ -230,7 +235,8 @@ func turnOf(r *cron.Run) store.Turn {
 	}
 }
 
-// waits returns what turns wait for. This process knows the positions in its own lanes; for turns of other processes it uses only the list.
+// waits returns what turns wait for. This process knows the positions in its own lanes; for turns
+// of other processes it uses only the list.
 func (l turnList) waits(list []store.Turn) map[string]chat.Waiting {
 	var keys []string
 	running := map[chat.SessionKey]string{}

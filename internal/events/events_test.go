@@ -260,8 +260,8 @@ func TestAWaiterIsWokenByAnEndHereAndFindsOneInTheStore(t *testing.T) {
 	})
 }
 
-// TestEndsThatWereMissedAreReadFromTheStore covers runs that another replica ended while this one did not receive its events. Runs that continue, and deleted
-// ones, have no end.
+// TestEndsThatWereMissedAreReadFromTheStore covers runs that another replica ended while this one
+// did not receive its events. Runs that continue, and deleted ones, have no end.
 func TestEndsThatWereMissedAreReadFromTheStore(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

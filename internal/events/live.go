@@ -11,7 +11,8 @@ import (
 	"laneway/internal/chat"
 )
 
-// Run is one turn that runs in this process. Its text grows on the goroutine of the turn; other goroutines read it.
+// Run is one turn that runs in this process. Its text grows on the goroutine of the turn; other
+// goroutines read it.
 type Run struct {
 	RunInfo
 
@@ -30,7 +31,8 @@ type RunInfo struct {
 	Sender    string // of the leading message
 	// Unattended: the run is of a job, so no person waits for its answer, see [chat.Event].
 	Unattended bool
-	// Replace: an earlier attempt may have published text, which the first delta of this one replaces.
+	// Replace: an earlier attempt may have published text, which the first delta of this one
+	// replaces.
 	Replace bool
 }
 
@@ -85,7 +87,8 @@ func (l *live) oldest(key chat.SessionKey) *Run {
 	return runs[i]
 }
 
-// begin makes the turn the one whose events the log of its run publishes, and publishes that it has begun.
+// begin makes the turn the one whose events the log of its run publishes, and publishes that it has
+// begun.
 func (r *Run) begin() {
 	r.log.mu.Lock()
 	defer r.log.mu.Unlock()
@@ -95,8 +98,8 @@ func (r *Run) begin() {
 	r.log.next(&e)
 }
 
-// Grow adds text and publishes it. It returns the whole text; ok is false when nothing was published, because the outcome of the run is already decided, or
-// another attempt of it has begun.
+// Grow adds text and publishes it. It returns the whole text; ok is false when nothing was
+// published, because the outcome of the run is already decided, or another attempt of it has begun.
 func (r *Run) Grow(text string) (whole string, ok bool) {
 	r.log.mu.Lock()
 	defer r.log.mu.Unlock()
@@ -122,7 +125,8 @@ func (r *Run) Tool(step *chat.ToolEvent) (whole string, ok bool) {
 	return r.text.String(), r.log.next(&e)
 }
 
-// Close decides the end of the run and returns its text. It succeeds once; later calls return false.
+// Close decides the end of the run and returns its text. It succeeds once; later calls return
+// false.
 func (r *Run) Close() (text string, ok bool) {
 	r.log.mu.Lock()
 	defer r.log.mu.Unlock()
@@ -150,13 +154,16 @@ func (r *Run) inFlight() (chat.InFlight, bool) {
 }
 
 const (
-	// endedFor is how long an ended run is remembered: a late event of it, such as that it waits, is not published after its end.
+	// endedFor is how long an ended run is remembered: a late event of it, such as that it waits,
+	// is not published after its end.
 	endedFor = 10 * time.Second
-	// idleFor is how long a run without an event is remembered. Afterwards its numbers restart; no turn lasts longer.
+	// idleFor is how long a run without an event is remembered. Afterwards its numbers restart; no
+	// turn lasts longer.
 	idleFor = 24 * time.Hour
 	// tidyRuns is how many runs are remembered before expired ones are removed.
 	tidyRuns = 1024
-	// FirstOfTurn is the lowest number of the event that a turn has begun; 1 is for the event that it waits.
+	// FirstOfTurn is the lowest number of the event that a turn has begun; 1 is for the event that
+	// it waits.
 	FirstOfTurn = 2
 )
 
@@ -168,7 +175,8 @@ type logs struct {
 	tidyAt int
 }
 
-// runName is a run as subscribers identify it. The answer of a job is delivered under the id of its run into another session.
+// runName is a run as subscribers identify it. The answer of a job is delivered under the id of its
+// run into another session.
 type runName struct {
 	session chat.SessionKey
 	id      string
@@ -245,8 +253,8 @@ func (l *logs) tidy(now time.Time) {
 	l.tidyAt = max(tidyRuns, 2*len(l.byName))
 }
 
-// Publish assigns the next number to the event, at least the one that it has, and publishes it in this process. It returns false when the run has ended;
-// nothing was then published.
+// Publish assigns the next number to the event, at least the one that it has, and publishes it in
+// this process. It returns false when the run has ended; nothing was then published.
 func (l *RunLog) Publish(e *chat.Event) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -1,33 +1,41 @@
-// Package events publishes events about runs and sessions: to the subscribers of this process, and to the other replicas that share the store.
+// Package events publishes events about runs and sessions: to the subscribers of this process, and
+// to the other replicas that share the store.
 //
 // # One sequence for each run
 //
-// Every event of a run goes through its [RunLog]. The log assigns the numbers in order, publishes one event at a time, and publishes nothing after the end of
-// the run. It outlives the attempts of a run, so that the numbers continue when the run is repeated in this process.
+// Every event of a run goes through its [RunLog]. The log assigns the numbers in order, publishes
+// one event at a time, and publishes nothing after the end of the run. It outlives the attempts of
+// a run, so that the numbers continue when the run is repeated in this process.
 //
 // # Live runs
 //
-// A [Run] is a turn that runs in this process, with its text so far. Text and number belong together, so the mutex of the log guards both. After a lost lease
-// two turns may have the same run id for a moment: only the newer one publishes.
+// A [Run] is a turn that runs in this process, with its text so far. Text and number belong
+// together, so the mutex of the log guards both. After a lost lease two turns may have the same run
+// id for a moment: only the newer one publishes.
 //
 // # Cluster events
 //
-// [Publisher.Publish] is for events about durable changes: an end of a run, a change of a session. Other replicas receive them through the [store.Broadcaster]
-// of the store. Long text is not sent: a replica that has a subscriber for the event reads it from the transcript. A cluster event may be lost; correctness
-// does not depend on one. At the start of a process the order is [Publisher.Listen], the registration with the store, [Publisher.Announce], the first client.
+// [Publisher.Publish] is for events about durable changes: an end of a run, a change of a session.
+// Other replicas receive them through the [store.Broadcaster] of the store. Long text is not sent:
+// a replica that has a subscriber for the event reads it from the transcript. A cluster event may
+// be lost; correctness does not depend on one. At the start of a process the order is
+// [Publisher.Listen], the registration with the store, [Publisher.Announce], the first client.
 //
 // # Locks
 //
-// The mutex of a RunLog is held while subscribers are called, which must not block and must not publish. A [Hub] calls subscribers outside of its own mutex.
-// The live runs, the logs and the waiters have a mutex each, and no function is called while one is held.
+// The mutex of a RunLog is held while subscribers are called, which must not block and must not
+// publish. A [Hub] calls subscribers outside of its own mutex. The live runs, the logs and the
+// waiters have a mutex each, and no function is called while one is held.
 //
 // # Goroutines and the end
 //
-// [Publisher.Run] reads cluster events until its context ends. No other function starts a goroutine. [Publisher.Wait] blocks in the goroutine of the caller.
+// [Publisher.Run] reads cluster events until its context ends. No other function starts a
+// goroutine. [Publisher.Wait] blocks in the goroutine of the caller.
 //
 // # What it does not do
 //
-// It writes nothing, decides no outcome, and does not drop slow subscribers: the gateway buffers for its connections.
+// It writes nothing, decides no outcome, and does not drop slow subscribers: the gateway buffers
+// for its connections.
 package events
 
 import (
@@ -49,14 +57,16 @@ import (
 const (
 	// readTime bounds reading the subject of one cluster event.
 	readTime = 5 * time.Second
-	// maxClusterText is how many bytes of text a cluster event carries. Replicas that need longer text read it from the transcript.
+	// maxClusterText is how many bytes of text a cluster event carries. Replicas that need longer
+	// text read it from the transcript.
 	maxClusterText = 2_000
 )
 
 // ReasonDeleted is the reason of the event about a deleted session.
 const ReasonDeleted = "delete"
 
-// Store is the persistent side. A [store.Broadcaster] connects the replicas; without one, this process is the only one.
+// Store is the persistent side. A [store.Broadcaster] connects the replicas; without one, this
+// process is the only one.
 type Store interface {
 	Transcript(ctx context.Context, q store.TranscriptQuery) (store.Transcript, error)
 }
@@ -67,12 +77,14 @@ type Config struct {
 	DefaultAgent string
 	// Topics are further kinds of cluster events; the names chat and hello are reserved.
 	Topics Topics
-	// End reads from the store how a run ended, as the event of its end; false when it has not ended. It is called after events of other replicas may have been
-	// lost, for the runs about which this process has published events.
+	// End reads from the store how a run ended, as the event of its end; false when it has not
+	// ended. It is called after events of other replicas may have been lost, for the runs about
+	// which this process has published events.
 	End func(ctx context.Context, runID string) (chat.Event, bool, error)
 }
 
-// Publisher publishes the events of this process. Create it with [New]. It is safe for concurrent use.
+// Publisher publishes the events of this process. Create it with [New]. It is safe for concurrent
+// use.
 type Publisher struct {
 	cfg     Config
 	store   Store
@@ -98,16 +110,18 @@ func New(cfg Config, st Store, peers Peers, log *slog.Logger) *Publisher {
 	return p
 }
 
-// Listen waits until the events of other replicas reach this process, so that its first clients receive them. Call it before this process is registered with
-// the store, because replicas send to registered ones. A failure is logged, and the store tries again.
+// Listen waits until the events of other replicas reach this process, so that its first clients
+// receive them. Call it before this process is registered with the store, because replicas send to
+// registered ones. A failure is logged, and the store tries again.
 func (p *Publisher) Listen(ctx context.Context) {
 	if err := p.cluster.listen(ctx); err != nil && ctx.Err() == nil {
 		p.log.WarnContext(ctx, "events of other replicas do not reach the clients of this process yet; trying again", "err", err)
 	}
 }
 
-// Announce makes this process known to the other replicas immediately; without it, their heartbeats find it later. Call it when the process is registered: a
-// heartbeat that counted before would otherwise discard it.
+// Announce makes this process known to the other replicas immediately; without it, their heartbeats
+// find it later. Call it when the process is registered: a heartbeat that counted before would
+// otherwise discard it.
 func (p *Publisher) Announce() { p.cluster.announce() }
 
 // Run handles the events of other replicas until ctx ends, and publishes the ends that it missed.
@@ -118,8 +132,9 @@ func (p *Publisher) Run(ctx context.Context) {
 	loops.Wait()
 }
 
-// Subscribe calls fn for every event of this process until cancel is called, and for the cluster events of other replicas. Of these, one with long text is
-// delivered only if wanted returns true for it without that text. Neither may block.
+// Subscribe calls fn for every event of this process until cancel is called, and for the cluster
+// events of other replicas. Of these, one with long text is delivered only if wanted returns true
+// for it without that text. Neither may block.
 func (p *Publisher) Subscribe(fn func(chat.Event), wanted func(chat.Event) bool) (cancel func()) {
 	return p.hub.Subscribe(fn, wanted)
 }
@@ -155,8 +170,8 @@ func (p *Publisher) RunsOf(key chat.SessionKey, sender string) []string {
 	return p.live.of(key, sender)
 }
 
-// Publish publishes an event about a durable change: here, and on the other replicas. It returns false when the event is of a run that has ended; nothing was
-// then published.
+// Publish publishes an event about a durable change: here, and on the other replicas. It returns
+// false when the event is of a run that has ended; nothing was then published.
 func (p *Publisher) Publish(e chat.Event) bool {
 	if !p.publishHere(&e) {
 		return false
@@ -186,8 +201,8 @@ func (p *Publisher) PublishSession(key chat.SessionKey, principal, reason, runID
 	p.Publish(chat.Event{Kind: chat.EventSession, Session: key, Principal: principal, Reason: reason, RunID: runID})
 }
 
-// Send sends a cluster event of one of [Config.Topics] to the other replicas, if any exist. e points to plain data; shorten shortens it first when it is too
-// long.
+// Send sends a cluster event of one of [Config.Topics] to the other replicas, if any exist. e
+// points to plain data; shorten shortens it first when it is too long.
 func (p *Publisher) Send(topic string, e any, shorten func()) { p.cluster.send(topic, e, shorten) }
 
 // publishHere publishes an event in this process; false when it is of a run that has ended.
@@ -268,7 +283,8 @@ func (p *Publisher) entryText(ctx context.Context, key chat.SessionKey, runID st
 	return "", chat.ErrNotFound
 }
 
-// Hub passes events of one kind to subscribers. The zero value is ready. Publish reads the list under the mutex and calls subscribers outside of it.
+// Hub passes events of one kind to subscribers. The zero value is ready. Publish reads the list
+// under the mutex and calls subscribers outside of it.
 type Hub[E any] struct {
 	mu   sync.Mutex
 	last int             // id of the newest subscriber
@@ -281,8 +297,9 @@ type subscriber[E any] struct {
 	wanted func(E) bool
 }
 
-// Subscribe calls fn for every event until cancel is called. wanted reports whether fn needs an event of another replica that is costly to complete. Neither
-// may block; after cancel has returned, no new call of fn begins.
+// Subscribe calls fn for every event until cancel is called. wanted reports whether fn needs an
+// event of another replica that is costly to complete. Neither may block; after cancel has
+// returned, no new call of fn begins.
 func (h *Hub[E]) Subscribe(fn func(E), wanted func(E) bool) (cancel func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -322,8 +339,8 @@ const (
 	listenTime = 5 * time.Second
 )
 
-// Topics maps the kinds of cluster events to the functions that handle those of other replicas. A function is called on the goroutine of [Publisher.Run]; a
-// slow one delays the others.
+// Topics maps the kinds of cluster events to the functions that handle those of other replicas. A
+// function is called on the goroutine of [Publisher.Run]; a slow one delays the others.
 type Topics map[string]func(ctx context.Context, text string)
 
 // Peers reports whether other replicas share the store.
@@ -344,7 +361,8 @@ type cluster struct {
 // active reports whether another replica exists.
 func (c *cluster) active() bool { return c.b != nil && c.peers.HasPeers() }
 
-// send sends an event to the other replicas, if any exist. e points to plain data; shorten shortens it first when it is too long.
+// send sends an event to the other replicas, if any exist. e points to plain data; shorten shortens
+// it first when it is too long.
 func (c *cluster) send(topic string, e any, shorten func()) {
 	if !c.active() {
 		return
@@ -370,7 +388,8 @@ func (c *cluster) listen(ctx context.Context) error {
 	return c.b.Listen(ctx)
 }
 
-// announce makes the other replicas send to this one, and this one to them until a heartbeat has counted them.
+// announce makes the other replicas send to this one, and this one to them until a heartbeat has
+// counted them.
 func (c *cluster) announce() {
 	if c.b == nil {
 		return
@@ -403,7 +422,8 @@ func (c *cluster) run(ctx context.Context) {
 	}
 }
 
-// pollInterval is how often a waiter reads a message from the store that another replica may be running.
+// pollInterval is how often a waiter reads a message from the store that another replica may be
+// running.
 const pollInterval = time.Second
 
 // waiters are callers that wait for the end of a message, by its id.
@@ -446,8 +466,9 @@ func (p *Publisher) Ended(e chat.RunEnd) {
 	}
 }
 
-// Wait returns when the message has ended, or when ctx ends (then with its cause). read reads the end from the store, for a message that another replica runs;
-// it is called first, and then each second. Wait holds no slot and no lock.
+// Wait returns when the message has ended, or when ctx ends (then with its cause). read reads the
+// end from the store, for a message that another replica runs; it is called first, and then each
+// second. Wait holds no slot and no lock.
 func (p *Publisher) Wait(ctx context.Context, id string, read func(ctx context.Context, id string) (end chat.RunEnd, done bool, err error)) (chat.RunEnd, error) {
 	c := p.waiters.add(id)
 	defer p.waiters.remove(id, c)
@@ -469,7 +490,8 @@ func (p *Publisher) Wait(ctx context.Context, id string, read func(ctx context.C
 	}
 }
 
-// settle is the time between reading an end and publishing it. A run that this process itself ends in that moment publishes its own event first.
+// settle is the time between reading an end and publishing it. A run that this process itself ends
+// in that moment publishes its own event first.
 const settle = 200 * time.Millisecond
 
 // noteMissed starts reading the ends whose events may have been lost.
@@ -480,8 +502,9 @@ func (p *Publisher) noteMissed() {
 	}
 }
 
-// publishMissed publishes missed ends whenever events of other replicas may have been lost: it reads how the runs ended for which clients of this process may
-// wait. Otherwise a client would wait forever for an end on another replica. It returns with ctx.
+// publishMissed publishes missed ends whenever events of other replicas may have been lost: it
+// reads how the runs ended for which clients of this process may wait. Otherwise a client would
+// wait forever for an end on another replica. It returns with ctx.
 func (p *Publisher) publishMissed(ctx context.Context) {
 	for {
 		select {
@@ -508,7 +531,8 @@ func (p *Publisher) publishMissed(ctx context.Context) {
 	}
 }
 
-// readEnd reads how a run ended, and waits while the store is unavailable. A run that does not exist was deleted.
+// readEnd reads how a run ended, and waits while the store is unavailable. A run that does not
+// exist was deleted.
 func (p *Publisher) readEnd(ctx context.Context, run string) (end chat.Event, ended bool, err error) {
 	for {
 		end, ended, err = p.cfg.End(ctx, run)

@@ -1,5 +1,5 @@
-// Package files stores the files of conversations: it takes over the files that agents make for people, keeps those that clients upload, and removes
-// files that are no longer needed.
+// Package files stores the files of conversations: it takes over the files that agents make for
+// people, keeps those that clients upload, and removes files that are no longer needed.
 //
 // # The directory
 //
@@ -10,37 +10,45 @@
 //	outgoing/<uuid>    what agents made, taken over by [Turn.Take]
 //	turns/<uuid>/      where the agent of a running turn leaves files; the agent knows its path
 //
-// This package makes the names. The name that an agent gives to a file is shown to people and is never a path.
+// This package makes the names. The name that an agent gives to a file is shown to people and is
+// never a path.
 //
 // # Taking over
 //
-// An agent's program may write anything into its directory. A regular file is taken when the agent names it by a path below that directory, or when
-// it is in the directory. A path that leaves the directory (`..`, an absolute path), a link in any part of the path, a device, a pipe or a directory
-// is refused, and so is a file beyond a bound ([MaxFiles], [MaxFile], [MaxTotal]). Each refusal is a phrase for the person.
+// An agent's program may write anything into its directory. A regular file is taken when the agent
+// names it by a path below that directory, or when it is in the directory. A path that leaves the
+// directory (`..`, an absolute path), a link in any part of the path, a device, a pipe or a
+// directory is refused, and so is a file beyond a bound ([MaxFiles], [MaxFile], [MaxTotal]). Each
+// refusal is a phrase for the person.
 //
-// A file is first renamed to its final name and checked again there, so the checked file is the stored one: the agent does not
-// know the final name. The file and its name are on the disk when Take returns. Only then may a row of the outbox name it.
+// A file is first renamed to its final name and checked again there, so the checked file is the
+// stored one: the agent does not know the final name. The file and its name are on the disk when
+// Take returns. Only then may a row of the outbox name it.
 //
 // # Uploads
 //
-// A file is complete and on the disk before [Dir.Save] returns its id. The id names the directory of its owner by a digest, so finding a file needs
-// no index and principals do not share directories. The content is written first, its description second: a file without a description does not exist
-// for clients. [Dir.Use] renews the age of a file when a message is going to name it, and [Dir.Sweep] checks the age again before it removes a file.
+// A file is complete and on the disk before [Dir.Save] returns its id. The id names the directory
+// of its owner by a digest, so finding a file needs no index and principals do not share
+// directories. The content is written first, its description second: a file without a description
+// does not exist for clients. [Dir.Use] renews the age of a file when a message is going to name
+// it, and [Dir.Sweep] checks the age again before it removes a file.
 //
 // # Removing
 //
-// A turn removes its directory when it ends. [Dir.Sweep] removes what crashed turns left, and old files that no unfinished row names. There is no
-// index: the directory lists the files that exist, and the rows list those that are needed.
+// A turn removes its directory when it ends. [Dir.Sweep] removes what crashed turns left, and old
+// files that no unfinished row names. There is no index: the directory lists the files that exist,
+// and the rows list those that are needed.
 //
 // # Crash points
 //
-// Before Take returns: the file is in the turn's directory or has no row, and Sweep removes it. After that: the row of the outbox names the file.
-// Before Save returns: no id exists, and Sweep removes what was written.
+// Before Take returns: the file is in the turn's directory or has no row, and Sweep removes it.
+// After that: the row of the outbox names the file. Before Save returns: no id exists, and Sweep
+// removes what was written.
 //
 // # What it does not do
 //
-// It starts no goroutine and holds no lock. Several processes may share the directory. Several replicas must share it: a file is sent by
-// the process that has claimed the outgoing message.
+// It starts no goroutine and holds no lock. Several processes may share the directory. Several
+// replicas must share it: a file is sent by the process that has claimed the outgoing message.
 package files
 
 import (
@@ -72,7 +80,8 @@ const (
 	turnsDir    = "turns"
 )
 
-// abandoned is the age from which no turn can be using its directory: it is longer than any turn may take.
+// abandoned is the age from which no turn can be using its directory: it is longer than any turn
+// may take.
 const abandoned = 25 * time.Hour
 
 // Dir is the directory for files. Make it with Open. It is safe for concurrent use.
@@ -103,7 +112,8 @@ func (d *Dir) Root() *os.Root { return d.root }
 // Close closes the directory. Its Root and its turns can no longer be used.
 func (d *Dir) Close() error { return d.root.Close() }
 
-// NewTurn makes a new, empty directory for the files of one turn. The caller removes it with [Turn.Remove].
+// NewTurn makes a new, empty directory for the files of one turn. The caller removes it with
+// [Turn.Remove].
 func (d *Dir) NewTurn() (*Turn, error) {
 	id, err := uuid.NewV7()
 	if err != nil {
@@ -116,7 +126,8 @@ func (d *Dir) NewTurn() (*Turn, error) {
 	return &Turn{dir: d, name: name}, nil
 }
 
-// Drop deletes files that were taken over and will not be sent. A file that does not exist is not an error.
+// Drop deletes files that were taken over and will not be sent. A file that does not exist is not
+// an error.
 func (d *Dir) Drop(taken []chat.Attachment) error {
 	for _, f := range taken {
 		if err := d.root.Remove(f.Path); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -126,8 +137,9 @@ func (d *Dir) Drop(taken []chat.Attachment) error {
 	return nil
 }
 
-// Sweep removes the directories that crashed turns left. If before is not zero, it also removes files that were last written before it and that
-// inUse does not name. It checks ctx between two files. It returns the number of removed files and directories, even with an error. now is from
+// Sweep removes the directories that crashed turns left. If before is not zero, it also removes
+// files that were last written before it and that inUse does not name. It checks ctx between two
+// files. It returns the number of removed files and directories, even with an error. now is from
 // the clock of this host, as are the times of files.
 func (d *Dir) Sweep(ctx context.Context, now, before time.Time, inUse func(context.Context) ([]string, error)) (int, error) {
 	n, err := d.sweepTurns(ctx, now.Add(-abandoned))
@@ -228,7 +240,8 @@ const (
 	aboutEnding  = ".json"
 )
 
-// errNoUpload returns the error for a file that does not exist, belongs to another principal, or was removed by retention.
+// errNoUpload returns the error for a file that does not exist, belongs to another principal, or
+// was removed by retention.
 func errNoUpload() error {
 	return chat.Errorf(chat.CodeNotFound, "there is no such file; it may have been removed because of its age")
 }
@@ -246,14 +259,16 @@ type aboutUpload struct {
 	CreatedMs int64  `json:"createdMs"`
 }
 
-// ownerOf returns the directory of a principal's files: a digest, because a file system may treat the names of two principals as equal.
+// ownerOf returns the directory of a principal's files: a digest, because a file system may treat
+// the names of two principals as equal.
 func ownerOf(principal string) string {
 	sum := sha256.Sum256([]byte(principal))
 	return hex.EncodeToString(sum[:])[:ownerDigits]
 }
 
-// Save stores a file of a principal; content is read up to its end or limit bytes. From about, Name is shown and never used as a path; an empty
-// MIMEType is determined from the content; Purpose is stored; the other fields are set here. The file is on the disk when Save returns. It returns
+// Save stores a file of a principal; content is read up to its end or limit bytes. From about, Name
+// is shown and never used as a path; an empty MIMEType is determined from the content; Purpose is
+// stored; the other fields are set here. The file is on the disk when Save returns. It returns
 // chat.CodeLimit if content is longer; every other error is one of content or of the disk.
 func (d *Dir) Save(principal string, about chat.Upload, content io.Reader, limit int64) (chat.Upload, error) {
 	up, err := d.named(principal, about)
@@ -273,7 +288,8 @@ func (d *Dir) Save(principal string, about chat.Upload, content io.Reader, limit
 
 // Keep makes a file of an answer, which [Turn.Take] returned, a file of a principal, so that its
 // clients find it by its ID, which is set in the result. Retention removes it. The files that were
-// kept for the principal have at most most bytes together, 0 = no limit: the oldest ones are removed.
+// kept for the principal have at most most bytes together, 0 = no limit: the oldest ones are
+// removed.
 func (d *Dir) Keep(principal string, made chat.Attachment, most int64) (chat.Attachment, error) {
 	up, err := d.named(principal, chat.Upload{Attachment: made, Purpose: PurposeAnswer})
 	if err != nil {
@@ -307,8 +323,8 @@ func (d *Dir) limitKept(principal string, most int64) error {
 	})
 }
 
-// named returns an upload with an id, a path below the directory of its principal, which exists then,
-// and the shown parts of about.
+// named returns an upload with an id, a path below the directory of its principal, which exists
+// then, and the shown parts of about.
 func (d *Dir) named(principal string, about chat.Upload) (chat.Upload, error) {
 	id, err := uuid.NewV7()
 	if err != nil {
@@ -337,7 +353,8 @@ func (d *Dir) describe(up chat.Upload) error {
 	return d.syncNames(uploadsDir, path.Dir(up.Path))
 }
 
-// write writes a temporary file next to the path and renames it when it is complete and on the disk. It returns the first bytes.
+// write writes a temporary file next to the path and renames it when it is complete and on the
+// disk. It returns the first bytes.
 func (d *Dir) write(name string, content io.Reader, limit int64, size *int64) (head []byte, err error) {
 	part := name + ".part"
 	f, err := d.root.OpenFile(part, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
@@ -370,7 +387,8 @@ func (b *firstBytes) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Find returns an uploaded file; if own is set, only one of this principal. An invalid id is chat.ErrNotFound too.
+// Find returns an uploaded file; if own is set, only one of this principal. An invalid id is
+// chat.ErrNotFound too.
 func (d *Dir) Find(principal string, own bool, id string) (chat.Upload, error) {
 	rest, ok := strings.CutPrefix(id, uploadPrefix)
 	if !ok || len(rest) != ownerDigits+uploadDigits || strings.Trim(rest, "0123456789abcdef") != "" {
@@ -383,8 +401,8 @@ func (d *Dir) Find(principal string, own bool, id string) (chat.Upload, error) {
 	return d.upload(owner, rest[ownerDigits:])
 }
 
-// Use is Find for a message that is going to name the file: it renews the age of the file, so that retention does not remove it before the message is
-// accepted.
+// Use is Find for a message that is going to name the file: it renews the age of the file, so that
+// retention does not remove it before the message is accepted.
 func (d *Dir) Use(principal string, own bool, id string) (chat.Attachment, error) {
 	up, err := d.Find(principal, own, id)
 	if err != nil {
@@ -458,7 +476,8 @@ func (d *Dir) each(principal string, use func(chat.Upload) (more bool, err error
 	return nil
 }
 
-// Read returns the content of a file below the directory; chat.CodeLimit if it has more than limit bytes, chat.ErrNotFound if it does not exist.
+// Read returns the content of a file below the directory; chat.CodeLimit if it has more than limit
+// bytes, chat.ErrNotFound if it does not exist.
 func (d *Dir) Read(path string, limit int64) ([]byte, error) {
 	f, err := d.Content(path)
 	if err != nil {
@@ -474,7 +493,8 @@ func (d *Dir) Read(path string, limit int64) ([]byte, error) {
 	return raw, nil
 }
 
-// Content opens a file below the directory, which the caller closes; chat.ErrNotFound if it does not exist.
+// Content opens a file below the directory, which the caller closes; chat.ErrNotFound if it does
+// not exist.
 func (d *Dir) Content(path string) (io.ReadSeekCloser, error) {
 	f, err := d.root.Open(filepath.FromSlash(path))
 	if err != nil {
@@ -483,7 +503,8 @@ func (d *Dir) Content(path string) (io.ReadSeekCloser, error) {
 	return f, nil
 }
 
-// DropUpload removes an uploaded file that no message names. A file that does not exist is not an error.
+// DropUpload removes an uploaded file that no message names. A file that does not exist is not an
+// error.
 func (d *Dir) DropUpload(f chat.Attachment) error {
 	return d.Drop([]chat.Attachment{{Path: f.Path + aboutEnding}, f})
 }
@@ -491,13 +512,15 @@ func (d *Dir) DropUpload(f chat.Attachment) error {
 // Path returns the absolute path of a file below the directory, for programs that read it.
 func (d *Dir) Path(path string) string { return filepath.Join(d.path, filepath.FromSlash(path)) }
 
-// readWrite opens a file so that it can be synced: some systems refuse that for a file that is open for reading.
+// readWrite opens a file so that it can be synced: some systems refuse that for a file that is open
+// for reading.
 const readWrite = os.O_RDWR
 
 // sync syncs the names of the files of answers to the disk.
 func (d *Dir) sync() error { return d.syncNames(outgoingDir) }
 
-// syncNames syncs the names in directories, and those of the directories in the root. Windows cannot sync directories.
+// syncNames syncs the names in directories, and those of the directories in the root. Windows
+// cannot sync directories.
 func (d *Dir) syncNames(dirs ...string) error {
 	if runtime.GOOS == "windows" {
 		return nil

@@ -27,7 +27,8 @@ const (
 	MaxTotal = 100 << 20
 )
 
-// Turn is the directory in which the agent of one turn leaves files. The goroutine of the turn owns it; it is not safe for concurrent use.
+// Turn is the directory in which the agent of one turn leaves files. The goroutine of the turn owns
+// it; it is not safe for concurrent use.
 type Turn struct {
 	dir  *Dir
 	name string // below the directory
@@ -36,7 +37,8 @@ type Turn struct {
 // Path returns the absolute path of the directory, for the agent's program.
 func (t *Turn) Path() string { return filepath.Join(t.dir.path, filepath.FromSlash(t.name)) }
 
-// Below returns a path for [Turn.Take]: an absolute path in the directory becomes relative to it; every other path is unchanged.
+// Below returns a path for [Turn.Take]: an absolute path in the directory becomes relative to it;
+// every other path is unchanged.
 func (t *Turn) Below(path string) string {
 	if rel, err := filepath.Rel(t.Path(), path); filepath.IsAbs(path) && err == nil && filepath.IsLocal(rel) {
 		return rel
@@ -52,7 +54,8 @@ func (t *Turn) Remove() error {
 	return nil
 }
 
-// Write makes a file in the directory for an agent that cannot write files, and returns its path for [Turn.Take].
+// Write makes a file in the directory for an agent that cannot write files, and returns its path
+// for [Turn.Take].
 func (t *Turn) Write(content []byte) (path string, err error) {
 	path = uuid.NewString()
 	if err := t.dir.root.WriteFile(t.name+"/"+path, content, 0o600); err != nil {
@@ -78,9 +81,11 @@ const (
 	errTooMuch  refusal = "the files of an answer have at most 100 MB together"
 )
 
-// Take moves the files that the agent names into the directory for files of answers. It returns them with their new path below the directory for
-// files, their size, their MIME type (by content if none is given) and the name to show. left is one sentence about the files that were refused,
-// "" if none. A file that is named twice is taken once. An error is a failure of the disk: the answer must then not name a file.
+// Take moves the files that the agent names into the directory for files of answers. It returns
+// them with their new path below the directory for files, their size, their MIME type (by content
+// if none is given) and the name to show. left is one sentence about the files that were refused,
+// "" if none. A file that is named twice is taken once. An error is a failure of the disk: the
+// answer must then not name a file.
 func (t *Turn) Take(named []chat.Attachment) (taken []chat.Attachment, left string, err error) {
 	var (
 		leftOut []string
@@ -135,7 +140,8 @@ func sentence(leftOut []string) string {
 	return "Left out: " + strings.Join(leftOut, ", ") + more + "."
 }
 
-// check returns the size of a regular file of the turn by the agent's path. It refuses a link in any part of the path.
+// check returns the size of a regular file of the turn by the agent's path. It refuses a link in
+// any part of the path.
 func (t *Turn) check(path string) (int64, error) {
 	if !filepath.IsLocal(path) || strings.ContainsRune(path, 0) {
 		return 0, errOutside
@@ -173,8 +179,9 @@ func plain(info fs.FileInfo) error {
 	return nil
 }
 
-// hasNames reports whether a file has more than one name: it may be one of the gateway's own files, which the agent cannot open by a path.
-// The count is in the system's own type, which differs between systems; where it has none, as on Windows, no file is refused.
+// hasNames reports whether a file has more than one name: it may be one of the gateway's own files,
+// which the agent cannot open by a path. The count is in the system's own type, which differs
+// between systems; where it has none, as on Windows, no file is refused.
 func hasNames(info fs.FileInfo) bool {
 	sys := reflect.Indirect(reflect.ValueOf(info.Sys()))
 	if sys.Kind() != reflect.Struct {
@@ -184,7 +191,8 @@ func hasNames(info fs.FileInfo) bool {
 	return n.IsValid() && n.CanUint() && n.Uint() > 1
 }
 
-// move renames a file to its final name, which the agent does not know, checks it again there, and syncs its content to the disk.
+// move renames a file to its final name, which the agent does not know, checks it again there, and
+// syncs its content to the disk.
 func (t *Turn) move(path string, f chat.Attachment) (_ chat.Attachment, err error) {
 	root := t.dir.root
 	id, err := uuid.NewV7()
@@ -241,7 +249,8 @@ func (t *Turn) persist(f *chat.Attachment) (err error) {
 	return nil
 }
 
-// kindOf returns the given MIME type if it is valid, otherwise the one that the content suggests. Parameters are left out.
+// kindOf returns the given MIME type if it is valid, otherwise the one that the content suggests.
+// Parameters are left out.
 func kindOf(given string, head []byte) string {
 	for _, kind := range []string{given, http.DetectContentType(head)} {
 		if kind, _, err := mime.ParseMediaType(kind); err == nil && strings.Contains(kind, "/") && len(kind) <= 100 {

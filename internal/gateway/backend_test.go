@@ -16,9 +16,10 @@ import (
 	"laneway/internal/store"
 )
 
-// fakeBackend is a working backend: it keeps sessions and transcripts, runs one turn per session at a time on its own goroutines, and
-// publishes events in the order in which they happen. A message is a script: its words are streamed one by one; `wait` pauses the turn
-// until the test calls proceed, `fail` ends it with an error.
+// fakeBackend is a working backend: it keeps sessions and transcripts, runs one turn per session at
+// a time on its own goroutines, and publishes events in the order in which they happen. A message
+// is a script: its words are streamed one by one; `wait` pauses the turn until the test calls
+// proceed, `fail` ends it with an error.
 type fakeBackend struct {
 	t  *testing.T
 	mu sync.Mutex
@@ -331,7 +332,8 @@ func (h *fakeBackend) failed(l *fakeMessage, reason chat.FailReason, text, detai
 	h.finish(l, chat.RunEnd{Outcome: chat.OutcomeFailed, Reason: string(reason), Message: text, Detail: detail}, ev, true)
 }
 
-// finish writes the transcript, ends the message, starts the next one, and then publishes the event.
+// finish writes the transcript, ends the message, starts the next one, and then publishes the
+// event.
 func (h *fakeBackend) finish(l *fakeMessage, end chat.RunEnd, ev chat.Event, turn bool) {
 	h.mu.Lock()
 	r := h.fakeSession(l.m.Session, l.m.Principal)

@@ -107,7 +107,8 @@ func BenchmarkHealthRoundTrip(b *testing.B) {
 	roundTrips(b, func() *websocket.Conn { return benchSocket(b, addr) }, []byte(`{"type":"req","id":"1","method":"health"}`))
 }
 
-// BenchmarkRawEcho measures the same traffic without a gateway, as the baseline of the library and the machine.
+// BenchmarkRawEcho measures the same traffic without a gateway, as the baseline of the library and
+// the machine.
 func BenchmarkRawEcho(b *testing.B) {
 	answer := make([]byte, 330)
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -156,8 +157,8 @@ func BenchmarkChatSend(b *testing.B) {
 	}
 }
 
-// BenchmarkIdleSockets measures the server's heap and stacks for 1,000 idle, authenticated sockets. The clients are bare TCP connections,
-// which need almost no memory.
+// BenchmarkIdleSockets measures the server's heap and stacks for 1,000 idle, authenticated sockets.
+// The clients are bare TCP connections, which need almost no memory.
 func BenchmarkIdleSockets(b *testing.B) {
 	addr, _ := benchGateway(b)
 	const sockets = 1_000

@@ -372,8 +372,8 @@ func TestDeliverNamesThePlaceOfTheSession(t *testing.T) {
 	})
 }
 
-// A repetition may be refused, or find the run ended before its last event was published. The earlier call still receives the events of the
-// run.
+// A repetition may be refused, or find the run ended before its last event was published. The
+// earlier call still receives the events of the run.
 func TestARefusedRepetitionKeepsTheEventsOfTheRun(t *testing.T) {
 	t.Parallel()
 	b := start(t)
@@ -386,7 +386,8 @@ func TestARefusedRepetitionKeepsTheEventsOfTheRun(t *testing.T) {
 	s.next(chatState("k", "final"))
 }
 
-// TestReplyToGivesTheAnsweredMessage: the agent gets what the message answers; a number of another conversation is refused.
+// TestReplyToGivesTheAnsweredMessage: the agent gets what the message answers; a number of another
+// conversation is refused.
 func TestReplyToGivesTheAnsweredMessage(t *testing.T) {
 	t.Parallel()
 	b := start(t)
@@ -414,7 +415,8 @@ func TestReplyToGivesTheAnsweredMessage(t *testing.T) {
 	}
 }
 
-// slowAccepts is a backend that accepts a message when the test allows it, and records the order of its calls.
+// slowAccepts is a backend that accepts a message when the test allows it, and records the order of
+// its calls.
 type slowAccepts struct {
 	*fakeBackend
 

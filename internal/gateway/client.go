@@ -27,7 +27,8 @@ import (
 	"laneway/internal/wire"
 )
 
-// client implements the protocol on one WebSocket connection: its principal, its view of the protocol, and its requests in flight.
+// client implements the protocol on one WebSocket connection: its principal, its view of the
+// protocol, and its requests in flight.
 type client struct {
 	*socket.Conn
 
@@ -69,7 +70,8 @@ func (s *Server) newClient(conn *socket.Conn, addr netip.Addr) *client {
 	return &client{Conn: conn, srv: s, id: s.nextConnID(), addr: addr}
 }
 
-// takeCall takes a call from the allowance of the connection, or returns when the next one is available.
+// takeCall takes a call from the allowance of the connection, or returns when the next one is
+// available.
 func (c *client) takeCall() (ok bool, after time.Duration) {
 	n := c.srv.cfg.RequestsPerSecond
 	if n <= 0 {
@@ -102,7 +104,8 @@ func (c *client) DeltaEvents(d *socket.Delta, send func(event string, payload []
 	}
 }
 
-// Closed implements [socket.Client]. Active requests continue, and the gateway waits for them at shutdown.
+// Closed implements [socket.Client]. Active requests continue, and the gateway waits for them at
+// shutdown.
 func (c *client) Closed(ctx context.Context, end *socket.Closing) {
 	defer c.srv.hub.Leave()
 	defer c.brief.stop()
@@ -157,7 +160,8 @@ func (c *client) admit(ctx context.Context, req request) *refusal {
 	if no != nil {
 		return no
 	}
-	// Before the store is open, the named tokens are unknown: a secret that is not found may be valid, and must not count for the lock-out.
+	// Before the store is open, the named tokens are unknown: a secret that is not found may be
+	// valid, and must not count for the lock-out.
 	if !c.srv.state.ready() {
 		return c.unavailable()
 	}
@@ -289,14 +293,16 @@ type request struct {
 // malformed is the error for a frame that is not a request. id is the id of the answer.
 type malformed struct {
 	id, reason string
-	// notObject: the frame is not a JSON object. This is the only fault that is not answered before authentication.
+	// notObject: the frame is not a JSON object. This is the only fault that is not answered before
+	// authentication.
 	notObject bool
 }
 
 // Error describes the fault of the frame in the terms of the protocol.
 func (m *malformed) Error() string { return "invalid request frame: " + m.reason }
 
-// parseRequest parses one message. Member names must match exactly, which decoding into a struct would not require.
+// parseRequest parses one message. Member names must match exactly, which decoding into a struct
+// would not require.
 func parseRequest(data []byte) (request, error) {
 	strict := strictjson.Inspect(data)
 	var members map[string]json.RawMessage

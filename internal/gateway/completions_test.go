@@ -184,7 +184,8 @@ func TestCompletionWithASessionBringsOnlyWhatIsNew(t *testing.T) {
 	}
 }
 
-// Programs send the id of an account as the user, which must not join the conversations of all its requests.
+// Programs send the id of an account as the user, which must not join the conversations of all its
+// requests.
 func TestUserIsPassedOnAndNamesNoSession(t *testing.T) {
 	t.Parallel()
 	b := start(t)
@@ -397,8 +398,8 @@ func TestAFormatThatAnAgentCannotKeepIsRefused(t *testing.T) {
 	}
 }
 
-// TestParametersOutOfRangeAreRefusedByName checks that a parameter which cannot be used is an error that names it, for every agent and before there is
-// a turn, and that a bound of -1 is none.
+// TestParametersOutOfRangeAreRefusedByName checks that a parameter which cannot be used is an error
+// that names it, for every agent and before there is a turn, and that a bound of -1 is none.
 func TestParametersOutOfRangeAreRefusedByName(t *testing.T) {
 	t.Parallel()
 	b := start(t)

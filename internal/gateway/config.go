@@ -35,7 +35,8 @@ const (
 	MinPayload = 65_536
 	MaxPayload = 26_214_400
 
-	// TickEvery is the interval of `tick` events. A client disconnects after twice that time without one.
+	// TickEvery is the interval of `tick` events. A client disconnects after twice that time
+	// without one.
 	TickEvery = 30 * time.Second
 
 	maxInFlight = 64 // requests of one connection
@@ -48,33 +49,40 @@ type Config struct {
 	// Version is shown in hello-ok and status.
 	Version string
 
-	// Credentials are valid for the life of the process; see [auth.Credential]. Sources provide those that change.
+	// Credentials are valid for the life of the process; see [auth.Credential]. Sources provide
+	// those that change.
 	Credentials []auth.Credential
 	Sources     []auth.Source
 
-	// AllowedHosts are additional host names (without port) of this gateway. AllowedOrigins are exact origins of foreign pages that may
-	// connect, such as `https://chat.example.org`.
+	// AllowedHosts are additional host names (without port) of this gateway. AllowedOrigins are
+	// exact origins of foreign pages that may connect, such as `https://chat.example.org`.
 	AllowedHosts   []string
 	AllowedOrigins []string
-	// TrustedProxies may state the address and scheme of a client in X-Forwarded-For and X-Forwarded-Proto.
+	// TrustedProxies may state the address and scheme of a client in X-Forwarded-For and
+	// X-Forwarded-Proto.
 	TrustedProxies []netip.Prefix
 
-	// MaxPayload is the largest message after hello-ok in bytes, 65,536 to 26,214,400; default 1 MiB.
+	// MaxPayload is the largest message after hello-ok in bytes, 65,536 to 26,214,400; default 1
+	// MiB.
 	MaxPayload int64
 	// MaxBuffered is the send buffer of one connection in bytes; default 8 MiB.
 	MaxBuffered int
-	// MaxSockets is the limit of open sockets (10,000). Of these, MaxUnauthenticated may be unauthenticated (512),
-	// MaxUnauthenticatedPerAddr of them from one address or IPv6 /64 (32), MaxUnauthenticatedShared from loopback and from each of
-	// TrustedProxies (256; at least MaxUnauthenticatedPerAddr). MaxPerPrincipal is the limit of one credential (1,000). At a limit of
-	// unauthenticated sockets the oldest of them is closed. Connections that are not sockets are limited as well: together to MaxSockets
-	// and 1,024 more, and unauthenticated ones of one address to MaxUnauthenticatedPerAddr, except from loopback and TrustedProxies.
+	// MaxSockets is the limit of open sockets (10,000). Of these, MaxUnauthenticated may be
+	// unauthenticated (512), MaxUnauthenticatedPerAddr of them from one address or IPv6 /64 (32),
+	// MaxUnauthenticatedShared from loopback and from each of TrustedProxies (256; at least
+	// MaxUnauthenticatedPerAddr). MaxPerPrincipal is the limit of one credential (1,000). At a
+	// limit of unauthenticated sockets the oldest of them is closed. Connections that are not
+	// sockets are limited as well: together to MaxSockets and 1,024 more, and unauthenticated ones
+	// of one address to MaxUnauthenticatedPerAddr, except from loopback and TrustedProxies.
 	MaxSockets, MaxUnauthenticated, MaxUnauthenticatedPerAddr, MaxUnauthenticatedShared, MaxPerPrincipal int
 
-	// Limits are the allowances per minute. RequestsPerSecond (200) is per connection; [auth.Off] = no limit.
+	// Limits are the allowances per minute. RequestsPerSecond (200) is per connection; [auth.Off] =
+	// no limit.
 	auth.Limits
 
 	RequestsPerSecond int
-	// Limiter counts the calls of principals; nil = in this process. In a cluster all replicas may share one.
+	// Limiter counts the calls of principals; nil = in this process. In a cluster all replicas may
+	// share one.
 	Limiter auth.Limiter
 
 	// Deadlines; a zero value means the protocol's deadline. Tests shorten them.
@@ -87,11 +95,12 @@ type Config struct {
 	// Hooks are the webhooks whose calls become messages, by name; see [hook.Hook].
 	Hooks map[string]hook.Hook
 
-	// Webhooks handle deliveries of networks, by path. Each authenticates its callers itself, and accepts every host name, because the
-	// operator gave one to the network.
+	// Webhooks handle deliveries of networks, by path. Each authenticates its callers itself, and
+	// accepts every host name, because the operator gave one to the network.
 	Webhooks map[string]http.Handler
 
-	// TurnTokens are the tokens with which the programs of running turns call their tools at /mcp; may be nil.
+	// TurnTokens are the tokens with which the programs of running turns call their tools at /mcp;
+	// may be nil.
 	TurnTokens mcp.Turns
 	// ToolServers returns the current state of the MCP servers whose tools agents call; may be nil.
 	ToolServers func() []chat.ToolServer
@@ -200,8 +209,9 @@ func (c Config) check() error {
 // Caller is the origin of a call.
 type Caller = chat.Caller
 
-// Backend is the core as the gateway uses it; package dispatch implements it. Every method returns *chat.Error values for errors that a
-// caller can act on. Except for [Backend.Wait], no method waits for a lane, a slot or an answer.
+// Backend is the core as the gateway uses it; package dispatch implements it. Every method returns
+// *chat.Error values for errors that a caller can act on. Except for [Backend.Wait], no method
+// waits for a lane, a slot or an answer.
 type Backend interface {
 	conversation.Backend
 
@@ -220,16 +230,18 @@ type Backend interface {
 	Lanes() chat.LanesStatus
 	// Status works even when the database is unavailable. It is called every two seconds.
 	Status(ctx context.Context) chat.SystemStatus
-	// Channels returns a snapshot of the channels without their waiting messages. It does not block, and is called at each handshake.
+	// Channels returns a snapshot of the channels without their waiting messages. It does not
+	// block, and is called at each handshake.
 	Channels() []chat.ChannelStatus
 	// Progress does not use the database.
 	Progress() chat.Progress
 	// Ready reports the failing check as a [*NotReadyError]; nil = ready.
 	Ready(ctx context.Context) error
 
-	// Subscribe calls fn for every event of this process, in order per run, until the returned function is called, and for the ends of runs
-	// and the changes of sessions of other processes. Of the latter, an event with a long text is loaded only if wanted returns true for it
-	// without that text. Neither function may block. A message that has to wait causes an EventQueued.
+	// Subscribe calls fn for every event of this process, in order per run, until the returned
+	// function is called, and for the ends of runs and the changes of sessions of other processes.
+	// Of the latter, an event with a long text is loaded only if wanted returns true for it without
+	// that text. Neither function may block. A message that has to wait causes an EventQueued.
 	Subscribe(fn func(chat.Event), wanted func(chat.Event) bool) (cancel func())
 }
 
@@ -312,8 +324,8 @@ func (*Server) Events() []EventInfo {
 	return out
 }
 
-// Needs returns what methods require of callers, by name. The corresponding chat commands require the same, so one table decides about
-// both.
+// Needs returns what methods require of callers, by name. The corresponding chat commands require
+// the same, so one table decides about both.
 func Needs() map[string]chat.Need {
 	needs := map[string]chat.Need{}
 	for _, m := range allMethods(nil, nil) {
@@ -322,8 +334,8 @@ func Needs() map[string]chat.Need {
 	return needs
 }
 
-// allMethods returns the rows of the table. Without a server they can be listed but not called. The methods of jobs exist when their
-// backend does.
+// allMethods returns the rows of the table. Without a server they can be listed but not called. The
+// methods of jobs exist when their backend does.
 func allMethods(s *Server, cron CronBackend) []*rpc.Method {
 	var backend Backend
 	var paired PairingBackend

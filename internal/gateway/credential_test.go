@@ -247,7 +247,8 @@ func (s *tokens) put(list []auth.Credential, err error) {
 	s.list, s.err = list, err
 }
 
-// An answer that a client waits for, streamed or not, ends with its credential, and its run is stopped.
+// An answer that a client waits for, streamed or not, ends with its credential, and its run is
+// stopped.
 func TestRevokedCredentialEndsItsHTTPRequestsOnly(t *testing.T) {
 	t.Parallel()
 	named := auth.Credential{Name: "ci", Digest: sha256.Sum256([]byte("ci-secret")), Scopes: []string{chat.ScopeRead, chat.ScopeWrite}}
@@ -289,8 +290,8 @@ func TestRevokedCredentialEndsItsHTTPRequestsOnly(t *testing.T) {
 	}
 }
 
-// The message of an agent's service is for administrators: not for a token with fewer permissions, a connection that did not request them,
-// or an administrator of only its own sessions.
+// The message of an agent's service is for administrators: not for a token with fewer permissions,
+// a connection that did not request them, or an administrator of only its own sessions.
 func TestOnlyAdministratorsReadWhatTheServiceWrote(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {

@@ -40,8 +40,9 @@ type allBackends struct {
 	*jobBook
 }
 
-// The harness compares every frame with the description of the protocol. This test causes an answer of every method and every event, in
-// both views, so that none of them can differ from its description.
+// The harness compares every frame with the description of the protocol. This test causes an answer
+// of every method and every event, in both views, so that none of them can differ from its
+// description.
 func TestEveryAnswerAndEventIsAsDescribed(t *testing.T) {
 	t.Parallel()
 	for _, caps := range [][]string{nil, {wire.CapExtended, wire.CapToolEvents}} {
@@ -334,8 +335,8 @@ func TestHealthStatusAndLanes(t *testing.T) {
 	}
 }
 
-// Channels are shown with their current state, not with that of the last check. The last check may be two seconds old, and in the first two
-// seconds of a process no channel had started then.
+// Channels are shown with their current state, not with that of the last check. The last check may
+// be two seconds old, and in the first two seconds of a process no channel had started then.
 func TestAChannelThatHasBegunIsShownAtOnce(t *testing.T) {
 	t.Parallel()
 	telegram := chat.ChannelStatus{Name: "telegram:1", ID: "telegram", AccountID: "default", Configured: true, State: "stopped", LastPollAge: -1}
@@ -441,7 +442,8 @@ func (h withPrograms) Status(ctx context.Context) chat.SystemStatus {
 	return st
 }
 
-// The processes of an agent run for every principal, so a credential that sees its own data alone is not given their number.
+// The processes of an agent run for every principal, so a credential that sees its own data alone
+// is not given their number.
 func TestSmallCredentialsSeeNoPrograms(t *testing.T) {
 	t.Parallel()
 	h := newFakeBackend(t)

@@ -143,8 +143,8 @@ func agentDelta(d *socket.Delta, extended bool) []byte {
 	return agentBase(&d.Event, wire.StreamAssistant, wire.AssistantData{Text: d.Event.Text, Delta: d.Unsent(), Replace: d.Replace}, extended)
 }
 
-// lifecycleEvent returns the agent event for the start or end of a run; nil for other events. Messages that never became a run (merged
-// ones, commands) have no life cycle.
+// lifecycleEvent returns the agent event for the start or end of a run; nil for other events.
+// Messages that never became a run (merged ones, commands) have no life cycle.
 func lifecycleEvent(ev *chat.Event, extended bool) []byte {
 	data := wire.LifecycleData{}
 	switch ev.Kind {
@@ -199,8 +199,8 @@ func sessionChange(ev *chat.Event) []byte {
 // publisher sends events to the connections that may see them. It does not block.
 type publisher struct {
 	hub *socket.Hub[*client]
-	// changed: a session has changed, here or on another replica, since the watcher last published the lanes. The goroutines of events set
-	// it, the watcher clears it.
+	// changed: a session has changed, here or on another replica, since the watcher last published
+	// the lanes. The goroutines of events set it, the watcher clears it.
 	changed *atomic.Bool
 }
 
@@ -224,13 +224,15 @@ func (v *views) of(extended bool) []byte {
 	return v.made[i]
 }
 
-// sees reports whether a connection may see the event now: scope and visibility are checked with every event.
+// sees reports whether a connection may see the event now: scope and visibility are checked with
+// every event.
 func (c *client) sees(ev *chat.Event) bool {
 	id := c.who.Load()
 	return id != nil && id.level >= chat.ScopeLevel(chat.ScopeRead) && (!id.cred.Own() || (id.cred.Name == ev.Principal && ev.Session.RightOf(id.cred.Name) != chat.RightNone))
 }
 
-// event queues one event for every connection that may see it. It runs on the goroutine that published the event and does not block.
+// event queues one event for every connection that may see it. It runs on the goroutine that
+// published the event and does not block.
 func (p publisher) event(ev chat.Event) {
 	switch ev.Kind { //nolint:exhaustive // the rest belongs to runs
 	case chat.EventSession:
@@ -255,8 +257,8 @@ func (p publisher) event(ev chat.Event) {
 	}
 }
 
-// sendEvent queues an event for those connections that may see it. It is a separate function so that an event is copied only when it is
-// sent.
+// sendEvent queues an event for those connections that may see it. It is a separate function so
+// that an event is copied only when it is sent.
 func sendEvent(to []*client, ev chat.Event, end []byte) {
 	pub := newPublication(&ev, end)
 	toAdmins := pub
@@ -320,7 +322,8 @@ func newPublication(ev *chat.Event, end []byte) *publication {
 	return pub
 }
 
-// to queues the parts of the event for one connection. The chat event that ends the run is its last.
+// to queues the parts of the event for one connection. The chat event that ends the run is its
+// last.
 func (p *publication) to(c *client) {
 	id := c.who.Load()
 	run := p.ev.RunID
@@ -345,7 +348,8 @@ func (p *publication) to(c *client) {
 	}
 }
 
-// cron sends a cron event to every connection that may read and see the job. Most events have no reader, and no payload is built for them.
+// cron sends a cron event to every connection that may read and see the job. Most events have no
+// reader, and no payload is built for them.
 func (p publisher) cron(ev cron.Event) {
 	var to []*client
 	for _, c := range p.hub.Opened() {
@@ -381,12 +385,13 @@ func (p publisher) announce(reason string) {
 	}
 }
 
-// briefPerSecond is how many events about jobs a connection with the capability cron-brief receives in a second, plus one for the remaining
-// events.
+// briefPerSecond is how many events about jobs a connection with the capability cron-brief receives
+// in a second, plus one for the remaining events.
 const briefPerSecond = 20
 
-// briefJobs limits the events about jobs of one connection. Events beyond the limit become one event with their number at the end of the
-// second: ten thousand jobs a minute must not send half a megabyte a second to a page that shows a hundred of them.
+// briefJobs limits the events about jobs of one connection. Events beyond the limit become one
+// event with their number at the end of the second: ten thousand jobs a minute must not send half a
+// megabyte a second to a page that shows a hundred of them.
 type briefJobs struct {
 	mu     sync.Mutex
 	second time.Time // when it started

@@ -401,7 +401,8 @@ func (oneTurn) Enter(ctx context.Context, token string) (agent.Toolbox, context.
 	return oneTool{}, ctx, func() {}, token == turnToken
 }
 
-// A request that holds many calls would count as one, so none of them runs, whatever stands before the array and whoever calls.
+// A request that holds many calls would count as one, so none of them runs, whatever stands before
+// the array and whoever calls.
 func TestBatchAtMCPIsRefused(t *testing.T) {
 	t.Parallel()
 	h := newFakeBackend(t)

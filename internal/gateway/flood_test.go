@@ -24,8 +24,9 @@ import (
 	"laneway/internal/testrun"
 )
 
-// A client stops reading while answers and events are sent to it. Everything before the close arrives in order, followed by 1013 or a
-// reset. With the cursor, the client finds every message once.
+// A client stops reading while answers and events are sent to it. Everything before the close
+// arrives in order, followed by 1013 or a reset. With the cursor, the client finds every message
+// once.
 func TestStoppedReaderLosesNothing(t *testing.T) {
 	t.Parallel()
 	obs := &counts{}
@@ -178,7 +179,8 @@ func TestObserverCountsWithClosedLabels(t *testing.T) {
 	}
 }
 
-// No connection exceeds its own limit. Together, five exceed the limit of their credential, which is four times as much; four do not.
+// No connection exceeds its own limit. Together, five exceed the limit of their credential, which
+// is four times as much; four do not.
 func TestConnectionsThatDoNotReadAreBoundedTogether(t *testing.T) {
 	t.Parallel()
 	const limit = 64 << 10

@@ -135,7 +135,8 @@ func (b *jobBook) CronCounts(context.Context, gateway.Caller) (cron.Summary, boo
 
 func (b *jobBook) CronTicked() (time.Time, bool) { return time.UnixMilli(1_700_000_000_000), true }
 
-// sampler generates values in which some members are complete and others zero, the same values in every run of the test.
+// sampler generates values in which some members are complete and others zero, the same values in
+// every run of the test.
 type sampler struct{ r *rand.Rand }
 
 func (s sampler) pick(words ...string) string { return words[s.r.IntN(len(words))] }
@@ -215,7 +216,8 @@ func (s sampler) delivery(d *cron.Delivery) {
 	d.Options = []byte(s.pick("", `{"failureDestination":{"mode":"webhook","to":"https://example.org"},"completionDestination":{"mode":"announce","channel":"web"}}`))
 }
 
-// jobCalls returns the answers of all methods of jobs for one job and its run, and its events, in both views.
+// jobCalls returns the answers of all methods of jobs for one job and its run, and its events, in
+// both views.
 func jobCalls(t *testing.T, b *bench, book *jobBook, views []*socket) (lines []string) {
 	t.Helper()
 	volatile := regexp.MustCompile(`"(ts|processInstanceId|bootId)":("[^"]*"|\d+)`)
@@ -266,7 +268,8 @@ func jobCalls(t *testing.T, b *bench, book *jobBook, views []*socket) (lines []s
 	return append(lines, "body "+string(jobs.WebhookBody(job, run)))
 }
 
-// The answers and events about jobs must not change in any byte: those of three jobs are in the file, those of three hundred in its digest.
+// The answers and events about jobs must not change in any byte: those of three jobs are in the
+// file, those of three hundred in its digest.
 func TestAnswersAboutJobsKeepTheirBytes(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

@@ -303,8 +303,8 @@ func TestConnectionsPerPrincipalAreLimited(t *testing.T) {
 	b.login(readToken) // another principal has separate places
 }
 
-// The named tokens are in the store, which is not open yet. An unknown token may be valid, and does not count for the lock-out of its
-// address.
+// The named tokens are in the store, which is not open yet. An unknown token may be valid, and does
+// not count for the lock-out of its address.
 func TestATokenThatIsNotKnownDuringTheStartIsNotRefusedAsWrong(t *testing.T) {
 	t.Parallel()
 	b := start(t, func(c *gateway.Config) {

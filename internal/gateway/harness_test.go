@@ -291,7 +291,8 @@ func (s *socket) request(id, method string, params any) {
 	s.send(m)
 }
 
-// call sends a request and returns its answer. Events that arrive before the answer, such as those of a run, are returned by later reads.
+// call sends a request and returns its answer. Events that arrive before the answer, such as those
+// of a run, are returned by later reads.
 func (s *socket) call(method string, params any) frame {
 	s.t.Helper()
 	id := "call-" + method

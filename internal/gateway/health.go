@@ -29,7 +29,8 @@ const (
 	diskLow      = "low"
 )
 
-// monitor checks the backend: for the methods health and status, for events, and for the HTTP probes. It is safe for concurrent use.
+// monitor checks the backend: for the methods health and status, for events, and for the HTTP
+// probes. It is safe for concurrent use.
 type monitor struct {
 	backend   Backend
 	state     *lifecycle
@@ -51,7 +52,8 @@ type healthPicture struct {
 
 type healthViews struct{ standard, extended json.RawMessage }
 
-// ageMs returns an age in milliseconds; null for a negative age, which means that the thing does not exist or never happened.
+// ageMs returns an age in milliseconds; null for a negative age, which means that the thing does
+// not exist or never happened.
 func ageMs(d time.Duration) *int64 {
 	if d < 0 {
 		return nil
@@ -67,7 +69,8 @@ func orNull(s string) *string {
 	return &s
 }
 
-// Stalled reports whether work has been ready for so long while nothing starts that a restart is the remedy.
+// Stalled reports whether work has been ready for so long while nothing starts that a restart is
+// the remedy.
 func Stalled(p chat.Progress) bool { return p.StalledFor >= stalledAfter || p.CronAge >= stalledAfter }
 
 // problemsOf lists the problems of the gateway, in sentences; empty = healthy.
@@ -122,8 +125,8 @@ func connected(channels []chat.ChannelStatus) []bool {
 	return out
 }
 
-// look takes a new picture of the process and stores it with the version that was last published. It may run concurrently with other calls
-// and the watcher.
+// look takes a new picture of the process and stores it with the version that was last published.
+// It may run concurrently with other calls and the watcher.
 func (m *monitor) look(ctx context.Context) *healthPicture {
 	began := time.Now()
 	st := m.backend.Status(ctx)
@@ -140,8 +143,9 @@ func (m *monitor) look(ctx context.Context) *healthPicture {
 	}
 }
 
-// now returns the last picture with the current state of the channels, because the first picture of a process is taken before its channels
-// have started. It reads the store only when the picture is older than [pictureAge].
+// now returns the last picture with the current state of the channels, because the first picture of
+// a process is taken before its channels have started. It reads the store only when the picture is
+// older than [pictureAge].
 func (m *monitor) now(ctx context.Context) *healthPicture {
 	for {
 		old := m.current.Load()
@@ -173,15 +177,16 @@ func withCounts(channels, last []chat.ChannelStatus) []chat.ChannelStatus {
 	return channels
 }
 
-// alike reports whether two pictures of a channel differ at most in the age of its last poll, which always changes.
+// alike reports whether two pictures of a channel differ at most in the age of its last poll, which
+// always changes.
 func alike(a, b chat.ChannelStatus) bool {
 	a.LastPollAge = b.LastPollAge
 	return a == b
 }
 
-// watch checks the process at a fixed interval: it publishes health and lanes when they change, and ends the connections and HTTP requests
-// whose credential has become invalid. Without a connection or request it reads nothing, so an idle gateway does not use its database. It
-// ends with ctx.
+// watch checks the process at a fixed interval: it publishes health and lanes when they change, and
+// ends the connections and HTTP requests whose credential has become invalid. Without a connection
+// or request it reads nothing, so an idle gateway does not use its database. It ends with ctx.
 func (s *Server) watch(ctx context.Context) {
 	t := time.NewTicker(s.cfg.Deadlines.Watch)
 	defer t.Stop()
@@ -254,8 +259,8 @@ func (p *healthPicture) of(extended bool) json.RawMessage {
 	return p.views.standard
 }
 
-// publishLanes also publishes when work of another replica may have changed, which these lanes do not show: a page then reads the running
-// turns again.
+// publishLanes also publishes when work of another replica may have changed, which these lanes do
+// not show: a page then reads the running turns again.
 func (w *watcher) publishLanes() {
 	lanes := lanesOf(w.s.backend.Lanes())
 	payload := strictjson.Encode(wire.LanesEvent{Lanes: lanes.Lanes, Sessions: lanes.Sessions})
@@ -283,7 +288,8 @@ type progress struct {
 	WriterAgeMs     *int64 `json:"writerAgeMs"`
 }
 
-// healthz reports whether the process makes progress. It does not use the database, because a restart would not repair that.
+// healthz reports whether the process makes progress. It does not use the database, because a
+// restart would not repair that.
 func (m *monitor) healthz(w http.ResponseWriter, _ *http.Request) {
 	p := m.backend.Progress()
 	body := liveness{
@@ -341,8 +347,8 @@ func (m *monitor) readyz(w http.ResponseWriter, r *http.Request) {
 	httpbody.WriteJSON(w, http.StatusServiceUnavailable, body)
 }
 
-// askReady calls the backend with a timeout of a second. Its goroutine ends with the backend's answer, which follows the end of its
-// context.
+// askReady calls the backend with a timeout of a second. Its goroutine ends with the backend's
+// answer, which follows the end of its context.
 func (m *monitor) askReady(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()

@@ -169,7 +169,8 @@ func TestDeliveriesWithOneBodyAreReported(t *testing.T) {
 			seen[run] = true
 		}
 	}
-	// Headers that GitHub does not send are ignored: a recorded delivery is the same one with every key.
+	// Headers that GitHub does not send are ignored: a recorded delivery is the same one with every
+	// key.
 	for _, key := range []string{"k1", "k2"} {
 		for _, delivery := range []func(*http.Request){header("X-GitHub-Delivery", "d1"), anonymous} {
 			again := b.post("/hooks/push", body, anonymous, githubSigned(body), delivery, header("Idempotency-Key", key)).json(t)

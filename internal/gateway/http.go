@@ -32,7 +32,8 @@ import (
 // openAIPrefix is the path prefix below which errors have the form of OpenAI.
 const openAIPrefix = "/v1/"
 
-// refuse answers with an error in the form of the path: that of OpenAI below /v1, otherwise the gateway's own.
+// refuse answers with an error in the form of the path: that of OpenAI below /v1, otherwise the
+// gateway's own.
 func refuse(w http.ResponseWriter, r *http.Request, e *fault.Error) {
 	if strings.HasPrefix(r.URL.Path, openAIPrefix) {
 		openai.WriteError(w, e.HTTPStatus(), e)
@@ -41,8 +42,9 @@ func refuse(w http.ResponseWriter, r *http.Request, e *fault.Error) {
 	httpbody.WriteError(w, e.HTTPStatus(), e)
 }
 
-// routes returns the handler of all HTTP paths. base is the context of work that outlives a request: connections and their calls. waits is
-// done when the gateway starts to stop, which ends the requests that still wait for an answer.
+// routes returns the handler of all HTTP paths. base is the context of work that outlives a
+// request: connections and their calls. waits is done when the gateway starts to stop, which ends
+// the requests that still wait for an answer.
 func (s *Server) routes(base, waits context.Context) http.Handler {
 	r := chi.NewRouter()
 	r.Use(answersUnread, s.counted, s.recoverer, middleware.GetHead, s.upgrades(base), s.inTime, s.opened)
@@ -152,8 +154,9 @@ func methodNotAllowed(r chi.Routes) http.HandlerFunc {
 	}
 }
 
-// preflight reports whether a browser asks before a request of a page whether it may send it, and adds the answer. The check of the origin has passed and
-// has set its header, if the page has an allowed origin. Only the paths of OpenAI's API are for pages of other origins.
+// preflight reports whether a browser asks before a request of a page whether it may send it, and
+// adds the answer. The check of the origin has passed and has set its header, if the page has an
+// allowed origin. Only the paths of OpenAI's API are for pages of other origins.
 func preflight(answer http.Header, r *http.Request, methods []string) bool {
 	if r.Method != http.MethodOptions || r.Header.Get("Access-Control-Request-Method") == "" || answer.Get("Access-Control-Allow-Origin") == "" ||
 		!strings.HasPrefix(r.URL.Path, openAIPrefix) {
@@ -168,7 +171,8 @@ func preflight(answer http.Header, r *http.Request, methods []string) bool {
 	return true
 }
 
-// counted counts each request except sockets, by the pattern of its route: a path of a client must not become a label.
+// counted counts each request except sockets, by the pattern of its route: a path of a client must
+// not become a label.
 func (s *Server) counted(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if websocket.IsWebSocketUpgrade(r) {
@@ -227,9 +231,9 @@ func (s *Server) upgrades(base context.Context) func(http.Handler) http.Handler 
 	}
 }
 
-// inTime limits the time in which the body of a request arrives, whether or not a handler reads it. Without a limit, an unauthenticated
-// client could keep a connection for ever by sending the body of a refused request one byte at a time. [httpbody.Read] lifts it for answers
-// that take long.
+// inTime limits the time in which the body of a request arrives, whether or not a handler reads it.
+// Without a limit, an unauthenticated client could keep a connection for ever by sending the body
+// of a refused request one byte at a time. [httpbody.Read] lifts it for answers that take long.
 func (s *Server) inTime(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		httpbody.SetReadDeadline(w, s.cfg.Deadlines.Message)
@@ -237,11 +241,13 @@ func (s *Server) inTime(next http.Handler) http.Handler {
 	})
 }
 
-// answersUnread lets a client read the answer to a request whose body was not fully read. Closing a TCP connection with unread bytes resets
-// it, and a reset destroys an answer that is still in transit. The HTTP server waits for half a second before it closes such a connection,
-// but not for requests with `Connection: close`, which proxies send. A reader that exceeds its limit makes the server wait in that case,
-// too. It reads one byte itself, because the next byte of the body may still be in transit. answersUnread is the outermost handler, because
-// this works only with the server's own writer.
+// answersUnread lets a client read the answer to a request whose body was not fully read. Closing a
+// TCP connection with unread bytes resets it, and a reset destroys an answer that is still in
+// transit. The HTTP server waits for half a second before it closes such a connection, but not for
+// requests with `Connection: close`, which proxies send. A reader that exceeds its limit makes the
+// server wait in that case, too. It reads one byte itself, because the next byte of the body may
+// still be in transit. answersUnread is the outermost handler, because this works only with the
+// server's own writer.
 func answersUnread(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body := r.Body
@@ -256,7 +262,8 @@ func answersUnread(next http.Handler) http.Handler {
 	})
 }
 
-// upgrade opens a socket, or refuses it. It checks capacity, Host, Origin and version, in this order.
+// upgrade opens a socket, or refuses it. It checks capacity, Host, Origin and version, in this
+// order.
 func (s *Server) upgrade(base context.Context, w http.ResponseWriter, r *http.Request) {
 	addr := s.policy.ClientAddr(r)
 	place, oldest := s.hub.Reserve(auth.Network(addr), s.unauthenticatedFrom(addr))
@@ -298,8 +305,9 @@ func (s *Server) upgrade(base context.Context, w http.ResponseWriter, r *http.Re
 	c.Serve(base, c) // on its own goroutines, so that the HTTP server's memory of the request is freed
 }
 
-// unauthenticatedFrom returns how many sockets of an address may be unauthenticated. All programs of this machine share loopback, and the
-// clients of a proxy that does not state their addresses share its address.
+// unauthenticatedFrom returns how many sockets of an address may be unauthenticated. All programs
+// of this machine share loopback, and the clients of a proxy that does not state their addresses
+// share its address.
 func (s *Server) unauthenticatedFrom(addr netip.Addr) int {
 	if addr.IsLoopback() || s.policy.Trusted(addr) {
 		return max(s.cfg.MaxUnauthenticatedShared, s.cfg.MaxUnauthenticatedPerAddr)
@@ -320,7 +328,8 @@ func checkOrigin(policy *auth.RequestPolicy) func(http.Handler) http.Handler {
 	}
 }
 
-// checkHostAndOrigin refuses requests with a host name that is not allowed, and pages of other origins.
+// checkHostAndOrigin refuses requests with a host name that is not allowed, and pages of other
+// origins.
 func checkHostAndOrigin(policy *auth.RequestPolicy) func(http.Handler) http.Handler {
 	host, origin := checkHost(policy), checkOrigin(policy)
 	return func(next http.Handler) http.Handler { return host(origin(next)) }
@@ -348,7 +357,8 @@ func checkVersion(answer http.Header, r *http.Request) *fault.Error {
 	return fault.Invalid("a WebSocket upgrade needs version 13 and a valid key")
 }
 
-// provenBy wraps a handler that authenticates its callers itself: a caller with a successful response was authenticated.
+// provenBy wraps a handler that authenticates its callers itself: a caller with a successful
+// response was authenticated.
 func provenBy(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		seen := middleware.NewWrapResponseWriter(w, r.ProtoMajor)
@@ -377,7 +387,8 @@ func (h *httpServices) Share(principal string, own bool) *inflight.Share {
 	return h.inFlight.Of(principal, own)
 }
 
-// Bearer identifies the client of a request, whose context ends with the credential. It answers a refused request itself.
+// Bearer identifies the client of a request, whose context ends with the credential. It answers a
+// refused request itself.
 func (h *httpServices) Bearer(w http.ResponseWriter, r *http.Request, scope string) (auth.Credential, bool) {
 	cred, e := h.auth.Bearer(r, h.policy.ClientAddr(r), scope)
 	if e == nil {

@@ -79,14 +79,15 @@ func TestAPrincipalRunsFewCallsAtOnce(t *testing.T) {
 	})
 }
 
-// A principal has largeFit messages of largeMessage bytes in flight. The remaining bytes are too few for the longest message.
+// A principal has largeFit messages of largeMessage bytes in flight. The remaining bytes are too
+// few for the longest message.
 const (
 	largeMessage = 900_000
 	largeFit     = 4
 )
 
-// sayLarge sends large messages with the numbers from..to-1 in a goroutine and closes read when the gateway has read them: a pipe has no
-// buffer.
+// sayLarge sends large messages with the numbers from..to-1 in a goroutine and closes read when the
+// gateway has read them: a pipe has no buffer.
 func (s *socket) sayLarge(from, to int) (read <-chan struct{}) {
 	done := make(chan struct{})
 	go func() {
@@ -164,7 +165,8 @@ func TestAConnectionThatIsNotReadOnInTimeIsClosed(t *testing.T) {
 	})
 }
 
-// post sends n concurrent requests. The returned function waits for their answers, which must have the status.
+// post sends n concurrent requests. The returned function waits for their answers, which must have
+// the status.
 func (t *bubble) post(n int, path string, body func(i int) string, change func(r *http.Request, body string)) (answered func(status int)) {
 	t.Helper()
 	var all sync.WaitGroup
@@ -356,7 +358,8 @@ func TestAListThatWaitsTooLongIsRetryableAndLeavesItsPlace(t *testing.T) {
 	})
 }
 
-// An answer that is not read keeps its place, because it is still in memory; the end of its connection releases it.
+// An answer that is not read keeps its place, because it is still in memory; the end of its
+// connection releases it.
 func TestAListIsReadUntilItsAnswerIsWritten(t *testing.T) {
 	t.Parallel()
 	virtual(t, func(t *bubble) {
@@ -383,8 +386,8 @@ func TestAListIsReadUntilItsAnswerIsWritten(t *testing.T) {
 	})
 }
 
-// Before, the end of a connection released its places while its lists were still read. All waiting lists were then read at once, and used
-// 580 MB.
+// Before, the end of a connection released its places while its lists were still read. All waiting
+// lists were then read at once, and used 580 MB.
 func TestTheListsOfAConnectionThatIsGoneAreNotRead(t *testing.T) {
 	t.Parallel()
 	virtual(t, func(t *bubble) {

@@ -37,7 +37,8 @@ func TestAnEventWithoutReadersIsNotCopied(t *testing.T) { //nolint:paralleltest 
 	}
 }
 
-// For any input, a request is either refused with a reason or has an id and a method, and its params can be checked.
+// For any input, a request is either refused with a reason or has an id and a method, and its
+// params can be checked.
 func FuzzFrame(f *testing.F) {
 	for _, s := range []string{
 		`{"type":"req","id":"1","method":"chat.send","params":{"sessionKey":"main","message":"x","idempotencyKey":"k"}}`,
@@ -79,8 +80,8 @@ func FuzzFrame(f *testing.F) {
 	})
 }
 
-// The test covers every route of the router. Only the probes and the static files of the dashboard answer a page of another site, and only
-// the probes answer a request with a foreign host name.
+// The test covers every route of the router. Only the probes and the static files of the dashboard
+// answer a page of another site, and only the probes answer a request with a foreign host name.
 func TestEveryRouteButTheProbesAndStaticFilesRefusesForeignPages(t *testing.T) {
 	t.Parallel()
 	ok := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })

@@ -69,7 +69,8 @@ func (target) CronBackfill(_ context.Context, p cron.BackfillParams, _ gateway.C
 	return nil, meant(p.ID)
 }
 
-// Every method with a job as its target accepts it as id and as jobId: either, or both when they are equal.
+// Every method with a job as its target accepts it as id and as jobId: either, or both when they
+// are equal.
 func TestEveryCronMethodTakesEitherNameOfItsTarget(t *testing.T) {
 	t.Parallel()
 	h := newFakeBackend(t)
@@ -153,8 +154,8 @@ func TestABackfillTakesTheBytesOfItsRunsFromTheAllowance(t *testing.T) {
 	}
 }
 
-// An operator and a principal that sees only its own data list and show runs. The latter does not see the position in the lane, which would
-// reveal how much work of others waits.
+// An operator and a principal that sees only its own data list and show runs. The latter does not
+// see the position in the lane, which would reveal how much work of others waits.
 func TestACallerSeesTheRunsThatAreItsOwn(t *testing.T) {
 	t.Parallel()
 	b := start(t, withHooks)
@@ -282,7 +283,8 @@ func TestACallerSeesTheTasksThatAreItsOwn(t *testing.T) {
 	}
 }
 
-// Usage returns a budget that is nearly used up; a caller that sees only its own data receives less.
+// Usage returns a budget that is nearly used up; a caller that sees only its own data receives
+// less.
 func (h *fakeBackend) Usage(_ context.Context, by chat.Caller) (usage.Report, error) {
 	r := usage.Report{
 		Day: "2026-03-14", Zone: time.UTC, Resets: time.Date(2026, 3, 15, 0, 0, 0, 0, time.UTC), Currency: "EUR",

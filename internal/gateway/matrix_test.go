@@ -84,8 +84,9 @@ func levelOfScope(scope string) int {
 // least returns the lowest scope that a method accepts before it knows the owner of the session.
 func least(m gateway.MethodInfo) string { return cmp.Or(m.OwnerScope, m.Scope) }
 
-// Every method of the table is called with every credential and all its scopes. A call that the table allows is never answered with a
-// missing scope, any other call always is. The params are invalid for every method, so that the calls have no effect.
+// Every method of the table is called with every credential and all its scopes. A call that the
+// table allows is never answered with a missing scope, any other call always is. The params are
+// invalid for every method, so that the calls have no effect.
 func TestEveryMethodWithEveryCredential(t *testing.T) {
 	t.Parallel()
 	b := start(t, admitting)
@@ -117,7 +118,8 @@ func refusedFor(f frame, scope string) bool {
 	return f.Error.Details["code"] == "MISSING_SCOPE" && f.Error.Details["missingScope"] == scope && slices.Equal(required, []any{scope})
 }
 
-// A name that is not in the table is refused for every credential, even if it resembles a method; its params are not parsed.
+// A name that is not in the table is refused for every credential, even if it resembles a method;
+// its params are not parsed.
 func TestUnknownMethodsAreRefusedToEveryCredential(t *testing.T) {
 	t.Parallel()
 	b := start(t, admitting)
@@ -145,8 +147,8 @@ func TestUnknownMethodsAreRefusedToEveryCredential(t *testing.T) {
 	}
 }
 
-// A client without a credential can call nothing: the first request that is not connect ends the connection and has no effect. A refused
-// connect leaves nothing behind either.
+// A client without a credential can call nothing: the first request that is not connect ends the
+// connection and has no effect. A refused connect leaves nothing behind either.
 func TestNoMethodIsCalledWithoutACredential(t *testing.T) {
 	t.Parallel()
 	b := start(t, func(c *gateway.Config) { c.MaxUnauthenticatedPerAddr = 512 }) // the sockets of the test stay open until its end
@@ -201,7 +203,8 @@ func TestNothingIsSentBeforeAuthentication(t *testing.T) {
 	}
 }
 
-// Methods that a principal with visibility own may call show it no data of other principals, and change none.
+// Methods that a principal with visibility own may call show it no data of other principals, and
+// change none.
 func TestOwnVisibilitySeesNoTraceInAnyMethod(t *testing.T) {
 	t.Parallel()
 	b := start(t)
@@ -242,8 +245,8 @@ func TestOwnVisibilitySeesNoTraceInAnyMethod(t *testing.T) {
 	}
 }
 
-// hostile returns two people whose credentials see only their own data, each with keys that they may not use. None of the sessions exists
-// yet.
+// hostile returns two people whose credentials see only their own data, each with keys that they
+// may not use. None of the sessions exists yet.
 func hostile() map[string][]string {
 	common := []string{
 		"main", "agent:main:main", "agent:main:telegram:direct:4711", "agent:main:telegram:group:-5:topic:9", "agent:main:box:direct:1", "agent:main:hook:deploy",
@@ -261,7 +264,8 @@ func wantAbsent(t *testing.T, what string, f frame) {
 	}
 }
 
-// absentAnswers has the answers for a session that does not exist, of the methods that only read or end existing work.
+// absentAnswers has the answers for a session that does not exist, of the methods that only read or
+// end existing work.
 func absentAnswers() map[string]string {
 	return map[string]string{
 		"chat.abort": `{"ok":true,"aborted":false,"runIds":[]}`, "sessions.describe": `{"session":null}`, "sessions.delete": `"deleted":false,"archived":[]}`,
@@ -345,7 +349,8 @@ func TestNoMethodTakesASessionThatIsMadeForAnother(t *testing.T) {
 	}
 }
 
-// A session with such a key that the caller created before this check existed gives no access, and the caller receives none of its events.
+// A session with such a key that the caller created before this check existed gives no access, and
+// the caller receives none of its events.
 func TestASessionThatWasMadeTooEarlyGivesNoAccess(t *testing.T) {
 	t.Parallel()
 	b := start(t)
@@ -397,8 +402,8 @@ func TestACallerThatSeesItsOwnDeliversToNoChat(t *testing.T) {
 	write.must("agent", to(params{"channel": "telegram", "to": "4711"}))
 }
 
-// A client that requests no scope, or scopes that the credential does not have, can connect; such a connection may call nothing and
-// receives no events.
+// A client that requests no scope, or scopes that the credential does not have, can connect; such a
+// connection may call nothing and receives no events.
 func TestAConnectionWithoutScopesGetsTheTickAndTheShutdownAlone(t *testing.T) {
 	t.Parallel()
 	virtual(t, func(t *bubble) {
@@ -469,7 +474,8 @@ func TestAConnectionWithoutScopesGetsTheTickAndTheShutdownAlone(t *testing.T) {
 	})
 }
 
-// refusedJobs returns a backend with the methods of jobs, for calls that are refused before they reach it.
+// refusedJobs returns a backend with the methods of jobs, for calls that are refused before they
+// reach it.
 type refusedJobs struct {
 	*fakeBackend
 	jobEvents
@@ -518,8 +524,8 @@ func TestEventsOfAJobReachThoseWhoMayReadIt(t *testing.T) {
 	}
 }
 
-// The allowance of cron writes is a member of the method table. Every method that changes jobs is counted in it. The three hundred and
-// first call is refused, and no other method is affected.
+// The allowance of cron writes is a member of the method table. Every method that changes jobs is
+// counted in it. The three hundred and first call is refused, and no other method is affected.
 func TestEveryMethodThatChangesJobsTakesFromTheAllowance(t *testing.T) {
 	t.Parallel()
 	b := withJobs(t)
@@ -584,7 +590,8 @@ func TestEveryMethodThatWritesTakesFromAnAllowance(t *testing.T) {
 	}
 }
 
-// overdrawn calls until the allowance refuses, at most as often as it may have been refilled since the calls began: five times a second.
+// overdrawn calls until the allowance refuses, at most as often as it may have been refilled since
+// the calls began: five times a second.
 func overdrawn(s *socket, method string, began time.Time) (last frame) {
 	for n := 0; n < 2+int(5*time.Since(began).Seconds()); n++ {
 		if last = s.call(method, []any{"no object"}); last.Error != nil && last.Error.Details["code"] == "RATE_LIMITED" {

@@ -33,7 +33,8 @@ const (
 	commandOfDoctor = "laneway doctor"
 )
 
-// needsList lists what needs the attention of a person. A caller restricted to its own work receives its own jobs and messages, and the faults of the gateway.
+// needsList lists what needs the attention of a person. A caller restricted to its own work
+// receives its own jobs and messages, and the faults of the gateway.
 func (o overview) needsList(ctx context.Context, c *rpc.Call, _ wire.NoParams) (wire.NeedsListResult, error) {
 	s := o.srv
 	out := wire.NeedsListResult{TS: time.Now().UnixMilli()}
@@ -151,7 +152,8 @@ func waiting(sessions int) string {
 	return strconv.Itoa(sessions) + " " + plural(sessions, "session waits", "sessions wait")
 }
 
-// agentNeeds reports a default agent that only echoes its messages. This is the next step of a new installation and not a fault.
+// agentNeeds reports a default agent that only echoes its messages. This is the next step of a new
+// installation and not a fault.
 func (o overview) agentNeeds() []wire.Need {
 	b := o.srv.backend
 	for _, a := range b.Agents() {

@@ -34,7 +34,8 @@ func (o overview) methods() []*rpc.Method {
 	}
 }
 
-// health answers from the last picture, which is at most some seconds old except for the channels; with probe it takes a new one.
+// health answers from the last picture, which is at most some seconds old except for the channels;
+// with probe it takes a new one.
 func (o overview) health(ctx context.Context, c *rpc.Call, p wire.HealthParams) (rpc.Encoded[wire.HealthResult], error) {
 	pic := o.srv.health.now(ctx)
 	if p.Probe {
@@ -43,7 +44,8 @@ func (o overview) health(ctx context.Context, c *rpc.Call, p wire.HealthParams) 
 	return rpc.Encoded[wire.HealthResult](pic.of(c.Extended)), nil
 }
 
-// status takes a new picture: the answer must be current, and in its first seconds the gateway has no other picture.
+// status takes a new picture: the answer must be current, and in its first seconds the gateway has
+// no other picture.
 func (o overview) status(ctx context.Context, c *rpc.Call, _ wire.NoParams) (wire.StatusResult, error) {
 	s := o.srv
 	st := s.health.look(ctx).status
@@ -122,8 +124,8 @@ func lanesOf(st chat.LanesStatus) wire.LanesStatusResult {
 	return out
 }
 
-// shownLanes returns a snapshot of the lanes for the caller. The work in them belongs to all principals: a caller that sees only its own
-// data receives the names and capacities.
+// shownLanes returns a snapshot of the lanes for the caller. The work in them belongs to all
+// principals: a caller that sees only its own data receives the names and capacities.
 func shownLanes(c *rpc.Call, st chat.LanesStatus) wire.LanesStatusResult {
 	out := lanesOf(st)
 	if c.Visible() == "" {
@@ -140,7 +142,8 @@ func (o overview) lanesStatus(_ context.Context, c *rpc.Call, _ wire.NoParams) (
 	return shownLanes(c, o.srv.backend.Lanes()), nil
 }
 
-// channelsStatus shows the sockets of this gateway as the channel `web`, and the configured channels.
+// channelsStatus shows the sockets of this gateway as the channel `web`, and the configured
+// channels.
 func (o overview) channelsStatus(ctx context.Context, c *rpc.Call, p wire.ChannelsStatusParams) (wire.ChannelsStatusResult, error) {
 	pic := o.srv.health.now(ctx)
 	if p.Probe {
@@ -175,8 +178,8 @@ func addChannel(r *wire.ChannelsStatusResult, id, label string, summary any, acc
 	r.Accounts[id] = append(r.Accounts[id], account)
 }
 
-// shownAccount returns an account. The messages in the outbox belong to all principals: a caller that sees only its own data receives no
-// figures about them.
+// shownAccount returns an account. The messages in the outbox belong to all principals: a caller
+// that sees only its own data receives no figures about them.
 func shownAccount(c *rpc.Call, ch chat.ChannelStatus) wire.ChannelAccount {
 	out := wire.ChannelAccount{
 		AccountID: cmp.Or(ch.AccountID, wire.AccountDefault), Enabled: ch.State != "disabled", Configured: ch.Configured, Running: ch.Running,
@@ -197,7 +200,8 @@ func (overview) lists() []*rpc.Method {
 	}
 }
 
-// empty answers methods about features that this gateway does not have; a terminal client calls them at its start.
+// empty answers methods about features that this gateway does not have; a terminal client calls
+// them at its start.
 func empty[P, R any](result R) func(context.Context, *rpc.Call, P) (R, error) {
 	return func(context.Context, *rpc.Call, P) (R, error) { return result, nil }
 }
@@ -419,7 +423,8 @@ func runView(c *rpc.Call, t *store.Turn, waits map[string]chat.Waiting) wire.Run
 	return out
 }
 
-// UsageBackend is a [Backend] that counts what agents use. A caller that sees only its own data receives only its own usage.
+// UsageBackend is a [Backend] that counts what agents use. A caller that sees only its own data
+// receives only its own usage.
 type UsageBackend interface {
 	Usage(ctx context.Context, by chat.Caller) (usage.Report, error)
 	UsageRows(ctx context.Context, q usage.Query, by chat.Caller) ([]usage.Row, error)

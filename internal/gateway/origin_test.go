@@ -267,7 +267,8 @@ func TestAnswersWithoutACredentialDiscloseNothing(t *testing.T) {
 	}
 }
 
-// addressedListener is a listener whose connections have a configurable client address and a small send buffer.
+// addressedListener is a listener whose connections have a configurable client address and a small
+// send buffer.
 type addressedListener struct {
 	net.Listener
 
@@ -313,7 +314,8 @@ func (b *bench) plain() net.Conn {
 	return c
 }
 
-// inquire sends a request on the connection and returns the status, or 0 when the connection was closed instead.
+// inquire sends a request on the connection and returns the status, or 0 when the connection was
+// closed instead.
 func inquire(c net.Conn, path, token string) int {
 	head := "GET " + path + " HTTP/1.1\r\nHost: localhost\r\n"
 	if token != "" {
@@ -331,7 +333,8 @@ func inquire(c net.Conn, path, token string) int {
 	return res.StatusCode
 }
 
-// A client sends requests and reads no answers. The gateway closes the connection when a write exceeds its timeout.
+// A client sends requests and reads no answers. The gateway closes the connection when a write
+// exceeds its timeout.
 func TestClientThatNeverReadsItsAnswersLosesTheConnection(t *testing.T) {
 	t.Parallel()
 	b, _ := startAddressed(t, func(c *gateway.Config) { c.Deadlines.Write = 200 * time.Millisecond })
@@ -345,8 +348,8 @@ func TestClientThatNeverReadsItsAnswersLosesTheConnection(t *testing.T) {
 	}
 }
 
-// Connections without a credential count towards the limit of their address; beyond it, the oldest is closed. A connection that presents a
-// credential, becomes a socket or ends no longer counts.
+// Connections without a credential count towards the limit of their address; beyond it, the oldest
+// is closed. A connection that presents a credential, becomes a socket or ends no longer counts.
 func TestConnectionsCountForTheirAddressFromTheBeginning(t *testing.T) {
 	t.Parallel()
 	b, s := startAddressed(t, func(c *gateway.Config) {

@@ -103,7 +103,8 @@ func objects(t *testing.T, answer map[string]any, name string) []map[string]any 
 	return out
 }
 
-// The list shows requests and grants, by account, and never the code: the permission to read the list does not include approval.
+// The list shows requests and grants, by account, and never the code: the permission to read the
+// list does not include approval.
 func TestPairingListNamesPeopleAndNoCodes(t *testing.T) {
 	t.Parallel()
 	l, b := openLobby(t)
@@ -217,7 +218,8 @@ func TestAPairingIsDismissedAndRevoked(t *testing.T) {
 	}
 }
 
-// Only an administrator may approve: a caller that may only read or write is refused, and nothing changes.
+// Only an administrator may approve: a caller that may only read or write is refused, and nothing
+// changes.
 func TestPairingNeedsTheScopeOfAdministrators(t *testing.T) {
 	t.Parallel()
 	l, b := openLobby(t)

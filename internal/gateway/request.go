@@ -37,7 +37,8 @@ const (
 	maxLoggedID = 64 // bytes of a request's id in the audit log
 )
 
-// Receive implements [socket.Client]. It refuses invalid requests on the reader's goroutine; other requests are served on a new one.
+// Receive implements [socket.Client]. It refuses invalid requests on the reader's goroutine; other
+// requests are served on a new one.
 func (c *client) Receive(ctx, peer context.Context, msg socket.Message) *socket.Closing {
 	answered := true
 	defer func() {
@@ -96,7 +97,8 @@ type pending struct {
 	leave func()
 }
 
-// call returns a request of this connection. The client chose its id, so it is prefixed with the id of the connection.
+// call returns a request of this connection. The client chose its id, so it is prefixed with the id
+// of the connection.
 func (c *client) call(m *rpc.Method, req request) *pending {
 	who := c.who.Load()
 	spend := func(ctx context.Context, bytes int) error {
@@ -110,7 +112,8 @@ func (c *client) call(m *rpc.Method, req request) *pending {
 
 func (c *client) fail(id string, err *fault.Error) { c.PutFrame(appendFailure(nil, id, err)) }
 
-// malformed answers a frame that is not a request. A client that sends only such frames is disconnected.
+// malformed answers a frame that is not a request. A client that sends only such frames is
+// disconnected.
 func (c *client) malformed(bad *malformed) *socket.Closing {
 	c.fail(bad.id, fault.Invalid(bad.Error()))
 	now := time.Now()
@@ -127,8 +130,8 @@ func (c *client) malformed(bad *malformed) *socket.Closing {
 	return &socket.Closing{Code: websocket.ClosePolicyViolation, Text: "too many malformed frames", Reason: socket.ClosedProtocol}
 }
 
-// route finds the method and refuses calls that are not allowed. It checks the rate of the connection, the table and the scope, in this
-// order.
+// route finds the method and refuses calls that are not allowed. It checks the rate of the
+// connection, the table and the scope, in this order.
 func (c *client) route(req request) (*rpc.Method, *fault.Error) {
 	who := c.who.Load()
 	m := c.srv.methods[req.method]
@@ -181,8 +184,8 @@ func (c *client) vacate(id string) {
 	delete(c.inFlight, id)
 }
 
-// serve answers one request and releases the bytes of its message. It returns when the method has returned, even if the answer had to be
-// sent earlier.
+// serve answers one request and releases the bytes of its message. It returns when the method has
+// returned, even if the answer had to be sent earlier.
 func (c *client) serve(ctx, peer context.Context, cl *pending, held socket.Held) {
 	began := time.Now()
 	var done atomic.Bool
@@ -215,9 +218,10 @@ func (c *client) serve(ctx, peer context.Context, cl *pending, held socket.Held)
 	}
 }
 
-// work runs a call once it has its turn and then its place: calls that wait for their turn must not take the places that the first one
-// needs. A list keeps its place until its answer is written or its connection has ended. It has no effect, so it ends with its connection:
-// otherwise many closed connections would leave many lists to be read for no client.
+// work runs a call once it has its turn and then its place: calls that wait for their turn must not
+// take the places that the first one needs. A list keeps its place until its answer is written or
+// its connection has ended. It has no effect, so it ends with its connection: otherwise many closed
+// connections would leave many lists to be read for no client.
 func (c *client) work(ctx, peer context.Context, cl *pending) (any, error) {
 	if !cl.Method.Lists {
 		defer cl.turn.leave()
@@ -294,7 +298,8 @@ func (s *Server) invoke(ctx context.Context, cl *rpc.Call) (any, error) {
 	})
 }
 
-// spendBytes takes bytes from the allowance of a principal. More than the allowance of a minute is refused.
+// spendBytes takes bytes from the allowance of a principal. More than the allowance of a minute is
+// refused.
 func (s *Server) spendBytes(ctx context.Context, principal, method string, bytes int) error {
 	const piece = 1 << 20 // an allowance counts a larger n as the whole allowance
 	for ; bytes > 0; bytes -= piece {
@@ -359,14 +364,16 @@ func (s subscriptions) Subscribe(deltas bool, of chat.SessionKey) {
 // Unsubscribe implements [rpc.Events].
 func (s subscriptions) Unsubscribe() { s.c.srv.hub.Unsubscribe(s.c) }
 
-// order serializes the calls of one connection for one session, in the order in which their frames arrived. Without it, two messages that a
-// client sends without waiting for an answer are accepted in any order. The zero value is ready to use. It is safe for concurrent use.
+// order serializes the calls of one connection for one session, in the order in which their frames
+// arrived. Without it, two messages that a client sends without waiting for an answer are accepted
+// in any order. The zero value is ready to use. It is safe for concurrent use.
 type order struct {
 	mu    sync.Mutex
 	lines map[chat.SessionKey][]*turn // nil before the first call; the first call of each line runs
 }
 
-// turn is the position of one call in the line of its session. nil = the call has no position and does not wait.
+// turn is the position of one call in the line of its session. nil = the call has no position and
+// does not wait.
 type turn struct {
 	order   *order
 	session chat.SessionKey
@@ -400,7 +407,8 @@ func (t *turn) wait(ctx context.Context) error {
 	}
 }
 
-// leave lets the next call of the line run. If a call leaves before it is first, no other call runs early.
+// leave lets the next call of the line run. If a call leaves before it is first, no other call runs
+// early.
 func (t *turn) leave() {
 	if t == nil {
 		return
@@ -421,12 +429,13 @@ func (t *turn) leave() {
 	o.lines[t.session] = line
 }
 
-// longestUrgent is the maximum size of a message that is compared with the urgent commands, in bytes of JSON.
+// longestUrgent is the maximum size of a message that is compared with the urgent commands, in
+// bytes of JSON.
 const longestUrgent = 256
 
-// turnOf returns the position of a request in the line of its session, taken in the order of arrival; nil when the method is not ordered or
-// the parameters name no session. An urgent command has no position: a stop must not wait for a store that is slow to accept earlier
-// messages.
+// turnOf returns the position of a request in the line of its session, taken in the order of
+// arrival; nil when the method is not ordered or the parameters name no session. An urgent command
+// has no position: a stop must not wait for a store that is slow to accept earlier messages.
 func (c *client) turnOf(peer context.Context, m *rpc.Method, raw json.RawMessage) *turn {
 	if !m.InOrder {
 		return nil
@@ -467,8 +476,8 @@ func (s *Server) urgent(text string) bool {
 	})
 }
 
-// heldRequests are the authenticated HTTP requests whose handlers are running, with the functions that cancel them. The zero value is ready
-// to use. It is safe for concurrent use.
+// heldRequests are the authenticated HTTP requests whose handlers are running, with the functions
+// that cancel them. The zero value is ready to use. It is safe for concurrent use.
 type heldRequests struct {
 	mu  sync.Mutex
 	all map[*heldRequest]struct{}
@@ -532,7 +541,8 @@ func (h *heldRequests) endAll(now time.Time, inForce func(auth.Credential) bool)
 	}
 }
 
-// errEnded is the error for work that ends because its credential has expired, or was revoked or changed.
+// errEnded is the error for work that ends because its credential has expired, or was revoked or
+// changed.
 func errEnded(c auth.Credential, now time.Time) *fault.Error {
 	text := "credential was revoked"
 	if c.Expired(now) {
@@ -547,7 +557,8 @@ type reporter struct {
 	observer Observer
 }
 
-// Explain converts an error to the form for clients. For a defect, that is a number; the log has the error with this number.
+// Explain converts an error to the form for clients. For a defect, that is a number; the log has
+// the error with this number.
 func (r *reporter) Explain(ctx context.Context, method string, err error) *fault.Error {
 	if cause := context.Cause(ctx); errors.Is(err, context.Canceled) && cause != nil {
 		err = cause

@@ -102,7 +102,8 @@ func TestResponseBringsInstructionsSettingsAndItsWholeInput(t *testing.T) {
 	}
 }
 
-// streamedResponse checks the order and the numbers of the events and returns the types, the joined text, and the last response.
+// streamedResponse checks the order and the numbers of the events and returns the types, the joined
+// text, and the last response.
 func streamedResponse(t *testing.T, body []byte) (types []string, text string, last reply) {
 	t.Helper()
 	for i, d := range readSSE(t, bytes.NewReader(body)).data {
@@ -178,7 +179,8 @@ func TestNewestResponseGoesOnInItsSessionAndAnEarlierOneBranches(t *testing.T) {
 	}
 }
 
-// Of two concurrent requests that continue the same response, one continues in the session, the other branches, and none is lost.
+// Of two concurrent requests that continue the same response, one continues in the session, the
+// other branches, and none is lost.
 func TestOnlyOneOfTwoContinuationsGetsTheSession(t *testing.T) {
 	t.Parallel()
 	b := start(t)

@@ -1,27 +1,34 @@
-// Package gateway is the HTTP server of laneway: every client that uses HTTP or WebSocket connects to it.
+// Package gateway is the HTTP server of laneway: every client that uses HTTP or WebSocket connects
+// to it.
 //
-// It converts frames to calls and events to frames, decides which caller may do what, and protects the process from clients that are
-// broken, slow or hostile. It has no access to lanes, SQL and agents: [Backend] does all work. The methods are in packages by subject
-// (conversation, jobs, pairing) and use the table of package rpc; the methods for the gateway as a whole are here. Package wire has the
-// types of the protocol.
+// It converts frames to calls and events to frames, decides which caller may do what, and protects
+// the process from clients that are broken, slow or hostile. It has no access to lanes, SQL and
+// agents: [Backend] does all work. The methods are in packages by subject (conversation, jobs,
+// pairing) and use the table of package rpc; the methods for the gateway as a whole are here.
+// Package wire has the types of the protocol.
 //
 // # Ideas
 //
-// One table. Every method is one row: name, scope, types of its parameters and its result, handler. The row defines what can be called,
-// which parameters are accepted within which limits, what the documentation contains and what the tests cover. A method that is not in the
-// table does not exist.
+// One table. Every method is one row: name, scope, types of its parameters and its result, handler.
+// The row defines what can be called, which parameters are accepted within which limits, what the
+// documentation contains and what the tests cover. A method that is not in the table does not
+// exist.
 //
-// One writer per connection. A goroutine with data for a client puts it into the connection's send buffer and continues; it never waits for
-// another connection. The buffer merges unsent text of a run, replaces unsent snapshots of a state, and keeps everything else in order.
-// Events are numbered when they are written, so merging leaves no gap. A connection whose client reads too slowly is closed. A response is
-// never lost silently: either it is delivered, or the connection is closed.
+// One writer per connection. A goroutine with data for a client puts it into the connection's send
+// buffer and continues; it never waits for another connection. The buffer merges unsent text of a
+// run, replaces unsent snapshots of a state, and keeps everything else in order. Events are
+// numbered when they are written, so merging leaves no gap. A connection whose client reads too
+// slowly is closed. A response is never lost silently: either it is delivered, or the connection is
+// closed.
 //
-// Runs do not belong to connections. A request continues when its client has disconnected, because its effect is durable and the same
-// idempotency key finds it again. Only the wait for the second frame of `agent` ends with the connection.
+// Runs do not belong to connections. A request continues when its client has disconnected, because
+// its effect is durable and the same idempotency key finds it again. Only the wait for the second
+// frame of `agent` ends with the connection.
 //
-// A gate preserves the order. Before a message is passed to the backend, its connection closes a gate for the run. Events that arrive while
-// the gate is closed wait for it, and it opens when the response is queued. So the response is first even when the run has ended before the
-// call returned.
+// A gate preserves the order. Before a message is passed to the backend, its connection closes a
+// gate for the run. Events that arrive while the gate is closed wait for it, and it opens when the
+// response is queued. So the response is first even when the run has ended before the call
+// returned.
 //
 // # Guarantees
 //
@@ -36,15 +43,17 @@
 //
 // # What it does not do
 //
-// It keeps no durable state: events are not replayed, and a new connection reads the state (chat.history with its cursor). It terminates no
-// TLS and reads no secret from URLs, cookies or upgrade headers. It makes no decision about messages: order, queues, commands and
-// idempotency belong to the backend.
+// It keeps no durable state: events are not replayed, and a new connection reads the state
+// (chat.history with its cursor). It terminates no TLS and reads no secret from URLs, cookies or
+// upgrade headers. It makes no decision about messages: order, queues, commands and idempotency
+// belong to the backend.
 //
 // # Shutdown
 //
-// [Server.Drain] announces the shutdown: it sends `shutdown` to every connection and refuses new connects. When the context of
-// [Server.Serve] is done, the listeners close, every client receives `shutdown` and close 1012, and Serve waits for connections and
-// requests, up to a limit. Every goroutine that it started has returned then, unless its error names one that has not.
+// [Server.Drain] announces the shutdown: it sends `shutdown` to every connection and refuses new
+// connects. When the context of [Server.Serve] is done, the listeners close, every client receives
+// `shutdown` and close 1012, and Serve waits for connections and requests, up to a limit. Every
+// goroutine that it started has returned then, unless its error names one that has not.
 //
 // # Example
 //
@@ -91,7 +100,8 @@ import (
 // errStopping is the cause with which everything in progress ends when the gateway stops.
 var errStopping = errors.New("the gateway stops")
 
-// Server is the HTTP and WebSocket server of the gateway. It is created with [New], runs in [Server.Serve], and is safe for concurrent use.
+// Server is the HTTP and WebSocket server of the gateway. It is created with [New], runs in
+// [Server.Serve], and is safe for concurrent use.
 type Server struct {
 	cfg         Config
 	backend     Backend
@@ -119,7 +129,8 @@ type Server struct {
 	publish     publisher
 }
 
-// New checks the configuration and returns a server that does not serve yet. It starts no goroutine.
+// New checks the configuration and returns a server that does not serve yet. It starts no
+// goroutine.
 func New(cfg Config, backend Backend, log *slog.Logger) (*Server, error) {
 	cfg = cfg.withDefaults()
 	who, authErr := auth.New(auth.Config{Credentials: cfg.Credentials, Sources: cfg.Sources, Limiter: cfg.Limiter}, backend, cfg.Observer, log)
@@ -169,21 +180,23 @@ func (s *Server) BootID() string { return s.bootID }
 // Ready accepts connects; see [Config.HoldConnects].
 func (s *Server) Ready() { s.state.up.Store(true) }
 
-// StopReady makes /readyz fail and changes nothing else: load balancers stop sending new work, and requests that they still send are
-// served.
+// StopReady makes /readyz fail and changes nothing else: load balancers stop sending new work, and
+// requests that they still send are served.
 func (s *Server) StopReady() { s.state.leaving.Store(true) }
 
-// Drain announces that the gateway is about to stop: clients receive a `shutdown` event, new connects are refused, /readyz fails. Existing
-// connections stay open until Serve's context is done. A second call does nothing.
+// Drain announces that the gateway is about to stop: clients receive a `shutdown` event, new
+// connects are refused, /readyz fails. Existing connections stay open until Serve's context is
+// done. A second call does nothing.
 func (s *Server) Drain() {
 	if s.state.down.CompareAndSwap(false, true) {
 		s.publish.announce("draining")
 	}
 }
 
-// Serve serves the main listeners until ctx is done. Then it stops accepting, ends every connection (`shutdown`, close 1012), and waits for
-// connections and requests up to Config.StopTimeout; those that remain are cut. It closes the listeners. It returns nil after a clean end,
-// and an error when a listener failed or something did not end.
+// Serve serves the main listeners until ctx is done. Then it stops accepting, ends every connection
+// (`shutdown`, close 1012), and waits for connections and requests up to Config.StopTimeout; those
+// that remain are cut. It closes the listeners. It returns nil after a clean end, and an error when
+// a listener failed or something did not end.
 func (s *Server) Serve(ctx context.Context, listeners ...net.Listener) error {
 	base, cut := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cut(errStopping)
@@ -287,14 +300,17 @@ func (l *lifecycle) Refusal() *fault.Error {
 	}
 }
 
-// Observer counts events of the gateway. All labels come from closed sets; implementations must not block.
+// Observer counts events of the gateway. All labels come from closed sets; implementations must not
+// block.
 type Observer interface {
 	// ConnOpened and ConnClosed are called for every WebSocket connection.
 	ConnOpened()
 	ConnClosed(reason socket.CloseReason)
-	// Request ends; method is a method of the table or "unknown", result is ok or the code of the error.
+	// Request ends; method is a method of the table or "unknown", result is ok or the code of the
+	// error.
 	Request(method, result string, took time.Duration)
-	// HTTPRequest ends: route is the pattern of a route or "none", status the status that was sent. It is not called for sockets.
+	// HTTPRequest ends: route is the pattern of a route or "none", status the status that was sent.
+	// It is not called for sockets.
 	HTTPRequest(route string, status int, took time.Duration)
 	// AuthFailed: reason is missing, mismatch, locked or hook.
 	AuthFailed(reason string)

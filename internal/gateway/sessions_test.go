@@ -240,7 +240,8 @@ func TestEventsGoToTheSenderAndSubscribersOnly(t *testing.T) {
 	}
 }
 
-// The test counts the events of two runs that another connection starts, in the sessions main and other.
+// The test counts the events of two runs that another connection starts, in the sessions main and
+// other.
 func TestASubscriptionWithoutDeltasGetsTheEndsOfOtherRuns(t *testing.T) {
 	t.Parallel()
 	b := start(t)
@@ -295,7 +296,8 @@ func TestASubscriptionWithoutDeltasGetsTheEndsOfOtherRuns(t *testing.T) {
 	own.next(chatState("mine", "delta"))
 }
 
-// The test counts the events that a connection receives of a run of another one, and of its own run, which ends after the unsubscription.
+// The test counts the events that a connection receives of a run of another one, and of its own
+// run, which ends after the unsubscription.
 func TestUnsubscribeEndsTheEventsOfSessions(t *testing.T) {
 	t.Parallel()
 	b := start(t)

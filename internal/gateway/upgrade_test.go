@@ -133,7 +133,8 @@ func TestCapacityWithoutACredentialIsCountedPerAddress(t *testing.T) {
 	connect(dial("2001:db8::3"))
 }
 
-// All programs of a machine share loopback: concurrent clients, and sockets that do not authenticate, must not block other clients.
+// All programs of a machine share loopback: concurrent clients, and sockets that do not
+// authenticate, must not block other clients.
 func TestUnauthenticatedSocketsOfLoopbackKeepNoClientOut(t *testing.T) {
 	t.Parallel()
 	b := start(t)
@@ -377,8 +378,8 @@ type unreadCase struct {
 	late        bool // the body is sent after the answer has arrived
 }
 
-// Before, a client that sent a large body with "Connection: close", as proxies do, received a reset instead of the refusal: the server
-// closed the connection with unread bytes.
+// Before, a client that sent a large body with "Connection: close", as proxies do, received a reset
+// instead of the refusal: the server closed the connection with unread bytes.
 func TestTheRefusalOfALargeBodyIsReadByAClientThatStillSends(t *testing.T) {
 	t.Parallel()
 	b, _ := startWithFiles(t)
@@ -410,8 +411,9 @@ func TestTheRefusalOfALargeBodyIsReadByAClientThatStillSends(t *testing.T) {
 	}
 }
 
-// sendUnread sends the request and reads the answer up to the end of the connection, while the body is still being sent. The error is a
-// reset of the connection, seen by the reader or the writer; an unexpected answer fails the test.
+// sendUnread sends the request and reads the answer up to the end of the connection, while the body
+// is still being sent. The error is a reset of the connection, seen by the reader or the writer; an
+// unexpected answer fails the test.
 func sendUnread(t *testing.T, addr string, tc unreadCase) error {
 	t.Helper()
 	conn, err := net.Dial("tcp", addr)
@@ -449,7 +451,8 @@ func sendUnread(t *testing.T, addr string, tc unreadCase) error {
 	return errors.Join(readErr, sendErr)
 }
 
-// readAnswer reads an answer and then up to the end of the connection, where a reset is an error, too.
+// readAnswer reads an answer and then up to the end of the connection, where a reset is an error,
+// too.
 func readAnswer(r *bufio.Reader) (status int, text string, err error) {
 	resp, err := http.ReadResponse(r, nil)
 	if err != nil {

@@ -21,7 +21,8 @@ import (
 	"laneway/internal/wire"
 )
 
-// pipes is a listener of in-memory connections, so that the real deadlines can be tested in virtual time.
+// pipes is a listener of in-memory connections, so that the real deadlines can be tested in virtual
+// time.
 type pipes struct {
 	conns chan net.Conn
 	done  chan struct{}
@@ -170,7 +171,8 @@ func TestHealthIsPublishedAtLeastEveryMinute(t *testing.T) {
 	})
 }
 
-// A page that shows a hundred of ten thousand jobs requests brief events: twenty in a second, and the number of the remaining ones.
+// A page that shows a hundred of ten thousand jobs requests brief events: twenty in a second, and
+// the number of the remaining ones.
 func TestBriefEventsAboutJobsAreBounded(t *testing.T) {
 	t.Parallel()
 	job := cron.Job{ID: "j", Key: "k", Name: "n", Owner: "ann", Payload: cron.Payload{Text: "a long text"}}
@@ -337,7 +339,8 @@ func TestLongTextIsSentFourTimesASecond(t *testing.T) {
 	})
 }
 
-// A client that stops reading receives a close frame or is cut off. Other clients are not affected, and no data is missing afterwards.
+// A client that stops reading receives a close frame or is cut off. Other clients are not affected,
+// and no data is missing afterwards.
 func TestASlowReaderIsNotified(t *testing.T) {
 	t.Parallel()
 	virtual(t, func(t *bubble) {

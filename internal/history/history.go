@@ -1,46 +1,55 @@
-// Package history makes earlier conversations easy to find: it keeps the search index up to date, and makes summaries by day, week and month.
+// Package history makes earlier conversations easy to find: it keeps the search index up to date,
+// and makes summaries by day, week and month.
 //
 // # The index
 //
-// [Indexer] is the loop that adds new entries of transcripts to the search index, every five minutes and up to a minute more. One of several replicas
-// does it: the one that holds the lease [IndexLease]. Two replicas that do it at once only waste time, because the store decides what is indexed.
+// [Indexer] is the loop that adds new entries of transcripts to the search index, every five
+// minutes and up to a minute more. One of several replicas does it: the one that holds the lease
+// [IndexLease]. Two replicas that do it at once only waste time, because the store decides what is
+// indexed.
 //
-// Accepting a message does not touch the index, and the results of a search do not depend on the loop: it reads entries that are not indexed yet from
-// the transcripts. The loop determines only how fast a search is.
+// Accepting a message does not touch the index, and the results of a search do not depend on the
+// loop: it reads entries that are not indexed yet from the transcripts. The loop determines only
+// how fast a search is.
 //
 // # The table of contents
 //
-// [Rollup] makes summaries with the agent of its caller, a built-in job: of each session and day; from these, of each week of an owner; from the
-// weeks, of each month. Weeks begin on Monday and belong to the month of their Thursday, as ISO 8601 assigns them to years, so that each period
-// consists of whole ones. It makes the lower levels first, in each level the oldest period first. It waits for an hour after the end of a day, and
-// for a day after the end of a week or month.
+// [Rollup] makes summaries with the agent of its caller, a built-in job: of each session and day;
+// from these, of each week of an owner; from the weeks, of each month. Weeks begin on Monday and
+// belong to the month of their Thursday, as ISO 8601 assigns them to years, so that each period
+// consists of whole ones. It makes the lower levels first, in each level the oldest period first.
+// It waits for an hour after the end of a day, and for a day after the end of a week or month.
 //
-// The store decides what is due; this package has no state for it. A session has the number up to which its entries are in a part, and a week or
-// month is due when one of its parts has changed. So a missed night, an entry with an old time, a deletion and an interrupted run need no special
+// The store decides what is due; this package has no state for it. A session has the number up to
+// which its entries are in a part, and a week or month is due when one of its parts has changed. So
+// a missed night, an entry with an old time, a deletion and an interrupted run need no special
 // treatment.
 //
-// A conversation that does not fit the window of the agent is summarised in steps; each step includes the summary of the previous one. A summary that
-// the agent refuses because of the content is skipped and retried by the next run; any other failure ends the run.
+// A conversation that does not fit the window of the agent is summarised in steps; each step
+// includes the summary of the previous one. A summary that the agent refuses because of the content
+// is skipped and retried by the next run; any other failure ends the run.
 //
 // # Crash points
 //
-// The store commits the index in small transactions, each with the position that it has reached. After a process that ended between two of them, the
-// next commit continues there.
+// The store commits the index in small transactions, each with the position that it has reached.
+// After a process that ended between two of them, the next commit continues there.
 //
-// The part of a day is stored with the number up to which it goes, if that number has not changed since it was read: only one of two processes, or of
-// a process and its successor after a kill, adds the part. A week or month is claimed before it is read. Each change of its parts withdraws the
-// claim, and only the holder of the claim stores the summary. A killed process keeps its claims for [store.TocClaimTime]. A kill loses the requests
-// whose results were not stored.
+// The part of a day is stored with the number up to which it goes, if that number has not changed
+// since it was read: only one of two processes, or of a process and its successor after a kill,
+// adds the part. A week or month is claimed before it is read. Each change of its parts withdraws
+// the claim, and only the holder of the claim stores the summary. A killed process keeps its claims
+// for [store.TocClaimTime]. A kill loses the requests whose results were not stored.
 //
 // # Goroutines and the end
 //
-// [Indexer.Run] and [Rollup.Run] run on the goroutine of their caller. After the end of the context a commit ends after its current transaction, a
-// roll-up with the canceled request. The package starts no goroutine.
+// [Indexer.Run] and [Rollup.Run] run on the goroutine of their caller. After the end of the context
+// a commit ends after its current transaction, a roll-up with the canceled request. The package
+// starts no goroutine.
 //
 // # What it does not do
 //
-// It neither calls a model nor checks a budget: [agent.Summariser], the turn of the job, does. It makes no summaries of the runs of jobs and of
-// sub-turns.
+// It neither calls a model nor checks a budget: [agent.Summariser], the turn of the job, does. It
+// makes no summaries of the runs of jobs and of sub-turns.
 package history
 
 import (
@@ -78,7 +87,8 @@ type Store interface {
 // IndexerConfig of an [Indexer]. All members without a default are required.
 type IndexerConfig struct {
 	Store Store
-	// Lease takes or confirms a named lease for this process; ok is false while another replica holds it.
+	// Lease takes or confirms a named lease for this process; ok is false while another replica
+	// holds it.
 	Lease func(ctx context.Context, name string) (ok bool, err error)
 	// Jitter returns a random part of d, to spread replicas; nil means a random source.
 	Jitter func(d time.Duration) time.Duration
@@ -100,7 +110,8 @@ func NewIndexer(cfg IndexerConfig) *Indexer {
 	return &Indexer{cfg: cfg}
 }
 
-// Run indexes until ctx is done: first within [IndexJitter], then every [IndexEvery] and up to [IndexJitter] more.
+// Run indexes until ctx is done: first within [IndexJitter], then every [IndexEvery] and up to
+// [IndexJitter] more.
 func (x *Indexer) Run(ctx context.Context) {
 	timer := time.NewTimer(x.cfg.Jitter(IndexJitter))
 	defer timer.Stop()
@@ -147,7 +158,8 @@ const (
 	pageBytes = 256 << 10
 	// mostRefused is the number of refused conversations after which a run ends.
 	mostRefused = 20
-	// waitTime is how long a run waits for another process that makes a summary before it checks again, mostWaits how many times.
+	// waitTime is how long a run waits for another process that makes a summary before it checks
+	// again, mostWaits how many times.
 	waitTime  = 10 * time.Second
 	mostWaits = 60
 )
@@ -164,7 +176,8 @@ type RollupConfig struct {
 	Store TocStore
 	// Zone is the time zone of days; nil means UTC.
 	Zone *time.Location
-	// Wait waits while another process makes a summary; nil means by the clock of this host. It returns the cause of ctx.
+	// Wait waits while another process makes a summary; nil means by the clock of this host. It
+	// returns the cause of ctx.
 	Wait func(ctx context.Context, d time.Duration) error
 	// Log receives refusals; nil discards.
 	Log *slog.Logger
@@ -185,8 +198,9 @@ func NewRollup(cfg RollupConfig) *Rollup {
 	return &Rollup{cfg: cfg}
 }
 
-// Run makes all summaries of a level that are due, after those of the lower levels, the oldest period first. It checks ctx between two requests to
-// the agent; summaries that were made are kept. The report is for the ledger and is also returned with an error.
+// Run makes all summaries of a level that are due, after those of the lower levels, the oldest
+// period first. It checks ctx between two requests to the agent; summaries that were made are kept.
+// The report is for the ledger and is also returned with an error.
 func (r *Rollup) Run(ctx context.Context, level store.TocLevel, by agent.Summariser) (report string, err error) {
 	now, err := r.cfg.Store.Now(ctx)
 	if err != nil {
@@ -210,7 +224,8 @@ type rolling struct {
 	by           agent.Summariser
 	room, tokens int
 	made         [3]int // summaries of sessions, weeks, months
-	// refused has the names of refused summaries, which the next run retries; refusal is the first error.
+	// refused has the names of refused summaries, which the next run retries; refusal is the first
+	// error.
 	refused map[string]bool
 	refusal error
 }
@@ -223,7 +238,8 @@ func (x *rolling) report() string {
 	return text
 }
 
-// pass records a summary that the agent refused because of the content, so that it does not block other summaries; any other error ends the run.
+// pass records a summary that the agent refused because of the content, so that it does not block
+// other summaries; any other error ends the run.
 func (x *rolling) pass(ctx context.Context, what string, err error) error {
 	e, ok := errors.AsType[*agent.Error](err)
 	if !ok || ctx.Err() != nil {
@@ -275,8 +291,9 @@ func (x *rolling) days(ctx context.Context, before time.Time) error {
 	}
 }
 
-// session adds the entries of a session to the part of one day: those after the last entry of the part, up to the first entry of another day. Each
-// step is a checkpoint. It ends when another process was first, or the session was deleted meanwhile.
+// session adds the entries of a session to the part of one day: those after the last entry of the
+// part, up to the first entry of another day. Each step is a checkpoint. It ends when another
+// process was first, or the session was deleted meanwhile.
 func (x *rolling) session(ctx context.Context, b store.TocBehind, before time.Time) error {
 	p := store.TocPart{Session: b.Session, Owner: b.Owner, Day: dayOf(b.At, x.cfg.Zone), After: b.After}
 	date, err := time.Parse(dayForm, p.Day)
@@ -318,7 +335,8 @@ func (x *rolling) session(ctx context.Context, b store.TocBehind, before time.Ti
 	}
 }
 
-// read adds the entries of the day after p.After to a fold, as far as they fit. more is true if some did not fit.
+// read adds the entries of the day after p.After to a fold, as far as they fit. more is true if
+// some did not fit.
 func (x *rolling) read(ctx context.Context, p *store.TocPart, f *fold, before time.Time) (more bool, err error) {
 	p.Entries = 0
 	for after := p.After; ; {
@@ -386,7 +404,8 @@ func (x *rolling) nodes(ctx context.Context, level store.TocLevel, upto string) 
 // errBusy ends a run that has waited too long for another process.
 var errBusy = &agent.Error{Reason: chat.FailTimeout, Message: "another process makes these summaries; the next run makes what is left"}
 
-// node makes one week or month. ok is false when its parts have changed meanwhile, or another process makes it.
+// node makes one week or month. ok is false when its parts have changed meanwhile, or another
+// process makes it.
 func (x *rolling) node(ctx context.Context, ref store.TocRef) (ok bool, err error) {
 	claim := uuid.NewString()
 	if ok, err = x.cfg.Store.BeginTocNode(ctx, ref, claim); err != nil || !ok {
@@ -414,7 +433,8 @@ func wrapped(doing string, err error) error {
 	return fmt.Errorf("%s: %w", doing, err)
 }
 
-// textOf makes the summary of a week or a month from its parts; "" if it has none. A single part is used unchanged.
+// textOf makes the summary of a week or a month from its parts; "" if it has none. A single part is
+// used unchanged.
 func (x *rolling) textOf(ctx context.Context, ref store.TocRef) (string, error) {
 	level, periods, err := parts(ref)
 	if err != nil {
@@ -488,7 +508,8 @@ func (x *rolling) fold(earlier string) *fold {
 	return f
 }
 
-// add takes an entry; false if it does not fit. The first entry is always taken, and cut if it is too long.
+// add takes an entry; false if it does not fit. The first entry is always taken, and cut if it is
+// too long.
 func (f *fold) add(e chat.TranscriptEntry) bool {
 	e.Tokens = 0
 	cost := agent.EstimateEntry(e)
@@ -532,7 +553,8 @@ func weekOf(date time.Time) string {
 	return fmt.Sprintf("%d-W%02d", year, week)
 }
 
-// monthOf returns the month of the week of a date: the one that contains its Thursday. So each week belongs to one month, as it belongs to one year.
+// monthOf returns the month of the week of a date: the one that contains its Thursday. So each week
+// belongs to one month, as it belongs to one year.
 func monthOf(date time.Time) string { return monday(date).AddDate(0, 0, 3).Format(monthForm) }
 
 // monday returns the first day of the week of a date.

@@ -108,7 +108,8 @@ var (
 	whenRule = regexp.MustCompile(`above (?:on|in) (\S+),`)
 )
 
-// keeper is an agent whose summaries are the facts (words such as f12) in its input. It records the requests, and fails where the test asks for it.
+// keeper is an agent whose summaries are the facts (words such as f12) in its input. It records the
+// requests, and fails where the test asks for it.
 type keeper struct {
 	room, tokens int
 	asked        []agent.Summary
@@ -213,7 +214,8 @@ func TestMissedPeriodsAreMadeOldestFirst(t *testing.T) {
 	}
 }
 
-// TestALongDayIsMadeInSteps: each request fits the room, each step survives a failure, and no entry is left out.
+// TestALongDayIsMadeInSteps: each request fits the room, each step survives a failure, and no entry
+// is left out.
 func TestALongDayIsMadeInSteps(t *testing.T) {
 	t.Parallel()
 	p := newPast(t)
@@ -290,7 +292,8 @@ func TestCommandsAndSummariesOfACompactionAreLeftOut(t *testing.T) {
 	}
 }
 
-// TestTooManyRefusalsEndARun: a model that refuses everything does not receive a request for every day.
+// TestTooManyRefusalsEndARun: a model that refuses everything does not receive a request for every
+// day.
 func TestTooManyRefusalsEndARun(t *testing.T) {
 	t.Parallel()
 	p := newPast(t)

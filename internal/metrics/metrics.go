@@ -1,8 +1,10 @@
-// Package metrics has the Prometheus registry of a process, and implements the Observer of each package.
+// Package metrics has the Prometheus registry of a process, and implements the Observer of each
+// package.
 //
-// Labels come from closed sets (lane, outcome, reason, channel, …) and never hold a session, a user, a job or a chat: the number
-// of series does not depend on the use of the gateway. Gauges of state (lanes, connections, outbox) are read from the state at
-// each scrape, through [Source]; nothing is counted twice.
+// Labels come from closed sets (lane, outcome, reason, channel, …) and never hold a session, a
+// user, a job or a chat: the number of series does not depend on the use of the gateway. Gauges of
+// state (lanes, connections, outbox) are read from the state at each scrape, through [Source];
+// nothing is counted twice.
 //
 // The package starts no goroutine. Its observers only add to counters and never block.
 package metrics
@@ -108,7 +110,8 @@ func New(version, commit string) *Metrics {
 	return m
 }
 
-// begin creates the series of alerts at zero: the rate of a series that begins with its first event shows no increase.
+// begin creates the series of alerts at zero: the rate of a series that begins with its first event
+// shows no increase.
 func (m *Metrics) begin() {
 	for _, operation := range []string{"start", "finish"} {
 		m.fenced.WithLabelValues(operation)
@@ -156,7 +159,8 @@ type Known struct {
 	Channels, Commands, Methods []string
 }
 
-// Begin creates the series of known labels at zero; call it once. It omits the series of failures, whose labels name the failure.
+// Begin creates the series of known labels at zero; call it once. It omits the series of failures,
+// whose labels name the failure.
 func (m *Metrics) Begin(k Known) {
 	for _, channel := range k.Channels {
 		m.accepted.WithLabelValues(channel, yes(false))
@@ -294,18 +298,20 @@ func (o gatewayObserver) HTTPRequest(route string, status int, took time.Duratio
 
 func (o gatewayObserver) AuthFailed(reason string) { o.m.authFailed.WithLabelValues(reason).Inc() }
 
-// Source provides the gauges for each scrape. Every function must return at once, without the database.
+// Source provides the gauges for each scrape. Every function must return at once, without the
+// database.
 type Source struct {
 	Lanes func() chat.LanesStatus
 	// Channels returns the channels that this process runs; may be nil.
 	Channels func() []chat.ChannelStatus
-	// Outbox returns how many messages wait to be sent and Cron counts jobs and runs, both as last read; DatabaseUp reports whether the last
-	// check reached the database.
+	// Outbox returns how many messages wait to be sent and Cron counts jobs and runs, both as last
+	// read; DatabaseUp reports whether the last check reached the database.
 	Outbox     func() int
 	TakenLong  func() int
 	Cron       func() cron.Summary
 	DatabaseUp func() bool
-	// DiskFree returns how many bytes are free on the disks of this process, by their content (data, database); nil if unknown.
+	// DiskFree returns how many bytes are free on the disks of this process, by their content
+	// (data, database); nil if unknown.
 	DiskFree func() map[string]uint64
 }
 
@@ -475,7 +481,8 @@ func (o cronObserver) Ended(trigger cron.Trigger, state cron.RunState) {
 	o.ended.WithLabelValues(string(trigger.Kind()), string(state)).Inc()
 }
 
-// Usage makes the observer of package usage; call it once. models are the configured models by agent, whose series begin at zero.
+// Usage makes the observer of package usage; call it once. models are the configured models by
+// agent, whose series begin at zero.
 func (m *Metrics) Usage(models map[string]string) usage.Observer {
 	o := usageObserver{
 		tokens:  m.counters("model_tokens_total", "Tokens of each request, by agent and model, also of turns that crash or are stopped. Input leaves out cached ones, which the provider had in its cache.", "agent", "model", "kind"),

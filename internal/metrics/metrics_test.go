@@ -143,8 +143,8 @@ func TestLabelsNeverNameAPersonOrAConversation(t *testing.T) {
 	}
 }
 
-// Every metric that the alerts and the board name exists, and those of alerts exist before their first event: the rate of a series that begins
-// with its first event shows no increase.
+// Every metric that the alerts and the board name exists, and those of alerts exist before their
+// first event: the rate of a series that begins with its first event shows no increase.
 func TestAlertsAndBoardNameMetricsThatExist(t *testing.T) {
 	t.Parallel()
 	text, idle := scrape(t), scrapeIdle(t)

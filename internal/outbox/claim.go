@@ -29,7 +29,8 @@ type claim struct {
 	progress string // what has arrived, "" = nothing new
 }
 
-// Check implements [channel.Claim]: the incarnation that claimed the row still holds its lease, and the process is not shutting down.
+// Check implements [channel.Claim]: the incarnation that claimed the row still holds its lease, and
+// the process is not shutting down.
 func (c *claim) Check() error {
 	select {
 	case <-c.s.closing:
@@ -42,7 +43,8 @@ func (c *claim) Check() error {
 	return nil
 }
 
-// Record implements [channel.Claim]. Progress that cannot be written now is written with the result of the attempt.
+// Record implements [channel.Claim]. Progress that cannot be written now is written with the result
+// of the attempt.
 func (c *claim) Record(ctx context.Context, progress string) error {
 	c.mu.Lock()
 	c.progress = progress
@@ -67,16 +69,19 @@ func stale(cause error) error {
 	return &channel.SendError{Reason: reasonStale, Uncounted: true, Cause: cause}
 }
 
-// rowOf is a row under the incarnation that claimed it: the next incarnation may claim the row while the attempt of the former one still ends.
+// rowOf is a row under the incarnation that claimed it: the next incarnation may claim the row
+// while the attempt of the former one still ends.
 type rowOf struct{ node, id string }
 
-// claimedRows are the rows that this process has claimed and whose result is not recorded, so that a claim finds those that it does not know.
+// claimedRows are the rows that this process has claimed and whose result is not recorded, so that
+// a claim finds those that it does not know.
 type claimedRows struct {
 	mu    sync.Mutex
 	ended map[rowOf]bool // true = the attempt has ended
 }
 
-// of returns the rows of an incarnation that are being sent, and those whose attempt ended without a recorded result.
+// of returns the rows of an incarnation that are being sent, and those whose attempt ended without
+// a recorded result.
 func (c *claimedRows) of(node string) (sending, unrecorded []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -94,7 +99,8 @@ func (c *claimedRows) of(node string) (sending, unrecorded []string) {
 	return sending, unrecorded
 }
 
-// begin records the result of a claim: the unrecorded rows are due again, and the claimed ones are being sent.
+// begin records the result of a claim: the unrecorded rows are due again, and the claimed ones are
+// being sent.
 func (c *claimedRows) begin(p store.ClaimOutgoingParams, rows []store.Outgoing) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -121,15 +127,17 @@ func (c *claimedRows) end(node, id string, recorded bool) {
 }
 
 const (
-	// probeInterval is the time between two probes of a channel that reports its provider as unreachable, of probeRows messages each. A failed attempt may
-	// still have arrived, so probes are rare.
+	// probeInterval is the time between two probes of a channel that reports its provider as
+	// unreachable, of probeRows messages each. A failed attempt may still have arrived, so probes
+	// are rare.
 	probeInterval = time.Minute
 	probeRows     = 4
 	// provenTime is how long a delivery takes precedence over the status that the channel reports.
 	provenTime = time.Minute
 )
 
-// cooldowns records for each channel until when nothing is claimed. It is safe for concurrent use; no lock is held while a channel is called.
+// cooldowns records for each channel until when nothing is claimed. It is safe for concurrent use;
+// no lock is held while a channel is called.
 type cooldowns struct {
 	mu sync.Mutex
 	by map[string]cooldown
@@ -141,7 +149,8 @@ type cooldown struct {
 	proven time.Time // the last delivery while it was reported unreachable
 }
 
-// split divides channels into those to serve and those to probe; all others are left out. A channel to probe counts as probed.
+// split divides channels into those to serve and those to probe; all others are left out. A channel
+// to probe counts as probed.
 func (c *cooldowns) split(names []string, down func(name string) bool, now time.Time) (serve, probe []string) {
 	for _, name := range names {
 		unreachable := down(name)
@@ -175,7 +184,8 @@ func (c *cooldowns) hold(name string, until time.Time) {
 	}
 }
 
-// delivered records that a message has arrived although the channel may report its provider as unreachable.
+// delivered records that a message has arrived although the channel may report its provider as
+// unreachable.
 func (c *cooldowns) delivered(name string, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -195,19 +205,23 @@ func (c *cooldowns) set(name string, at cooldown) {
 const (
 	// maxAttempts ends a message that a provider never accepts.
 	maxAttempts = 50
-	// maxAge ends a message whose attempts do not count: an answer that old is not useful any more. A message that was never tried gets its attempt.
+	// maxAge ends a message whose attempts do not count: an answer that old is not useful any more.
+	// A message that was never tried gets its attempt.
 	maxAge = 24 * time.Hour
 	// maxError bounds the recorded reason, in bytes.
 	maxError = 500
 )
 
-// backoff is the wait after a counted attempt when the provider requested none: 1 s, 2 s, 4 s, … up to five minutes, plus or minus a quarter.
+// backoff is the wait after a counted attempt when the provider requested none: 1 s, 2 s, 4 s, … up
+// to five minutes, plus or minus a quarter.
 func backoff() retry.Policy { return retry.Policy{Base: time.Second, Max: 5 * time.Minute} }
 
-// outage is the wait after an attempt that does not count: it is short, so that the rows are sent quickly when the provider is reachable again.
+// outage is the wait after an attempt that does not count: it is short, so that the rows are sent
+// quickly when the provider is reachable again.
 func outage() retry.Policy { return retry.Policy{Base: 3 * time.Second} }
 
-// undelivered is the change of the row after a failed attempt; down reports that the channel's provider is unreachable.
+// undelivered is the change of the row after a failed attempt; down reports that the channel's
+// provider is unreachable.
 func undelivered(node string, row store.Outgoing, err error, down bool) store.UndeliveredParams {
 	p := store.UndeliveredParams{Node: node, ID: row.ID, Error: chat.Cut(err.Error(), maxError), RetryIn: backoff().Wait(row.Attempt)}
 	failed, ok := errors.AsType[*channel.SendError](err)
@@ -222,7 +236,8 @@ func undelivered(node string, row store.Outgoing, err error, down bool) store.Un
 	case !p.Permanent && row.Attempt > 1 && time.Since(row.CreatedAt) >= maxAge:
 		p.Permanent, p.Error = true, "given up after "+maxAge.String()+": "+failed.Reason
 	}
-	// When a message may have arrived although the channel works, its responses get lost: each attempt may duplicate it, so it counts.
+	// When a message may have arrived although the channel works, its responses get lost: each
+	// attempt may duplicate it, so it counts.
 	p.Uncounted = failed.Uncounted && (down || !failed.Unknown || failed.RetryAfter > 0)
 	switch {
 	case failed.Reason == reasonStale:
@@ -235,8 +250,9 @@ func undelivered(node string, row store.Outgoing, err error, down bool) store.Un
 	return p
 }
 
-// abandon adapts the result of a failed attempt that the shutdown has interrupted. A request that may have arrived ends the row, because sending it again could
-// duplicate it. A message that was not sent is due immediately.
+// abandon adapts the result of a failed attempt that the shutdown has interrupted. A request that
+// may have arrived ends the row, because sending it again could duplicate it. A message that was
+// not sent is due immediately.
 func abandon(p *store.UndeliveredParams, failed *channel.SendError) {
 	if failed.Unknown {
 		p.Permanent = true

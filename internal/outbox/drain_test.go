@@ -126,7 +126,8 @@ func TestRequestsHaveASecondAfterTheDrainTimeout(t *testing.T) {
 	})
 }
 
-// The second part of a message has not begun: the next process sends it immediately, without the part that has arrived.
+// The second part of a message has not begun: the next process sends it immediately, without the
+// part that has arrived.
 func TestADrainGivesBackWhatHasNotBegun(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -149,7 +150,8 @@ func TestADrainGivesBackWhatHasNotBegun(t *testing.T) {
 	})
 }
 
-// The lease of the process ended while the message waited for the limit of its chat, and the process is another incarnation now.
+// The lease of the process ended while the message waited for the limit of its chat, and the
+// process is another incarnation now.
 func TestNothingIsSentUnderAnEndedClaim(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -175,7 +177,8 @@ func TestNothingIsSentUnderAnEndedClaim(t *testing.T) {
 	})
 }
 
-// A request was on the wire when the lease ended: the other process sends the message again, and this one counts the late delivery.
+// A request was on the wire when the lease ended: the other process sends the message again, and
+// this one counts the late delivery.
 func TestADeliveryAfterTheEndOfTheClaimIsCounted(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

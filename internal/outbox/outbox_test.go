@@ -229,7 +229,8 @@ func TestAnAddressThatIsGoneIsReported(t *testing.T) {
 	})
 }
 
-// When a provider requests a pause of every chat, no chat is tried before the pause has ended, and the attempt does not count.
+// When a provider requests a pause of every chat, no chat is tried before the pause has ended, and
+// the attempt does not count.
 func TestNothingIsSentWhileTheProviderAsksEveryChatToWait(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -274,7 +275,8 @@ func TestOneChatThatHasToWaitDelaysNoOther(t *testing.T) {
 	})
 }
 
-// A part that arrived is recorded with the result of the attempt if it could not be recorded before.
+// A part that arrived is recorded with the result of the attempt if it could not be recorded
+// before.
 func TestThePartThatArrivedIsNotSentAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -354,7 +356,8 @@ func TestAnUnreachableProviderIsProbedAndServedAtOnceWhenItIsBack(t *testing.T) 
 	})
 }
 
-// lossy is a store that loses the result of the first claim that takes a row, and cannot record results while broken.
+// lossy is a store that loses the result of the first claim that takes a row, and cannot record
+// results while broken.
 type lossy struct {
 	*sqlite.Store
 

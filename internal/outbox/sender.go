@@ -2,43 +2,53 @@
 //
 // # The stages of a row
 //
-// A claimed row goes through a fixed list of stages ([Sender.pipeline]): expire, transmit, confirm, reschedule. Each has one task, and ends the row's attempt
-// or passes it to the next stage. Rows are claimed for the channels that are available now, at most one per chat, and are sent concurrently, so that a slow
-// chat delays only itself.
+// A claimed row goes through a fixed list of stages ([Sender.pipeline]): expire, transmit, confirm,
+// reschedule. Each has one task, and ends the row's attempt or passes it to the next stage. Rows
+// are claimed for the channels that are available now, at most one per chat, and are sent
+// concurrently, so that a slow chat delays only itself.
 //
 // # Cooldowns
 //
-// The type [cooldowns] records for each channel until when nothing is claimed: because the provider requested a pause in every chat, or because the channel
-// reports its provider as unreachable. Claiming rows of such a channel would only use up their attempts. An unreachable channel is probed with a few rows each
-// minute; the channel itself checks its provider with calls that are safe to repeat.
+// The type [cooldowns] records for each channel until when nothing is claimed: because the provider
+// requested a pause in every chat, or because the channel reports its provider as unreachable.
+// Claiming rows of such a channel would only use up their attempts. An unreachable channel is
+// probed with a few rows each minute; the channel itself checks its provider with calls that are
+// safe to repeat.
 //
 // # Retries
 //
-// The next attempt of a row is a time in the row, not a waiting goroutine: it survives a restart. The channel decides whether an error is transient
-// ([channel.SendError]); the wait follows the formula of package retry, or the request of the provider. Attempts that failed for reasons other than the message
-// do not count; the message then ends by its age.
+// The next attempt of a row is a time in the row, not a waiting goroutine: it survives a restart.
+// The channel decides whether an error is transient ([channel.SendError]); the wait follows the
+// formula of package retry, or the request of the provider. Attempts that failed for reasons other
+// than the message do not count; the message then ends by its age.
 //
 // # Crash points
 //
-// Before transmit: the row is claimed again when the node's lease has ended. Between transmit and confirm: the provider may have the message, the row is
-// claimed again with MaybeSent and may arrive twice. This is the only place where people can notice at-least-once delivery. It concerns one request: a channel
-// that sends a message in parts records each part ([channel.Claim]), and the next attempt continues after it.
+// Before transmit: the row is claimed again when the node's lease has ended. Between transmit and
+// confirm: the provider may have the message, the row is claimed again with MaybeSent and may
+// arrive twice. This is the only place where people can notice at-least-once delivery. It concerns
+// one request: a channel that sends a message in parts records each part ([channel.Claim]), and the
+// next attempt continues after it.
 //
 // # A claim that ends
 //
-// A process that was suspended for longer than its lease still runs the code of its attempts. Immediately before each request, after any wait, the channel
-// checks the claim with [channel.Claim]. Without the claim nothing is sent, and the row is returned if this process still owns it. At most one request per chat
-// can already be on the wire.
+// A process that was suspended for longer than its lease still runs the code of its attempts.
+// Immediately before each request, after any wait, the channel checks the claim with
+// [channel.Claim]. Without the claim nothing is sent, and the row is returned if this process still
+// owns it. At most one request per chat can already be on the wire.
 //
 // # Goroutines and the end
 //
-// [Sender.Run] owns the loop and one goroutine for each row that is being sent, at most [batch] of them; it returns when they have ended. [Sender.Drain] ends
-// the sending while the process is still in the table of nodes: it claims due rows for a second, then prevents new requests, and waits for those in progress.
-// Rows that are left at its deadline end as maybe_sent, because a repetition could duplicate them.
+// [Sender.Run] owns the loop and one goroutine for each row that is being sent, at most [batch] of
+// them; it returns when they have ended. [Sender.Drain] ends the sending while the process is still
+// in the table of nodes: it claims due rows for a second, then prevents new requests, and waits for
+// those in progress. Rows that are left at its deadline end as maybe_sent, because a repetition
+// could duplicate them.
 //
 // # What it does not do
 //
-// It does not handle commands, turns and jobs. A row whose address no longer exists is passed to [Config.Gone], which pauses the delivery of its job.
+// It does not handle commands, turns and jobs. A row whose address no longer exists is passed to
+// [Config.Gone], which pauses the delivery of its job.
 package outbox
 
 import (
@@ -63,10 +73,12 @@ const (
 	interval = time.Second
 	// batch is how many rows are sent concurrently.
 	batch = 64
-	// flushTime is how long [Sender.Drain] still claims due rows; flushInterval is the time between two checks.
+	// flushTime is how long [Sender.Drain] still claims due rows; flushInterval is the time between
+	// two checks.
 	flushTime     = time.Second
 	flushInterval = 50 * time.Millisecond
-	// claimTime bounds a claim. A connection that answers nothing must not end the sending; what the claim took is found by the next one.
+	// claimTime bounds a claim. A connection that answers nothing must not end the sending; what
+	// the claim took is found by the next one.
 	claimTime = 15 * time.Second
 	// recordTime bounds recording the result of an abandoned attempt.
 	recordTime = time.Second
@@ -83,27 +95,33 @@ type Store interface {
 
 // Node is the incarnation of this process under which rows are claimed.
 type Node interface {
-	// Alive is the id of the current incarnation, or an error when none exists or its lease may have ended; nothing is then claimed or sent.
+	// Alive is the id of the current incarnation, or an error when none exists or its lease may
+	// have ended; nothing is then claimed or sent.
 	Alive() (id string, err error)
-	// Final makes a write that must not be lost: it is retried while the store is unavailable and this incarnation is alive.
+	// Final makes a write that must not be lost: it is retried while the store is unavailable and
+	// this incarnation is alive.
 	Final(ctx context.Context, what string, write func(context.Context) error) error
 }
 
 // Observer counts attempts.
 type Observer interface {
-	// Sent: one attempt ended. Channel is the name up to the first ':', result is delivered, retry, failed, gone, expired, stale (the claim had ended before
-	// the request: nothing was sent), late (delivered, but another process may have taken the row and sends a duplicate) or maybe_sent. An attempt to send a
-	// row that may have arrived before is also counted as resent.
+	// Sent: one attempt ended. Channel is the name up to the first ':', result is delivered, retry,
+	// failed, gone, expired, stale (the claim had ended before the request: nothing was sent), late
+	// (delivered, but another process may have taken the row and sends a duplicate) or maybe_sent.
+	// An attempt to send a row that may have arrived before is also counted as resent.
 	Sent(channel, kind, result string)
 }
 
 // Config configures a [Sender].
 type Config struct {
-	// Channels are the channels that send messages, by name. A row for another channel stays pending.
+	// Channels are the channels that send messages, by name. A row for another channel stays
+	// pending.
 	Channels map[string]channel.Channel
-	// Gone ends a row whose address no longer accepts messages, as Undelivered does; nil = Undelivered is used.
+	// Gone ends a row whose address no longer accepts messages, as Undelivered does; nil =
+	// Undelivered is used.
 	Gone func(ctx context.Context, row store.Outgoing, p store.UndeliveredParams) error
-	// Shown is called with an entry that a delivery has added to a conversation; nil = it is not published.
+	// Shown is called with an entry that a delivery has added to a conversation; nil = it is not
+	// published.
 	Shown func(ctx context.Context, entry *store.ShownEntry)
 }
 
@@ -146,7 +164,8 @@ var errClaimTime = errors.New("the claim took too long")
 // errAbandoned is the cause of an attempt that the end of the process interrupts.
 var errAbandoned = errors.New("the process ends")
 
-// Run sends until ctx ends or [Sender.Drain] is called, and returns when every attempt has ended. The end of ctx abandons them.
+// Run sends until ctx ends or [Sender.Drain] is called, and returns when every attempt has ended.
+// The end of ctx abandons them.
 func (s *Sender) Run(ctx context.Context) {
 	defer close(s.ended)
 	if len(s.cfg.Channels) == 0 {
@@ -211,7 +230,8 @@ func (s *Sender) sendBatch(ctx, work context.Context, sends *sync.WaitGroup, slo
 	return len(rows) == room
 }
 
-// claim takes due rows of the available channels, and a few of each channel that is probed. Rows that were claimed before an error are returned.
+// claim takes due rows of the available channels, and a few of each channel that is probed. Rows
+// that were claimed before an error are returned.
 func (s *Sender) claim(ctx context.Context, node string, room int) ([]store.Outgoing, error) {
 	serve, probes := s.cooldowns.split(s.names, s.down, time.Now())
 	var rows []store.Outgoing
@@ -242,10 +262,11 @@ func (s *Sender) claim(ctx context.Context, node string, room int) ([]store.Outg
 // down reports whether a channel reports its provider as unreachable.
 func (s *Sender) down(name string) bool { return s.cfg.Channels[name].Status().Down }
 
-// Drain ends the sending before this process leaves the table of nodes, because other processes may claim its rows afterwards. Due rows are still claimed, for
-// at most a second. Then no request begins any more: waiting rows are returned, and another process continues after their last recorded part. Requests in
-// progress have until ctx ends, but at least that second. The remaining ones are abandoned, and their rows end as maybe_sent. Run must be running. Call it
-// once.
+// Drain ends the sending before this process leaves the table of nodes, because other processes may
+// claim its rows afterwards. Due rows are still claimed, for at most a second. Then no request
+// begins any more: waiting rows are returned, and another process continues after their last
+// recorded part. Requests in progress have until ctx ends, but at least that second. The remaining
+// ones are abandoned, and their rows end as maybe_sent. Run must be running. Call it once.
 func (s *Sender) Drain(ctx context.Context) {
 	flush, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTime)
 	defer cancel()
@@ -297,7 +318,8 @@ func label(name string) string {
 const (
 	// sendTimeout bounds one attempt. A channel has shorter bounds of its own.
 	sendTimeout = 60 * time.Second
-	// fileTimeout bounds an attempt with a file: twice the time for the largest file at two megabits a second.
+	// fileTimeout bounds an attempt with a file: twice the time for the largest file at two
+	// megabits a second.
 	fileTimeout = 7 * time.Minute
 )
 
@@ -418,8 +440,9 @@ func (s *Sender) reschedule(ctx context.Context, d *delivery) bool {
 	return true
 }
 
-// shown is the entry of a row in the conversation at its address; nil when the row has no origin, nothing was seen, the conversation has the text already
-// because it made the row, or the channel has no conversations of its own.
+// shown is the entry of a row in the conversation at its address; nil when the row has no origin,
+// nothing was seen, the conversation has the text already because it made the row, or the channel
+// has no conversations of its own.
 func (s *Sender) shown(d *delivery, text string) *store.Shown {
 	c, ok := s.cfg.Channels[d.row.Target.Channel].(channel.Converser)
 	if !ok || d.row.Origin == nil || text == "" {
@@ -438,7 +461,8 @@ func (s *Sender) shown(d *delivery, text string) *store.Shown {
 	}}
 }
 
-// seen is what a person has seen, or may have, of a row that ends without its delivery; "" = nothing.
+// seen is what a person has seen, or may have, of a row that ends without its delivery; "" =
+// nothing.
 func (s *Sender) seen(d *delivery, p store.UndeliveredParams) string {
 	r := reply(d.row)
 	if p.MaybeSent || d.row.MaybeSent {
@@ -464,7 +488,8 @@ func (s *Sender) publish(ctx context.Context, entry *store.ShownEntry) {
 	}
 }
 
-// record writes the result of an attempt. A fenced write is not an error: the row now belongs to another node.
+// record writes the result of an attempt. A fenced write is not an error: the row now belongs to
+// another node.
 func (s *Sender) record(ctx context.Context, d *delivery, what string, write func(context.Context) error) (fenced bool) {
 	err := s.node.Final(ctx, what, write)
 	fenced = errors.Is(err, chat.ErrFenced)
@@ -495,7 +520,8 @@ func reply(row store.Outgoing) chat.Reply {
 	}
 }
 
-// runID is the run of a reply. To URLs and the web all attempts of a run have one id, by which receivers recognise a repetition.
+// runID is the run of a reply. To URLs and the web all attempts of a run have one id, by which
+// receivers recognise a repetition.
 func runID(row store.Outgoing) string {
 	if row.Target.Channel == channel.Webhook || row.Target.Channel == channel.Web {
 		run, _, _ := strings.Cut(row.RunID, "/")
@@ -504,7 +530,8 @@ func runID(row store.Outgoing) string {
 	return row.RunID
 }
 
-// send passes a reply to a channel: a file as a file and a choice as buttons where the channel supports them, else as text.
+// send passes a reply to a channel: a file as a file and a choice as buttons where the channel
+// supports them, else as text.
 func send(ctx context.Context, c channel.Channel, r chat.Reply, claim *claim) (chat.Sent, error) {
 	if r.File != nil {
 		if filer, ok := c.(channel.Filer); ok {

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// A suspended machine stops its monotonic clock: only the wall clock then shows that the lease has ended. A wall clock that was set back hides it; then only
-// the monotonic clock shows it.
+// A suspended machine stops its monotonic clock: only the wall clock then shows that the lease has
+// ended. A wall clock that was set back hides it; then only the monotonic clock shows it.
 func TestALeaseEndsByEitherClock(t *testing.T) {
 	t.Parallel()
 	now := time.Now()

@@ -17,7 +17,8 @@ import (
 // sweepBatch is how many sessions a sweep takes, and how many hinted messages it reads at once.
 const sweepBatch = 200
 
-// Run extends the lease, passes stop requests on and sweeps until ctx ends; it returns when its goroutines have ended.
+// Run extends the lease, passes stop requests on and sweeps until ctx ends; it returns when its
+// goroutines have ended.
 func (n *Node) Run(ctx context.Context) {
 	stop := context.AfterFunc(ctx, n.end)
 	defer stop()
@@ -28,8 +29,10 @@ func (n *Node) Run(ctx context.Context) {
 	loops.Wait()
 }
 
-// heartbeatLoop registers this process and keeps its lease. It is the only goroutine that replaces the incarnation, and it waits only for the heartbeat itself:
-// a slow sweep must not cost the lease. The heartbeat returns the stop requests of other replicas, so a hint about one brings it forward.
+// heartbeatLoop registers this process and keeps its lease. It is the only goroutine that replaces
+// the incarnation, and it waits only for the heartbeat itself: a slow sweep must not cost the
+// lease. The heartbeat returns the stop requests of other replicas, so a hint about one brings it
+// forward.
 func (n *Node) heartbeatLoop(ctx context.Context) {
 	t := time.NewTimer(0)
 	defer t.Stop()
@@ -48,7 +51,8 @@ func (n *Node) heartbeatLoop(ctx context.Context) {
 	}
 }
 
-// heartbeat extends the lease or registers a new incarnation; it returns the wait until the next call.
+// heartbeat extends the lease or registers a new incarnation; it returns the wait until the next
+// call.
 func (n *Node) heartbeat(ctx context.Context) time.Duration {
 	every := n.cfg.Heartbeat
 	ctx, cancel := context.WithTimeoutCause(ctx, n.cfg.Lease/3, errors.New("the heartbeat took too long"))
@@ -83,7 +87,8 @@ func (n *Node) heartbeat(ctx context.Context) time.Duration {
 	}
 }
 
-// loseLease abandons the incarnation and all its running work. The messages are rows in the store, where the next incarnation finds them.
+// loseLease abandons the incarnation and all its running work. The messages are rows in the store,
+// where the next incarnation finds them.
 func (n *Node) loseLease(ctx context.Context, cause error) {
 	n.obs.LeaseLost()
 	n.log.ErrorContext(ctx, "the lease of this process is lost; its turns are cancelled and run again from the database", "err", cause)
@@ -91,7 +96,8 @@ func (n *Node) loseLease(ctx context.Context, cause error) {
 	n.handler.LeaseLost()
 }
 
-// sweepLoop takes over work without a live owner: periodically, after a hint from the store, and on request of this process.
+// sweepLoop takes over work without a live owner: periodically, after a hint from the store, and on
+// request of this process.
 func (n *Node) sweepLoop(ctx context.Context) {
 	t := time.NewTimer(0)
 	defer t.Stop()
@@ -165,7 +171,8 @@ func (n *Node) stopAll(requests []store.StopRequest) {
 	}
 }
 
-// pauses are the waits between two tries of a write. They have no jitter, because a process has few such writes at a time.
+// pauses are the waits between two tries of a write. They have no jitter, because a process has few
+// such writes at a time.
 func pauses() retry.Policy {
 	return retry.Policy{Base: 20 * time.Millisecond, Max: time.Second, Spread: -1}
 }
@@ -173,9 +180,10 @@ func pauses() retry.Policy {
 // errEnded is the cause of waits that the end of [Node.Run] interrupts.
 var errEnded = errors.New("the process ends")
 
-// Final makes a write that must not be lost when its caller has gone away. It is retried while the store is unavailable and this incarnation is alive: giving
-// up earlier would leave rows that no other process may change. When it fails, the next owner's sweep finds the rows. what names the write in the error of a
-// try that took too long.
+// Final makes a write that must not be lost when its caller has gone away. It is retried while the
+// store is unavailable and this incarnation is alive: giving up earlier would leave rows that no
+// other process may change. When it fails, the next owner's sweep finds the rows. what names the
+// write in the error of a try that took too long.
 func (n *Node) Final(ctx context.Context, what string, write func(context.Context) error) error {
 	wait, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cancel(nil)
@@ -190,8 +198,8 @@ func (n *Node) WhileAlive(ctx context.Context, op func(context.Context) error) e
 	return n.repeat(ctx, "the store took too long", store.CommitUnknown, op)
 }
 
-// repeat makes each try in a context of its own, bounded by the lease. The end of wait interrupts the waits but no try, because the caller must know whether a
-// write was committed.
+// repeat makes each try in a context of its own, bounded by the lease. The end of wait interrupts
+// the waits but no try, because the caller must know whether a write was committed.
 func (n *Node) repeat(wait context.Context, late string, again func(error) bool, op func(context.Context) error) error {
 	return retry.Do(wait, retry.Options{Policy: pauses(), Retryable: again}, func(ctx context.Context) error {
 		try, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), n.cfg.Lease, fmt.Errorf("%s: %w", late, context.DeadlineExceeded))
@@ -200,26 +208,30 @@ func (n *Node) repeat(wait context.Context, late string, again func(error) bool,
 	})
 }
 
-// RollbackSign is the evidence by which a process notices that the database has lost commits: the label of the metric, and the object of the row in the audit
-// log.
+// RollbackSign is the evidence by which a process notices that the database has lost commits: the
+// label of the metric, and the object of the row in the audit log.
 type RollbackSign string
 
-// The signs. A failover to a lagging standby shows both, a restored database with the same history only the second.
+// The signs. A failover to a lagging standby shows both, a restored database with the same history
+// only the second.
 const (
 	// SignHistory: the commit history of the database has changed.
 	SignHistory RollbackSign = "history"
-	// SignRuns: for a whole lease the database has assigned a run to this process that it does not execute. The end of the run was committed and is lost.
+	// SignRuns: for a whole lease the database has assigned a run to this process that it does not
+	// execute. The end of the run was committed and is lost.
 	SignRuns RollbackSign = "runs"
 )
 
 // RollbackSigns are all signs. The caller owns the slice.
 func RollbackSigns() []RollbackSign { return []RollbackSign{SignHistory, SignRuns} }
 
-// witness is the state by which the goroutine of the heartbeat notices a database that lost commits.
+// witness is the state by which the goroutine of the heartbeat notices a database that lost
+// commits.
 type witness struct {
 	history string
-	// unknown are the runs of the last heartbeat that this process did not execute, with the time of the first heartbeat for which this was so. It is normal
-	// for a moment: the start of the run was committed and has not returned yet, or the run has just ended.
+	// unknown are the runs of the last heartbeat that this process did not execute, with the time
+	// of the first heartbeat for which this was so. It is normal for a moment: the start of the run
+	// was committed and has not returned yet, or the run has just ended.
 	unknown map[string]time.Time
 }
 
@@ -254,8 +266,9 @@ func (w *witness) sees(beat store.Beat, running map[string]bool, now time.Time, 
 	return sign, before
 }
 
-// startOver abandons the incarnation because the database has lost commits: the state of this process about its messages and runs may be wrong, so the next
-// incarnation reads everything from the database. No crash is counted. It runs on the goroutine of the heartbeat.
+// startOver abandons the incarnation because the database has lost commits: the state of this
+// process about its messages and runs may be wrong, so the next incarnation reads everything from
+// the database. No crash is counted. It runs on the goroutine of the heartbeat.
 func (n *Node) startOver(ctx context.Context, me *incarnation, sign RollbackSign, before, after string) {
 	n.obs.RolledBack(sign)
 	n.log.ErrorContext(ctx, "the database has lost commits, perhaps in a failover; messages acknowledged shortly before may be missing; everything is read again",

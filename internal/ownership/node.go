@@ -1,43 +1,55 @@
-// Package ownership keeps the lease of this process in the store, and finds work that no live process owns.
+// Package ownership keeps the lease of this process in the store, and finds work that no live
+// process owns.
 //
 // # Incarnations
 //
-// A serving process is an incarnation: a row in the table of nodes with a lease. [Node.Run] extends the lease with a heartbeat. Each start, each lost lease and
-// each restart in place creates a new incarnation with a new id, so that the store refuses a claim of an old one (the fence). Locally the lease ends before it
-// ends in the store: [Node.Alive] ends it at the time of the last heartbeat plus the lease minus a margin.
+// A serving process is an incarnation: a row in the table of nodes with a lease. [Node.Run] extends
+// the lease with a heartbeat. Each start, each lost lease and each restart in place creates a new
+// incarnation with a new id, so that the store refuses a claim of an old one (the fence). Locally
+// the lease ends before it ends in the store: [Node.Alive] ends it at the time of the last
+// heartbeat plus the lease minus a margin.
 //
 // # Work without an owner
 //
-// A sweep takes over sessions whose owner is dead, and reads messages that another replica has accepted for a session of this one. It runs periodically, after
-// a hint from the store, and after [Node.SweepNow]. It is the only repair after a crash, a pause or a lost hint. Its result goes to [Handler.Resume].
+// A sweep takes over sessions whose owner is dead, and reads messages that another replica has
+// accepted for a session of this one. It runs periodically, after a hint from the store, and after
+// [Node.SweepNow]. It is the only repair after a crash, a pause or a lost hint. Its result goes to
+// [Handler.Resume].
 //
 // # Writes that must not be lost
 //
-// [Node.Final] retries a write while the store is unavailable and the incarnation is alive. [Node.WhileAlive] does so while its context lasts. A try that has
-// begun is not cancelled, because its caller must know whether it was committed. Operations of the store may be repeated as a whole, so a repetition resolves
-// an unknown result.
+// [Node.Final] retries a write while the store is unavailable and the incarnation is alive.
+// [Node.WhileAlive] does so while its context lasts. A try that has begun is not cancelled, because
+// its caller must know whether it was committed. Operations of the store may be repeated as a
+// whole, so a repetition resolves an unknown result.
 //
 // # A database that lost commits
 //
-// A failover to a lagging standby, or a restored copy, loses commits that this process has seen. Each heartbeat compares the commit history of the database
-// with the previous one, and the runs that the database assigns to this process with those that it executes. If they differ, the process abandons its
-// incarnation and reads everything again; the loss is logged, counted and written to the audit log. The lost commits cannot be restored from memory.
+// A failover to a lagging standby, or a restored copy, loses commits that this process has seen.
+// Each heartbeat compares the commit history of the database with the previous one, and the runs
+// that the database assigns to this process with those that it executes. If they differ, the
+// process abandons its incarnation and reads everything again; the loss is logged, counted and
+// written to the audit log. The lost commits cannot be restored from memory.
 //
 // # Crash points
 //
-// Between a heartbeat and the next one: the lease ends, another replica sweeps. Between Register and the first sweep: nothing is owned yet. During
+// Between a heartbeat and the next one: the lease ends, another replica sweeps. Between Register
+// and the first sweep: nothing is owned yet. During
 // [Node.Restart]: the old incarnation is unregistered or its lease ends, which frees the same sessions. Before [Node.Leave]: other replicas wait for the end of
 // the lease.
 //
 // # Goroutines and the end
 //
-// [Node.Run] owns three goroutines: the heartbeat, the sweep, the stop requests. They are separate because a slow sweep must not cost the lease, and neither
-// may delay a stop. Only the heartbeat replaces the incarnation. Run returns when all three have ended; it ends the waits of Final and WhileAlive as well. The
-// order of a shutdown is [Node.Drain], then the work, then [Node.Leave], then the context of Run.
+// [Node.Run] owns three goroutines: the heartbeat, the sweep, the stop requests. They are separate
+// because a slow sweep must not cost the lease, and neither may delay a stop. Only the heartbeat
+// replaces the incarnation. Run returns when all three have ended; it ends the waits of Final and
+// WhileAlive as well. The order of a shutdown is [Node.Drain], then the work, then [Node.Leave],
+// then the context of Run.
 //
 // # What it does not do
 //
-// It is independent of messages, turns, jobs and channels. It does not run or stop anything by itself: [Handler] does.
+// It is independent of messages, turns, jobs and channels. It does not run or stop anything by
+// itself: [Handler] does.
 package ownership
 
 import (
@@ -63,7 +75,8 @@ const (
 	maxMargin = 2 * time.Second
 )
 
-// Store is the persistent side. A [store.Waker] delivers hints; without one the sweep and the heartbeat find everything.
+// Store is the persistent side. A [store.Waker] delivers hints; without one the sweep and the
+// heartbeat find everything.
 type Store interface {
 	Register(ctx context.Context, n store.Node) error
 	Heartbeat(ctx context.Context, nodeID string, draining bool) (store.Beat, error)
@@ -76,20 +89,25 @@ type Store interface {
 	Audit(ctx context.Context, a chat.Audit) error
 }
 
-// Handler executes the decisions of ownership. Its methods are called on the goroutines of [Node.Run].
+// Handler executes the decisions of ownership. Its methods are called on the goroutines of
+// [Node.Run].
 type Handler interface {
 	// Resume runs the unfinished messages of sessions that this incarnation owns.
 	Resume(ctx context.Context, sessions []store.Taken)
-	// Known returns up to which number the handler has all messages of a session of this incarnation. It is called within transactions and
-	// does not block.
+	// Known returns up to which number the handler has all messages of a session of this
+	// incarnation. It is called within transactions and does not block.
 	Known(session chat.SessionKey) int64
-	// AllRead reports that Resume has received every waiting message that was unknown and at least [store.HintedAfter] old at the given time.
+	// AllRead reports that Resume has received every waiting message that was unknown and at least
+	// [store.HintedAfter] old at the given time.
 	AllRead(ctx context.Context, at time.Time)
-	// Stop ends a run whose stop was requested through another replica. A run that was stopped before keeps its first cause.
+	// Stop ends a run whose stop was requested through another replica. A run that was stopped
+	// before keeps its first cause.
 	Stop(request store.StopRequest)
-	// LeaseLost abandons running work and work that waits in memory: another replica may own it already.
+	// LeaseLost abandons running work and work that waits in memory: another replica may own it
+	// already.
 	LeaseLost()
-	// Running are the ids of the executing runs, including those that are ending. The caller owns the map.
+	// Running are the ids of the executing runs, including those that are ending. The caller owns
+	// the map.
 	Running() map[string]bool
 }
 
@@ -107,18 +125,21 @@ type Observer interface {
 type Config struct {
 	// Version and Addr are shown to other replicas and to operators.
 	Version, Addr string
-	// Lease is how long this process counts as alive without a heartbeat; 0 = 15 s. Heartbeat is how often it is extended; 0 = a fifth.
+	// Lease is how long this process counts as alive without a heartbeat; 0 = 15 s. Heartbeat is
+	// how often it is extended; 0 = a fifth.
 	Lease, Heartbeat time.Duration
 	// Sweep is the interval of sweeps; 0 = 1 s.
 	Sweep time.Duration
-	// Agents are the agents of this process: it takes over no work of others, and publishes the list to other replicas. nil = all.
+	// Agents are the agents of this process: it takes over no work of others, and publishes the
+	// list to other replicas. nil = all.
 	Agents []string
-	// Given are agents that no process has and for whose work no process waits any more: this process takes it over, and it fails. May be nil. It does not
-	// block.
+	// Given are agents that no process has and for whose work no process waits any more: this
+	// process takes it over, and it fails. May be nil. It does not block.
 	Given func() []string
 	// Fires: this process fires jobs.
 	Fires bool
-	// Exclusive: no other process can use the store, so the sessions of earlier processes are free immediately.
+	// Exclusive: no other process can use the store, so the sessions of earlier processes are free
+	// immediately.
 	Exclusive bool
 }
 
@@ -135,10 +156,12 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// margin is subtracted from the lease: a process abandons its work before another process may take it over.
+// margin is subtracted from the lease: a process abandons its work before another process may take
+// it over.
 func (c Config) margin() time.Duration { return min(maxMargin, c.Lease/5) }
 
-// Node is this process as an owner of sessions. Create it with [New]. It is safe for concurrent use.
+// Node is this process as an owner of sessions. Create it with [New]. It is safe for concurrent
+// use.
 type Node struct {
 	cfg     Config
 	store   Store
@@ -160,7 +183,8 @@ type Node struct {
 	end        context.CancelFunc
 }
 
-// incarnation is this process in the store: a new one at each start, after each lost lease and after each restart in place.
+// incarnation is this process in the store: a new one at each start, after each lost lease and
+// after each restart in place.
 type incarnation struct {
 	id     string
 	lease               // the local lease, which ends the incarnation even when the store is unreachable
@@ -198,8 +222,9 @@ func (n *Node) ID() string {
 	return ""
 }
 
-// Alive is the id of the current incarnation, under which work may be accepted. chat.ErrStoreUnavailable: no incarnation exists, or its lease could not be
-// extended in time. chat.ErrDraining: the process restarts in place.
+// Alive is the id of the current incarnation, under which work may be accepted.
+// chat.ErrStoreUnavailable: no incarnation exists, or its lease could not be extended in time.
+// chat.ErrDraining: the process restarts in place.
 func (n *Node) Alive() (id string, err error) {
 	me, err := n.alive()
 	if err != nil {
@@ -222,7 +247,8 @@ func (n *Node) alive() (*incarnation, error) {
 // Draining reports whether [Node.Drain] was called.
 func (n *Node) Draining() bool { return n.draining.Load() }
 
-// HasPeers reports whether other replicas share the store, as of the last heartbeat or cluster event.
+// HasPeers reports whether other replicas share the store, as of the last heartbeat or cluster
+// event.
 func (n *Node) HasPeers() bool {
 	peers := n.peers.Load()
 	return peers != nil && *peers
@@ -243,7 +269,8 @@ func (n *Node) setHold(ctx context.Context, h *store.Hold) {
 	}
 }
 
-// SawPeer records a sign of another replica. The next heartbeat that begins afterwards decides again.
+// SawPeer records a sign of another replica. The next heartbeat that begins afterwards decides
+// again.
 func (n *Node) SawPeer() { n.peers.Store(new(true)) }
 
 // SweepAge is the time since the last iteration of the sweep loop.
@@ -260,22 +287,25 @@ func (n *Node) SweepNow() {
 	}
 }
 
-// Hint wakes the owner of a session that has a new message. If the hint is lost, the owner's sweep finds the message.
+// Hint wakes the owner of a session that has a new message. If the hint is lost, the owner's sweep
+// finds the message.
 func (n *Node) Hint(node string) {
 	if n.waker != nil && node != "" {
 		n.waker.Notify(node, store.HintMessage)
 	}
 }
 
-// HintStop wakes the owner of a run whose stop was requested. If the hint is lost, the owner's heartbeat returns the request.
+// HintStop wakes the owner of a run whose stop was requested. If the hint is lost, the owner's
+// heartbeat returns the request.
 func (n *Node) HintStop(node string) {
 	if n.waker != nil && node != "" {
 		n.waker.Notify(node, store.HintStop)
 	}
 }
 
-// Register registers this process with the store before it serves: without it the first messages would be refused for a moment. [Node.Run] registers as well,
-// and again whenever the lease is lost.
+// Register registers this process with the store before it serves: without it the first messages
+// would be refused for a moment. [Node.Run] registers as well, and again whenever the lease is
+// lost.
 func (n *Node) Register(ctx context.Context) error {
 	if n.current.Load() != nil {
 		return nil
@@ -341,8 +371,9 @@ func (l *namedLeases) set(lease store.Lease, held bool) {
 	l.byName[lease.Name] = lease
 }
 
-// Acquire takes or confirms a named lease for this process, for example for a channel that one replica polls. ok is false while another replica holds it, while
-// this process drains and other replicas may take it, and while the gateway is held.
+// Acquire takes or confirms a named lease for this process, for example for a channel that one
+// replica polls. ok is false while another replica holds it, while this process drains and other
+// replicas may take it, and while the gateway is held.
 func (n *Node) Acquire(ctx context.Context, name string) (ok bool, err error) {
 	me, err := n.alive()
 	if err != nil {
@@ -369,11 +400,13 @@ func (n *Node) Held(name string) (store.Lease, bool) {
 	return me.leases.get(name)
 }
 
-// releasing reports whether named leases are left to other replicas: this process drains, and other replicas may exist. The only process on its store keeps
-// them, so that it can read a stop while turns finish.
+// releasing reports whether named leases are left to other replicas: this process drains, and other
+// replicas may exist. The only process on its store keeps them, so that it can read a stop while
+// turns finish.
 func (n *Node) releasing() bool { return n.draining.Load() && !n.cfg.Exclusive }
 
-// releaseAll releases every named lease, so that another replica can continue immediately instead of after the drain.
+// releaseAll releases every named lease, so that another replica can continue immediately instead
+// of after the drain.
 func (n *Node) releaseAll(ctx context.Context, me *incarnation) {
 	for _, l := range me.leases.all() {
 		me.leases.set(l, false)
@@ -386,8 +419,9 @@ func (n *Node) releaseAll(ctx context.Context, me *incarnation) {
 // leaveTime bounds [Node.Leave].
 const leaveTime = time.Second
 
-// Drain begins the shutdown: this process takes over and claims nothing any more, and releases its named leases to other replicas. It writes that to the store
-// within ctx, or two further leases. The caller handles running work.
+// Drain begins the shutdown: this process takes over and claims nothing any more, and releases its
+// named leases to other replicas. It writes that to the store within ctx, or two further leases.
+// The caller handles running work.
 func (n *Node) Drain(ctx context.Context) {
 	n.draining.Store(true)
 	me := n.current.Load()
@@ -412,8 +446,9 @@ func boundedBy(ctx, last context.Context) context.Context {
 	return last
 }
 
-// Leave removes this process from the table of nodes: its remaining sessions are free for other replicas immediately. It is the last call before the context of
-// Run ends. It takes at most a second.
+// Leave removes this process from the table of nodes: its remaining sessions are free for other
+// replicas immediately. It is the last call before the context of Run ends. It takes at most a
+// second.
 func (n *Node) Leave(ctx context.Context) {
 	me := n.current.Load()
 	if me == nil {
@@ -426,8 +461,9 @@ func (n *Node) Leave(ctx context.Context) {
 	}
 }
 
-// Restart replaces the incarnation. During the call [Node.Alive] refuses new work; release abandons the running and waiting work in memory and returns when
-// that is done. Restart returns when the new incarnation is registered, or with the cause of ctx. Run must be running.
+// Restart replaces the incarnation. During the call [Node.Alive] refuses new work; release abandons
+// the running and waiting work in memory and returns when that is done. Restart returns when the
+// new incarnation is registered, or with the cause of ctx. Run must be running.
 func (n *Node) Restart(ctx context.Context, release func(ctx context.Context) error) error {
 	n.restarting.Store(true)
 	defer n.restarting.Store(false)
@@ -448,7 +484,8 @@ func (n *Node) Restart(ctx context.Context, release func(ctx context.Context) er
 	}
 }
 
-// replace abandons the current incarnation and registers the next one. It runs on the goroutine of the heartbeat.
+// replace abandons the current incarnation and registers the next one. It runs on the goroutine of
+// the heartbeat.
 func (n *Node) replace(ctx context.Context) {
 	if me := n.current.Swap(nil); me != nil {
 		if err := n.store.Unregister(ctx, me.id); err != nil {

@@ -398,7 +398,8 @@ func (s *slow) Heartbeat(ctx context.Context, id string, draining bool) (store.B
 	return beat, err
 }
 
-// TestAHeartbeatDoesNotOverrideANewerSignOfAReplica records a sign of a replica while a heartbeat, which counted before, is in progress.
+// TestAHeartbeatDoesNotOverrideANewerSignOfAReplica records a sign of a replica while a heartbeat,
+// which counted before, is in progress.
 func TestAHeartbeatDoesNotOverrideANewerSignOfAReplica(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -61,7 +61,8 @@ func (r *rollbacks) RolledBack(s ownership.RollbackSign) {
 	r.signs = append(r.signs, s)
 }
 
-// rollbackTest runs a node on a forgetful store and compares the lost leases and the signs after the last step.
+// rollbackTest runs a node on a forgetful store and compares the lost leases and the signs after
+// the last step.
 func rollbackTest(t *testing.T, steps func(st *forgetful, h *handler), lost int, signs []ownership.RollbackSign, noted []chat.Audit) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {

@@ -10,8 +10,9 @@ import (
 	"laneway/internal/store/sqlite/sqlitetest"
 )
 
-// TestATryThatTakesLongerThanALeaseIsMadeAgain covers a try that may have been committed: giving up would leave the rows unchanged and end the run as failed.
-// On a machine that was suspended this happens to each operation in progress.
+// TestATryThatTakesLongerThanALeaseIsMadeAgain covers a try that may have been committed: giving up
+// would leave the rows unchanged and end the run as failed. On a machine that was suspended this
+// happens to each operation in progress.
 func TestATryThatTakesLongerThanALeaseIsMadeAgain(t *testing.T) {
 	t.Parallel()
 	for name, repeat := range map[string]func(*ownership.Node, context.Context, func(context.Context) error) error{

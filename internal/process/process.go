@@ -1,35 +1,43 @@
-// Package process starts programs. It is the only package of the binary that does, so that the limits of started programs are in
-// one place.
+// Package process starts programs. It is the only package of the binary that does, so that the
+// limits of started programs are in one place.
 //
 // # Starting
 //
-// [Start] takes a [Spec]: the program and its unchanged arguments, without a shell, the whole environment, the working directory, and what goes to
-// standard input. The environment of the gateway is never inherited: [Environment] makes a clean one of PATH, HOME, TZ, the locale, proxies and
-// certificates, and the configured variables. A program without a slash is resolved in the PATH of that environment.
+// [Start] takes a [Spec]: the program and its unchanged arguments, without a shell, the whole
+// environment, the working directory, and what goes to standard input. The environment of the
+// gateway is never inherited: [Environment] makes a clean one of PATH, HOME, TZ, the locale,
+// proxies and certificates, and the configured variables. A program without a slash is resolved in
+// the PATH of that environment.
 //
 // # Running
 //
-// The program runs in its own process group. With [Spec.Talks] the caller writes to its standard input while it runs. [Process.Read] passes standard
-// output to a function of the caller, whose first error ends the program. Standard error goes to the log, a
-// bounded number of lines per second; its last lines are in [Exit]. Configured values are removed from it, because they may be keys ([Hider]).
+// The program runs in its own process group. With [Spec.Talks] the caller writes to its standard
+// input while it runs. [Process.Read] passes standard output to a function of the caller, whose
+// first error ends the program. Standard error goes to the log, a bounded number of lines per
+// second; its last lines are in [Exit]. Configured values are removed from it, because they may be
+// keys ([Hider]).
 //
 // # Ending
 //
-// When the context of Start is done, the group receives SIGTERM and, after the grace time, SIGKILL. When the program ends by itself, the
-// processes that it left in its group are killed, and output that they hold open is read for at most 100 ms. A process that has left the
-// group (setsid, double fork) is killed too where a [Reaper] exists; stronger isolation (containers, users) is left to the operator.
+// When the context of Start is done, the group receives SIGTERM and, after the grace time, SIGKILL.
+// When the program ends by itself, the processes that it left in its group are killed, and output
+// that they hold open is read for at most 100 ms. A process that has left the group (setsid, double
+// fork) is killed too where a [Reaper] exists; stronger isolation (containers, users) is left to
+// the operator.
 //
 // # Goroutines
 //
-// Start makes two to four goroutines: one waits for the program, one ends the group, one writes standard input if there is any, one
-// reads standard error. All of them end in [Process.Wait], which the caller must call once after Read.
+// Start makes two to four goroutines: one waits for the program, one ends the group, one writes
+// standard input if there is any, one reads standard error. All of them end in [Process.Wait],
+// which the caller must call once after Read.
 //
 // # Crash
 //
-// When the gateway is killed, its programs are not: they lose their pipes and end when they write. The turn runs again with the same
-// run id, which the caller gives the program in its environment.
+// When the gateway is killed, its programs are not: they lose their pipes and end when they write.
+// The turn runs again with the same run id, which the caller gives the program in its environment.
 //
-// The package does not depend on turns, agents or the store. Windows has no process groups, so there only the program itself is ended.
+// The package does not depend on turns, agents or the store. Windows has no process groups, so
+// there only the program itself is ended.
 package process
 
 import (
@@ -59,7 +67,8 @@ import (
 const (
 	// DefaultGrace is the time between SIGTERM and SIGKILL.
 	DefaultGrace = 2 * time.Second
-	// tailWait is how long output is read when the group has ended and a process outside of it still holds the pipe.
+	// tailWait is how long output is read when the group has ended and a process outside of it
+	// still holds the pipe.
 	tailWait = 100 * time.Millisecond
 	// tailSize is the largest capacity of a pipe.
 	tailSize = 1 << 20
@@ -68,21 +77,25 @@ const (
 
 // Spec is a program to start.
 type Spec struct {
-	// Argv is the program and its arguments, which are passed unchanged. A program without a slash is resolved in PATH of Env.
+	// Argv is the program and its arguments, which are passed unchanged. A program without a slash
+	// is resolved in PATH of Env.
 	Argv []string
 	// Env is the whole environment; see [Environment].
 	Env map[string]string
 	// Dir is the working directory; "" means that of the gateway.
 	Dir string
-	// Input is written to standard input, which is then closed. nil means that standard input is empty.
+	// Input is written to standard input, which is then closed. nil means that standard input is
+	// empty.
 	Input []byte
-	// Talks keeps standard input open for the caller to write to ([Process.Write], [Process.CloseInput]). Input is then not used.
+	// Talks keeps standard input open for the caller to write to ([Process.Write],
+	// [Process.CloseInput]). Input is then not used.
 	Talks bool
 	// Grace between SIGTERM and SIGKILL; 0 means [DefaultGrace].
 	Grace time.Duration
 	// Hide replaces secrets in lines of standard error; nil means that nothing is replaced.
 	Hide *strings.Replacer
-	// Noise bounds the lines of standard error in the log, over all programs that share it; nil means that no line is logged.
+	// Noise bounds the lines of standard error in the log, over all programs that share it; nil
+	// means that no line is logged.
 	Noise *rate.Limiter
 	// Log receives the lines of standard error; nil discards.
 	Log *slog.Logger
@@ -118,8 +131,9 @@ type Process struct {
 	lines  *stderrLines
 }
 
-// Start starts the program; the end of ctx ends it. If it succeeds, the caller must call Read and then Wait. Its errors are those of
-// the search for the program and of the system ([fs.ErrNotExist], syscall.E2BIG, …).
+// Start starts the program; the end of ctx ends it. If it succeeds, the caller must call Read and
+// then Wait. Its errors are those of the search for the program and of the system
+// ([fs.ErrNotExist], syscall.E2BIG, …).
 func Start(ctx context.Context, spec Spec) (*Process, error) {
 	path, err := find(spec.Argv[0], spec.Env["PATH"])
 	if err != nil {
@@ -156,8 +170,8 @@ func Start(ctx context.Context, spec Spec) (*Process, error) {
 	return p, nil
 }
 
-// pipes makes the three streams and returns the program's ends. The pipes are made here and not by os/exec, which would
-// copy in goroutines that a grandchild can block forever.
+// pipes makes the three streams and returns the program's ends. The pipes are made here and not by
+// os/exec, which would copy in goroutines that a grandchild can block forever.
 func (p *Process) pipes(withInput bool) ([]*os.File, error) {
 	var theirs []*os.File
 	pipe := func() (*os.File, *os.File, error) {
@@ -197,8 +211,9 @@ func closeAll(files []*os.File) {
 	}
 }
 
-// supervise starts two goroutines that end in Wait: one waits for the leader, one ends the group. Signals go to the group
-// only while the leader is not reaped: until then no other process can have its number.
+// supervise starts two goroutines that end in Wait: one waits for the leader, one ends the group.
+// Signals go to the group only while the leader is not reaped: until then no other process can have
+// its number.
 func (p *Process) supervise(ctx context.Context, grace time.Duration) {
 	p.group.Go(func() {
 		p.waitLeader()
@@ -220,8 +235,9 @@ func (p *Process) supervise(ctx context.Context, grace time.Duration) {
 	})
 }
 
-// quiet waits until the group seems to have ended: its leader has ended and no process holds its output. The end of the
-// leader is not enough: a shell ends at once, and the processes that it has started may use the grace time.
+// quiet waits until the group seems to have ended: its leader has ended and no process holds its
+// output. The end of the leader is not enough: a shell ends at once, and the processes that it has
+// started may use the grace time.
 func (p *Process) quiet(grace time.Duration) {
 	timer := time.NewTimer(grace)
 	defer timer.Stop()
@@ -245,7 +261,8 @@ func (p *Process) signal(signal syscall.Signal) {
 	_ = signalGroup(p.cmd.Process, signal) //nolint:errcheck // see above
 }
 
-// feed starts a goroutine that writes to standard input and ends in Wait. A program may end without reading.
+// feed starts a goroutine that writes to standard input and ends in Wait. A program may end without
+// reading.
 func (p *Process) feed(input []byte) {
 	if p.stdin == nil {
 		return
@@ -256,8 +273,8 @@ func (p *Process) feed(input []byte) {
 	})
 }
 
-// Write writes to standard input. It blocks while the program does not read, and fails when the program has ended or input was closed. It is safe for
-// concurrent use with every other method.
+// Write writes to standard input. It blocks while the program does not read, and fails when the
+// program has ended or input was closed. It is safe for concurrent use with every other method.
 func (p *Process) Write(b []byte) (int, error) {
 	if !p.talks {
 		return 0, errNoInput
@@ -281,9 +298,11 @@ func (p *Process) listen(lines *stderrLines) {
 	})
 }
 
-// Read passes standard output to take until its end, in pieces of at most 32 KiB that are valid during the call. After an error of take, which
-// it returns, it closes the pipe, so that a program that only writes fails; the caller then ends ctx. After the end of ctx it continues to read
-// but discards the output, so that the program can end in an orderly way. ctx is that of [Start] or one derived from it.
+// Read passes standard output to take until its end, in pieces of at most 32 KiB that are valid
+// during the call. After an error of take, which it returns, it closes the pipe, so that a program
+// that only writes fails; the caller then ends ctx. After the end of ctx it continues to read but
+// discards the output, so that the program can end in an orderly way. ctx is that of [Start] or one
+// derived from it.
 func (p *Process) Read(ctx context.Context, take func(piece []byte) error) error {
 	defer close(p.outEnd)
 	buffer := make([]byte, readSize)
@@ -304,7 +323,8 @@ func (p *Process) Read(ctx context.Context, take func(piece []byte) error) error
 	}
 }
 
-// rest passes on what the program wrote before it ended and what is still in the pipe after the wait for its end.
+// rest passes on what the program wrote before it ended and what is still in the pipe after the
+// wait for its end.
 func (p *Process) rest(take func([]byte) error) error {
 	if err := p.stdout.SetReadDeadline(time.Now().Add(tailWait)); err != nil {
 		return nil //nolint:nilerr // closed: there is no rest
@@ -316,8 +336,9 @@ func (p *Process) rest(take func([]byte) error) error {
 	return take(raw)
 }
 
-// Identity returns what [EndLeft] needs to end this process, and the processes that it has started, after the end of the gateway: its start, and the
-// marker that they inherit. It returns "" if the process has ended, or if this system cannot identify processes.
+// Identity returns what [EndLeft] needs to end this process, and the processes that it has started,
+// after the end of the gateway: its start, and the marker that they inherit. It returns "" if the
+// process has ended, or if this system cannot identify processes.
 func (p *Process) Identity() string {
 	started := Started(p.Group())
 	if started == "" {
@@ -341,8 +362,9 @@ func (p *Process) Lines() int {
 	return p.lines.count
 }
 
-// LastLines returns the last lines of standard error after the first so many, in one line as in [Exit]. It waits for at least one line, because
-// standard error is read concurrently with standard output, but not longer than patience.
+// LastLines returns the last lines of standard error after the first so many, in one line as in
+// [Exit]. It waits for at least one line, because standard error is read concurrently with standard
+// output, but not longer than patience.
 func (p *Process) LastLines(after int, patience time.Duration) string {
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
@@ -362,8 +384,8 @@ func (p *Process) LastLines(after int, patience time.Duration) string {
 	}
 }
 
-// Wait ends everything that belongs to the process and returns how it ended. It blocks until the leader has ended: by itself, or, after
-// the end of the context of Start, within the grace time.
+// Wait ends everything that belongs to the process and returns how it ended. It blocks until the
+// leader has ended: by itself, or, after the end of the context of Start, within the grace time.
 func (p *Process) Wait() Exit {
 	<-p.exited
 	if p.stdin != nil {
@@ -384,11 +406,13 @@ const (
 	maxKept   = 1000 // bytes of a line that are kept
 	keptLines = 3    // last lines for Exit
 	maxLast   = 500  // bytes of Exit.Stderr
-	// maxLine bounds a line before secrets are removed, in bytes; it is longer than maxKept, so that no secret is cut in half and missed.
+	// maxLine bounds a line before secrets are removed, in bytes; it is longer than maxKept, so
+	// that no secret is cut in half and missed.
 	maxLine = 16 << 10
 )
 
-// stderrLines reads the standard error of one program. It belongs to the goroutine that reads; its last lines may be read at any time.
+// stderrLines reads the standard error of one program. It belongs to the goroutine that reads; its
+// last lines may be read at any time.
 type stderrLines struct {
 	log     *slog.Logger
 	hide    *strings.Replacer
@@ -412,7 +436,8 @@ func newStderrLines(spec Spec) *stderrLines {
 	return s
 }
 
-// read blocks until the end of the stream. Long lines are cut, and lines above the rate are counted instead of logged.
+// read blocks until the end of the stream. Long lines are cut, and lines above the rate are counted
+// instead of logged.
 func (s *stderrLines) read(stream io.Reader) {
 	in := bufio.NewReaderSize(stream, readSize)
 	var line []byte
@@ -447,7 +472,8 @@ func (s *stderrLines) take(raw []byte) {
 	s.log.Debug("program wrote to standard error", "line", line)
 }
 
-// visible removes characters that disguise the content of a log line or a sentence; tabs become blanks.
+// visible removes characters that disguise the content of a log line or a sentence; tabs become
+// blanks.
 func visible(r rune) rune {
 	switch {
 	case r == '\t':
@@ -489,7 +515,8 @@ const defaultPath = "/usr/local/bin:/usr/bin:/bin"
 // errNotExecutable means that the file exists and cannot be started.
 var errNotExecutable = errors.New("it is not an executable file")
 
-// inherited returns the variables of the gateway that every program receives: paths, the locale, proxies, and certificates.
+// inherited returns the variables of the gateway that every program receives: paths, the locale,
+// proxies, and certificates.
 func inherited() []string {
 	return []string{
 		"PATH", "HOME", "TMPDIR", "TZ", "LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "LC_MESSAGES", "LC_TIME",
@@ -498,8 +525,9 @@ func inherited() []string {
 	}
 }
 
-// Environment returns a clean environment: the variables of [inherited] as lookup (os.LookupEnv) returns them, overridden by the configured
-// variables. With a nil lookup it has only a standard PATH.
+// Environment returns a clean environment: the variables of [inherited] as lookup (os.LookupEnv)
+// returns them, overridden by the configured variables. With a nil lookup it has only a standard
+// PATH.
 func Environment(configured map[string]string, lookup func(string) (string, bool)) map[string]string {
 	env := map[string]string{"PATH": defaultPath}
 	for _, name := range inherited() {
@@ -514,8 +542,8 @@ func Environment(configured map[string]string, lookup func(string) (string, bool
 	return env
 }
 
-// Hider returns a replacer of the values of configured variables in the output of a program. Values below 8 bytes are not keys and may be
-// parts of ordinary words.
+// Hider returns a replacer of the values of configured variables in the output of a program. Values
+// below 8 bytes are not keys and may be parts of ordinary words.
 func Hider(configured map[string]string) *strings.Replacer {
 	const shortestSecret = 8
 	var pairs []string
@@ -527,7 +555,8 @@ func Hider(configured map[string]string) *strings.Replacer {
 	return strings.NewReplacer(pairs...)
 }
 
-// list returns an environment in the form for the kernel: sorted, and without NUL, which the kernel would refuse.
+// list returns an environment in the form for the kernel: sorted, and without NUL, which the kernel
+// would refuse.
 func list(env map[string]string) []string {
 	all := make([]string, 0, len(env))
 	for _, name := range slices.Sorted(maps.Keys(env)) {
@@ -536,8 +565,8 @@ func list(env map[string]string) []string {
 	return all
 }
 
-// find returns the path of the program. It searches the PATH of the program's environment, not the gateway's, and skips relative
-// entries, which would mean another program in another directory.
+// find returns the path of the program. It searches the PATH of the program's environment, not the
+// gateway's, and skips relative entries, which would mean another program in another directory.
 func find(program, path string) (string, error) {
 	if strings.ContainsRune(program, filepath.Separator) {
 		return program, executable(program)
@@ -565,8 +594,9 @@ func executable(path string) error {
 	return nil
 }
 
-// Detach starts a program that outlives this one, such as a browser: this process does not end it and shares no stream with it. env is its whole
-// environment as NAME=value. exited receives the result of the program if it ends before this process, and is then closed.
+// Detach starts a program that outlives this one, such as a browser: this process does not end it
+// and shares no stream with it. env is its whole environment as NAME=value. exited receives the
+// result of the program if it ends before this process, and is then closed.
 func Detach(argv, env []string, path string) (exited <-chan error, err error) {
 	program, err := find(argv[0], path)
 	if err != nil {
@@ -590,10 +620,11 @@ var ErrNoReaper = errors.New("this system has no subreaper")
 const (
 	// markerVariable is in the environment of every program of a [Reaper] and of what it starts.
 	markerVariable = "LANEWAY_PROCESS"
-	// sweepEvery is the time between two sweeps of adopted processes while programs run, so that the zombies of a program that runs for days do not
-	// accumulate.
+	// sweepEvery is the time between two sweeps of adopted processes while programs run, so that
+	// the zombies of a program that runs for days do not accumulate.
 	sweepEvery = 10 * time.Second
-	// sweepTime bounds how long the end of a program waits for the end of the processes that it left.
+	// sweepTime bounds how long the end of a program waits for the end of the processes that it
+	// left.
 	sweepTime = time.Second
 	// strayTime is how long a process without a marker is assumed to be about to execute a program.
 	strayTime = 100 * time.Millisecond
@@ -616,8 +647,8 @@ func (r *Reaper) Run(ctx context.Context) {
 	}
 }
 
-// end kills the processes that a program has left outside of its group and waits until they have ended, for [sweepTime] at most. The leader has ended
-// and is not reaped.
+// end kills the processes that a program has left outside of its group and waits until they have
+// ended, for [sweepTime] at most. The leader has ended and is not reaped.
 func (r *Reaper) end(leader int) {
 	if r == nil {
 		return

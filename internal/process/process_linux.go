@@ -20,13 +20,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Reaper ends processes that have left the group of their program: with setsid, or by a double fork. The gateway becomes their parent when the
-// program has ended (PR_SET_CHILD_SUBREAPER), so they are found among its children. The group of a process, or the variable LANEWAY_PROCESS, which
-// every program inherits, identifies its program. A process without both may belong to any program that ran when it was first found, and is ended
-// when all of these have ended.
+// Reaper ends processes that have left the group of their program: with setsid, or by a double
+// fork. The gateway becomes their parent when the program has ended (PR_SET_CHILD_SUBREAPER), so
+// they are found among its children. The group of a process, or the variable LANEWAY_PROCESS, which
+// every program inherits, identifies its program. A process without both may belong to any program
+// that ran when it was first found, and is ended when all of these have ended.
 //
-// Only one Reaper may exist, and the process must start programs only with [Start]: every other child is treated as adopted. It is safe for
-// concurrent use; a nil Reaper adopts nothing.
+// Only one Reaper may exist, and the process must start programs only with [Start]: every other
+// child is treated as adopted. It is safe for concurrent use; a nil Reaper adopts nothing.
 type Reaper struct {
 	log *slog.Logger
 
@@ -49,7 +50,8 @@ type marked struct {
 	ended  bool
 }
 
-// NewReaper makes this process the parent of the processes that its programs leave. It fails with [ErrNoReaper] if the system cannot do that.
+// NewReaper makes this process the parent of the processes that its programs leave. It fails with
+// [ErrNoReaper] if the system cannot do that.
 func NewReaper(log *slog.Logger) (*Reaper, error) {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNoReaper, err)
@@ -60,7 +62,8 @@ func NewReaper(log *slog.Logger) (*Reaper, error) {
 	return &Reaper{log: log, programs: map[int]*marked{}, strays: map[int]stray{}}, nil
 }
 
-// start starts a program with a marker. The lock is held during the fork: otherwise a sweep would treat the child as adopted.
+// start starts a program with a marker. The lock is held during the fork: otherwise a sweep would
+// treat the child as adopted.
 func (r *Reaper) start(cmd *exec.Cmd) error {
 	if r == nil {
 		return cmd.Start()
@@ -93,8 +96,9 @@ func (r *Reaper) forget(leader int) {
 	delete(r.programs, leader)
 }
 
-// sweep reaps adopted processes that have ended, and kills those whose program has ended. It returns how many require another sweep: those that it
-// has killed or reaped, and strays of the last [strayTime], because a process that is about to execute a program shows no environment.
+// sweep reaps adopted processes that have ended, and kills those whose program has ended. It
+// returns how many require another sweep: those that it has killed or reaped, and strays of the
+// last [strayTime], because a process that is about to execute a program shows no environment.
 func (r *Reaper) sweep() (again int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -159,7 +163,8 @@ type child struct {
 	state      byte
 }
 
-// children lists the children of a process. Not every kernel is built to list them, so all processes are read.
+// children lists the children of a process. Not every kernel is built to list them, so all
+// processes are read.
 func children(parent int) (list []child) {
 	for pid, fields := range stats() {
 		if fields[1] != strconv.Itoa(parent) {
@@ -173,7 +178,8 @@ func children(parent int) (list []child) {
 	return list
 }
 
-// markerOf returns the marker in the environment with which a process was started; "" if it has none, or it cannot be read.
+// markerOf returns the marker in the environment with which a process was started; "" if it has
+// none, or it cannot be read.
 func markerOf(pid int) string {
 	raw, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ")
 	if err != nil {
@@ -187,8 +193,9 @@ func markerOf(pid int) string {
 	return ""
 }
 
-// Started returns a string that identifies a process among all that have or had its number on this machine: the boot of the machine, and the start of
-// the process. It returns "" if no such process exists.
+// Started returns a string that identifies a process among all that have or had its number on this
+// machine: the boot of the machine, and the start of the process. It returns "" if no such process
+// exists.
 func Started(pid int) string {
 	fields := stat(strconv.Itoa(pid))
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
@@ -201,7 +208,8 @@ func Started(pid int) string {
 // living reports whether a process still runs; a zombie has ended.
 func living(fields []string) bool { return len(fields) >= 22 && fields[0] != "Z" && fields[0] != "X" }
 
-// groupLives reports whether the group whose leader was pid has a process. A number is not reused while its group has processes.
+// groupLives reports whether the group whose leader was pid has a process. A number is not reused
+// while its group has processes.
 func groupLives(pid int, started string) bool {
 	if now := Started(pid); now != "" {
 		return now == started
@@ -218,9 +226,10 @@ func groupLives(pid int, started string) bool {
 	return false
 }
 
-// EndLeft waits until a process that an earlier gateway left running has ended with its group: for patience, then again for patience after SIGTERM to
-// the group, and once more after SIGKILL. Then it kills what the process started outside of its group. identity is the result of [Process.Identity].
-// Another process with the same number is not touched.
+// EndLeft waits until a process that an earlier gateway left running has ended with its group: for
+// patience, then again for patience after SIGTERM to the group, and once more after SIGKILL. Then
+// it kills what the process started outside of its group. identity is the result of
+// [Process.Identity]. Another process with the same number is not touched.
 func EndLeft(ctx context.Context, pid int, identity string, patience time.Duration) error {
 	started, marker := splitIdentity(identity)
 	if pid <= 1 || started == "" {
@@ -250,7 +259,8 @@ func EndLeft(ctx context.Context, pid int, identity string, patience time.Durati
 	return endMarked(ctx, marker, patience)
 }
 
-// splitIdentity returns the result of [Started] for a process, and the marker of the processes that it starts; "" if it has none.
+// splitIdentity returns the result of [Started] for a process, and the marker of the processes that
+// it starts; "" if it has none.
 func splitIdentity(identity string) (started, marker string) {
 	fields := strings.Fields(identity)
 	if len(fields) < 2 {
@@ -259,7 +269,8 @@ func splitIdentity(identity string) (started, marker string) {
 	return strings.Join(fields[:2], " "), strings.Join(fields[2:], "")
 }
 
-// endMarked kills the processes with a marker, and waits until they have ended, for patience at most.
+// endMarked kills the processes with a marker, and waits until they have ended, for patience at
+// most.
 func endMarked(ctx context.Context, marker string, patience time.Duration) error {
 	if marker == "" {
 		return nil
@@ -296,8 +307,8 @@ func endMarked(ctx context.Context, marker string, patience time.Duration) error
 	return nil
 }
 
-// waitLeader blocks until the program has ended and leaves it unreaped, so that its number, which is also the number of its group, stays
-// taken.
+// waitLeader blocks until the program has ended and leaves it unreaped, so that its number, which
+// is also the number of its group, stays taken.
 func (p *Process) waitLeader() {
 	for {
 		err := unix.Waitid(unix.P_PID, p.cmd.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
@@ -313,7 +324,8 @@ func (p *Process) reap() *os.ProcessState {
 	return p.cmd.ProcessState
 }
 
-// Memory returns the memory of the processes of groups, in bytes (their resident sets; shared pages count for each process); 0 means unknown.
+// Memory returns the memory of the processes of groups, in bytes (their resident sets; shared pages
+// count for each process); 0 means unknown.
 func Memory(groups []int) (total int64) {
 	if len(groups) == 0 {
 		return 0
@@ -330,7 +342,8 @@ func Memory(groups []int) (total int64) {
 	return total
 }
 
-// stats returns, by process number, the fields of /proc/PID/stat after the name: state, parent, group, ….
+// stats returns, by process number, the fields of /proc/PID/stat after the name: state, parent,
+// group, ….
 func stats() map[int][]string {
 	dir, err := os.Open("/proc")
 	if err != nil {

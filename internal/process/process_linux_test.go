@@ -21,11 +21,12 @@ import (
 	"laneway/internal/testrun"
 )
 
-// reaperVariable makes the test binary a process with a reaper: a process may have only one, and the other tests start children without it.
+// reaperVariable makes the test binary a process with a reaper: a process may have only one, and
+// the other tests start children without it.
 const reaperVariable = "LANEWAY_TEST_REAPER"
 
-// beReaper runs two programs. The first one ends while processes that it left in several ways run; the second one continues. It prints the numbers of
-// the processes that then still run.
+// beReaper runs two programs. The first one ends while processes that it left in several ways run;
+// the second one continues. It prints the numbers of the processes that then still run.
 func beReaper() error {
 	reaper, err := process.NewReaper(slog.New(slog.DiscardHandler))
 	if err != nil {
@@ -94,9 +95,10 @@ func lives(pid string) string {
 	return "state " + rest[:1]
 }
 
-// TestWhatLeavesTheGroupEndsWithItsProgram: with setsid, by a double fork, ignoring signals, with children, and while it executes one program after
-// the other. Processes of a program that still runs stay, and a process without a marker stays as long as one of the programs that may have started
-// it.
+// TestWhatLeavesTheGroupEndsWithItsProgram: with setsid, by a double fork, ignoring signals, with
+// children, and while it executes one program after the other. Processes of a program that still
+// runs stay, and a process without a marker stays as long as one of the programs that may have
+// started it.
 func TestWhatLeavesTheGroupEndsWithItsProgram(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -135,7 +137,8 @@ func TestWhatLeavesTheGroupEndsWithItsProgram(t *testing.T) {
 	}
 }
 
-// TestWhatAGatewayHasLeftEnds checks that the process ends with its group, and that another process with its number is not touched.
+// TestWhatAGatewayHasLeftEnds checks that the process ends with its group, and that another process
+// with its number is not touched.
 func TestWhatAGatewayHasLeftEnds(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -172,7 +175,8 @@ func TestWhatAGatewayHasLeftEnds(t *testing.T) {
 	}
 }
 
-// TestWhatAGatewayHasLeftEndsWithWhatItStarted covers also a program that ignores SIGTERM, and one that has ended before.
+// TestWhatAGatewayHasLeftEndsWithWhatItStarted covers also a program that ignores SIGTERM, and one
+// that has ended before.
 func TestWhatAGatewayHasLeftEndsWithWhatItStarted(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

@@ -30,8 +30,8 @@ func EndLeft(context.Context, int, string, time.Duration) error {
 	return errors.New("ending a process that was left: it is not known on this system")
 }
 
-// waitLeader blocks until the program has ended. It reaps the program as well: these systems have no call that does not, so for a
-// moment the number of the group could belong to another process.
+// waitLeader blocks until the program has ended. It reaps the program as well: these systems have
+// no call that does not, so for a moment the number of the group could belong to another process.
 func (p *Process) waitLeader() {
 	_ = p.cmd.Wait() //nolint:errcheck // the state has it
 }

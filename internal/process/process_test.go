@@ -139,7 +139,8 @@ func TestStandardErrorIsBoundedAndWithoutSecrets(t *testing.T) {
 	}
 }
 
-// TestACallerTalksToAProgram: the program reads its input while it runs, and the end of the input ends it.
+// TestACallerTalksToAProgram: the program reads its input while it runs, and the end of the input
+// ends it.
 func TestACallerTalksToAProgram(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -173,7 +174,8 @@ func TestACallerTalksToAProgram(t *testing.T) {
 	}
 }
 
-// TestAProgramThatDoesNotReadDoesNotHoldItsWriter: the end of the program ends a write that waits for it.
+// TestAProgramThatDoesNotReadDoesNotHoldItsWriter: the end of the program ends a write that waits
+// for it.
 func TestAProgramThatDoesNotReadDoesNotHoldItsWriter(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

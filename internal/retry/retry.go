@@ -2,18 +2,21 @@
 //
 // # Formula
 //
-// The wait after attempt n is Base × 2^(n-1), at most Max, plus or minus a random share of it (Spread). It is the exponential backoff with bounded jitter that
-// databases and HTTP clients use; the loop and the timer are those of cenkalti/backoff.
+// The wait after attempt n is Base × 2^(n-1), at most Max, plus or minus a random share of it
+// (Spread). It is the exponential backoff with bounded jitter that databases and HTTP clients use;
+// the loop and the timer are those of cenkalti/backoff.
 //
 // # Use
 //
-// [Do] repeats an operation in the goroutine of its caller. [Policy.Wait] is the same formula for work whose next attempt is a row with a time instead of a
-// waiting goroutine: outgoing messages and runs of jobs. [Sleep] is a wait that a context ends.
+// [Do] repeats an operation in the goroutine of its caller. [Policy.Wait] is the same formula for
+// work whose next attempt is a row with a time instead of a waiting goroutine: outgoing messages
+// and runs of jobs. [Sleep] is a wait that a context ends.
 //
 // # What it does not do
 //
-// It does not decide which errors are retried: each caller decides that ([Options.Retryable]). It starts no goroutine and keeps no state between two calls. Its
-// timers are those of package time, so it works in tests with virtual time.
+// It does not decide which errors are retried: each caller decides that ([Options.Retryable]). It
+// starts no goroutine and keeps no state between two calls. Its timers are those of package time,
+// so it works in tests with virtual time.
 package retry
 
 import (
@@ -36,7 +39,8 @@ const maxDoublings = 64
 type Policy struct {
 	// Base is the wait after the first attempt, Max the longest wait; Max 0 = Base.
 	Base, Max time.Duration
-	// Spread is the share by which a wait varies to either side, 0 to 1; 0 = [DefaultSpread], negative = no variation.
+	// Spread is the share by which a wait varies to either side, 0 to 1; 0 = [DefaultSpread],
+	// negative = no variation.
 	Spread float64
 }
 
@@ -67,16 +71,20 @@ type Options struct {
 	Attempts int
 	// Retryable reports whether an error is transient; nil = every error is.
 	Retryable func(error) bool
-	// After is the minimum wait that an error requests, for example a Retry-After header; may be nil.
+	// After is the minimum wait that an error requests, for example a Retry-After header; may be
+	// nil.
 	After func(error) time.Duration
-	// MaxWait ends the attempts when the next wait would be longer, or would outlast the deadline of the context; 0 = no bound.
+	// MaxWait ends the attempts when the next wait would be longer, or would outlast the deadline
+	// of the context; 0 = no bound.
 	MaxWait time.Duration
 	// Notify is called before each wait with the number of the failed attempt; may be nil.
 	Notify func(err error, attempt int, wait time.Duration)
 }
 
-// Do calls op until it succeeds, its error is not retryable, or the attempts are used up; it returns the error of the last attempt. When ctx ends first, the
-// returned error wraps the cause of ctx and the error of the last attempt. op is called at least once, even with a ctx that has ended.
+// Do calls op until it succeeds, its error is not retryable, or the attempts are used up; it
+// returns the error of the last attempt. When ctx ends first, the returned error wraps the cause of
+// ctx and the error of the last attempt. op is called at least once, even with a ctx that has
+// ended.
 func Do(ctx context.Context, o Options, op func(context.Context) error) error {
 	var last error
 	waits := &waits{ctx: ctx, o: &o}
@@ -126,7 +134,8 @@ func (w *waits) NextBackOff() time.Duration {
 	return wait
 }
 
-// Sleep waits for d and returns nil, or returns the cause of ctx when ctx ends first. It returns immediately when d is not positive.
+// Sleep waits for d and returns nil, or returns the cause of ctx when ctx ends first. It returns
+// immediately when d is not positive.
 func Sleep(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return context.Cause(ctx)

@@ -230,8 +230,8 @@ func (b *beginners) run(_ context.Context, t *turn) error {
 	return nil
 }
 
-// TestTurnsOfASessionBeginInTheirOrder gives three slots to a session whose first turn begins slowly: the second begins after it, and both then run
-// concurrently.
+// TestTurnsOfASessionBeginInTheirOrder gives three slots to a session whose first turn begins
+// slowly: the second begins after it, and both then run concurrently.
 func TestTurnsOfASessionBeginInTheirOrder(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -278,7 +278,8 @@ func TestATurnThatReturnsHasBegun(t *testing.T) {
 	})
 }
 
-// Consecutive messages that gather wait for one turn; a person's message between them keeps its own turn.
+// Consecutive messages that gather wait for one turn; a person's message between them keeps its own
+// turn.
 func TestMessagesThatGatherShareATurn(t *testing.T) {
 	t.Parallel()
 	for _, mode := range scheduler.QueueModes() {

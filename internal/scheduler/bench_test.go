@@ -66,7 +66,8 @@ func BenchmarkTurn(b *testing.B) {
 	}
 }
 
-// BenchmarkTurnOfManyPrincipals is BenchmarkTurn with ten thousand principals that have one session each, in a lane that is full most of the time.
+// BenchmarkTurnOfManyPrincipals is BenchmarkTurn with ten thousand principals that have one session
+// each, in a lane that is full most of the time.
 func BenchmarkTurnOfManyPrincipals(b *testing.B) {
 	var left sync.WaitGroup
 	s := benchScheduler(b, config{
@@ -85,7 +86,8 @@ func BenchmarkTurnOfManyPrincipals(b *testing.B) {
 	b.StopTimer()
 }
 
-// BenchmarkMillionSessionsOnce has a million sessions with one message each. One iteration is the whole million.
+// BenchmarkMillionSessionsOnce has a million sessions with one message each. One iteration is the
+// whole million.
 func BenchmarkMillionSessionsOnce(b *testing.B) {
 	const million = 1_000_000
 	keys := names(million)
@@ -166,7 +168,8 @@ func BenchmarkSubmitFullLane(b *testing.B) {
 	}
 }
 
-// BenchmarkStopTenThousandWaiting: each stop ends the oldest of ten thousand waiting messages of one session, with the lane full.
+// BenchmarkStopTenThousandWaiting: each stop ends the oldest of ten thousand waiting messages of
+// one session, with the lane full.
 func BenchmarkStopTenThousandWaiting(b *testing.B) {
 	s, release := blocked(b)
 	defer release()
@@ -188,7 +191,8 @@ func BenchmarkStopTenThousandWaiting(b *testing.B) {
 	}
 }
 
-// BenchmarkStopAllSignal is the time from the call of StopAll to the cancelled context of the turn, with ten thousand messages waiting after the turn.
+// BenchmarkStopAllSignal is the time from the call of StopAll to the cancelled context of the turn,
+// with ten thousand messages waiting after the turn.
 func BenchmarkStopAllSignal(b *testing.B) {
 	var total time.Duration
 	for b.Loop() {

@@ -14,32 +14,42 @@ const (
 	defaultStopGrace  = 2 * time.Second
 )
 
-// Config is the configuration of New. The zero value of a field is its default; only Run is required.
+// Config is the configuration of New. The zero value of a field is its default; only Run is
+// required.
 type Config[M any] struct {
 	// Lanes that exist from the start. Empty means DefaultLanes. "main" must be among them.
 	Lanes []Lane
 	// Queue are the settings of sessions whose messages have none.
 	Queue Settings
-	// PrincipalTurns is how many bounded turns one principal may have concurrently, in all lanes together (see Item.Bounded). A turn over the bound waits
-	// without a slot. A session holds a place from the moment at which its next turn only needs a slot. 0 means no bound.
+	// PrincipalTurns is how many bounded turns one principal may have concurrently, in all lanes
+	// together (see Item.Bounded). A turn over the bound waits without a slot. A session holds a
+	// place from the moment at which its next turn only needs a slot. 0 means no bound.
 	PrincipalTurns int
-	// Run executes one turn on a goroutine of its own, which holds the slot until Run has returned. ctx is cancelled with a *CancelCause. A nil error means
-	// answered. A panic is caught, logged with its stack, and ends the turn failed. Run must not wait for another turn except inside Turn.Yield.
+	// Run executes one turn on a goroutine of its own, which holds the slot until Run has returned.
+	// ctx is cancelled with a *CancelCause. A nil error means answered. A panic is caught, logged
+	// with its stack, and ends the turn failed. Run must not wait for another turn except inside
+	// Turn.Yield.
 	Run func(ctx context.Context, t *Turn[M]) error
-	// Begins promises that Run calls Turn.Began. A session then starts its next turn only when the previous one has begun or returned, so that turns of one
-	// session begin in the order of their messages even if several run concurrently. False: a turn has begun when Run is called.
+	// Begins promises that Run calls Turn.Began. A session then starts its next turn only when the
+	// previous one has begun or returned, so that turns of one session begin in the order of their
+	// messages even if several run concurrently. False: a turn has begun when Run is called.
 	Begins bool
-	// TokenEstimate returns the size of the session's history and of the model's window, both in tokens. It is called before a second concurrent turn of a
-	// session starts, on a goroutine of its own and outside every lock; the result is valid until a turn of the session ends. During the call the session
-	// starts no further turn; other sessions continue. ctx is cancelled when the result is no longer needed. Nil means no throttle.
+	// TokenEstimate returns the size of the session's history and of the model's window, both in
+	// tokens. It is called before a second concurrent turn of a session starts, on a goroutine of
+	// its own and outside every lock; the result is valid until a turn of the session ends. During
+	// the call the session starts no further turn; other sessions continue. ctx is cancelled when
+	// the result is no longer needed. Nil means no throttle.
 	TokenEstimate func(ctx context.Context, session string) (tokens, contextWindow int)
-	// ThrottleAt is the share of the window, above 0 and at most 1, from which a session runs one turn at a time.
-	// 0 means 0.6.
+	// ThrottleAt is the share of the window, above 0 and at most 1, from which a session runs one
+	// turn at a time. 0 means 0.6.
 	ThrottleAt float64
-	// StopGrace is how long a cancelled turn may take to return before it is reported as stuck. 0 means 2 s.
+	// StopGrace is how long a cancelled turn may take to return before it is reported as stuck. 0
+	// means 2 s.
 	StopGrace time.Duration
-	// OnStuck is called once for a turn that has not returned StopGrace after it was cancelled (half of it in a drain), on a goroutine of its own and outside
-	// every lock. The turn's outcome is decided when OnStuck returns, unless Run returns earlier. A later result of Run is discarded.
+	// OnStuck is called once for a turn that has not returned StopGrace after it was cancelled
+	// (half of it in a drain), on a goroutine of its own and outside every lock. The turn's outcome
+	// is decided when OnStuck returns, unless Run returns earlier. A later result of Run is
+	// discarded.
 	OnStuck func(t *Turn[M])
 	// Observer is called for events, for metrics. May be nil.
 	Observer Observer
@@ -69,7 +79,8 @@ func (c Config[M]) withDefaults() Config[M] {
 	return c
 }
 
-// Validate reports every fault of the configuration with its path. The error matches ErrInvalid. Zero values are defaults and therefore valid, except for Run.
+// Validate reports every fault of the configuration with its path. The error matches ErrInvalid.
+// Zero values are defaults and therefore valid, except for Run.
 func (c Config[M]) Validate() error {
 	var faults []error
 	if c.Run == nil {
@@ -97,19 +108,22 @@ func invalid(what string, faults []error) error {
 	return fmt.Errorf("%w %s: %w", ErrInvalid, what, errors.Join(faults...))
 }
 
-// Settings are the queue rules of a session. A zero field means the default, or the value of base in Over. A message may have its own; they apply to its
-// session from that call on, until another message changes them.
+// Settings are the queue rules of a session. A zero field means the default, or the value of base
+// in Over. A message may have its own; they apply to its session from that call on, until another
+// message changes them.
 type Settings struct {
 	// Mode is what happens to a message that arrives while a turn runs. Default ModeQueue.
 	Mode QueueMode
-	// Debounce is how long a typed message waits for a further one before it becomes a turn. Default 800 ms, at most 1 h. Negative disables it.
+	// Debounce is how long a typed message waits for a further one before it becomes a turn.
+	// Default 800 ms, at most 1 h. Negative disables it.
 	Debounce time.Duration
-	// DebounceMax is the longest time for which the first message of a batch is held, however fast the person types. Default 3 times Debounce, at most 1 h. It
-	// cannot be disabled.
+	// DebounceMax is the longest time for which the first message of a batch is held, however fast
+	// the person types. Default 3 times Debounce, at most 1 h. It cannot be disabled.
 	DebounceMax time.Duration
 	// BatchMessages is the maximum number of messages in a batch. Default 12. Negative: no limit.
 	BatchMessages int
-	// BatchBytes is the maximum size of a merged turn in bytes (the sum of Item.Size); a single larger message runs alone. Default 50 000. Negative: no limit.
+	// BatchBytes is the maximum size of a merged turn in bytes (the sum of Item.Size); a single
+	// larger message runs alone. Default 50 000. Negative: no limit.
 	BatchBytes int
 	// MaxConcurrent bounds the concurrent turns of the session. Default 1.
 	MaxConcurrent int
@@ -131,8 +145,9 @@ func DefaultSettings() Settings {
 	}
 }
 
-// Over returns s with its zero fields taken from base: the settings of a channel override the global ones, and those of an agent override the channel's. If s
-// has a Debounce without a DebounceMax, the maximum follows from it.
+// Over returns s with its zero fields taken from base: the settings of a channel override the
+// global ones, and those of an agent override the channel's. If s has a Debounce without a
+// DebounceMax, the maximum follows from it.
 func (s Settings) Over(base Settings) Settings {
 	if s.DebounceMax == 0 && s.Debounce == 0 {
 		s.DebounceMax = base.DebounceMax
@@ -197,8 +212,8 @@ func (s Settings) cuts(count, bytes int) bool {
 	return s.BatchMessages > 0 && count >= s.BatchMessages || s.BatchBytes > 0 && bytes >= s.BatchBytes
 }
 
-// QueueMode is what happens to a message that arrives while a turn of its session runs. The values are those of package chat, which the scheduler does not
-// import; the caller converts.
+// QueueMode is what happens to a message that arrives while a turn of its session runs. The values
+// are those of package chat, which the scheduler does not import; the caller converts.
 type QueueMode string
 
 // The modes. The empty mode is ModeQueue.
@@ -207,12 +222,13 @@ const (
 	ModeQueue QueueMode = "queue"
 	// ModeFollowup: the same as ModeQueue, under another name.
 	ModeFollowup QueueMode = "followup"
-	// ModeInterrupt: running turns are cancelled, waiting messages end superseded, and the new message starts when
-	// the cancelled turns have really returned.
+	// ModeInterrupt: running turns are cancelled, waiting messages end superseded, and the new
+	// message starts when the cancelled turns have really returned.
 	ModeInterrupt QueueMode = "interrupt"
 	// ModeCollect: all waiting messages become one turn when the running one ends.
 	ModeCollect QueueMode = "collect"
-	// ModeSteer: it is passed to a running turn that takes input; otherwise it waits as in ModeQueue.
+	// ModeSteer: it is passed to a running turn that takes input; otherwise it waits as in
+	// ModeQueue.
 	ModeSteer QueueMode = "steer"
 )
 

@@ -262,7 +262,8 @@ func (o *observer) TurnStuck(lane string) { o.add("stuck %s", lane) }
 
 func (o *observer) LaneUnknown() { o.add("unknown") }
 
-// Windows of a microsecond are ended by their timer and by the next message at the same time, in real time, repeatedly.
+// Windows of a microsecond are ended by their timer and by the next message at the same time, in
+// real time, repeatedly.
 func TestATimerThatComesTooLateDoesNothing(t *testing.T) {
 	t.Parallel()
 	s := newScheduler(t, config{

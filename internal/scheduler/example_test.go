@@ -8,7 +8,8 @@ import (
 	"laneway/internal/scheduler"
 )
 
-// A scheduler runs the messages of a session one after the other. A ticket is the promise of how a message ends.
+// A scheduler runs the messages of a session one after the other. A ticket is the promise of how a
+// message ends.
 func Example() {
 	ctx := context.Background() // the work context of the process
 	s, err := scheduler.New(ctx, scheduler.Config[string]{
@@ -72,7 +73,8 @@ func ExampleScheduler_Stop() {
 	// nothing left: true <nil>
 }
 
-// A turn that waits for other turns releases its slot meanwhile, so one slot is enough for parent and child.
+// A turn that waits for other turns releases its slot meanwhile, so one slot is enough for parent
+// and child.
 func ExampleTurn_Yield() {
 	ctx := context.Background()
 	var s *scheduler.Scheduler[string]

@@ -17,7 +17,8 @@ import (
 	"laneway/internal/scheduler"
 )
 
-// stage is a scheduler with one lane whose turns end when the test orders it, and the sessions in the order of their starts.
+// stage is a scheduler with one lane whose turns end when the test orders it, and the sessions in
+// the order of their starts.
 type stage struct {
 	s *sched
 
@@ -74,7 +75,8 @@ func (g *stage) starts() []string {
 	return slices.Clone(g.started)
 }
 
-// One principal has 1,000 sessions waiting for 30 slots; a single message of another one takes the next slot that becomes free.
+// One principal has 1,000 sessions waiting for 30 slots; a single message of another one takes the
+// next slot that becomes free.
 func TestThousandWaitingSessionsOfOnePrincipalDelayNoOtherPrincipal(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -153,7 +155,8 @@ func TestPrincipalsTakeTurnsAsInTheModel(t *testing.T) {
 	})
 }
 
-// ringRun executes random steps, a message or the end of a turn, and compares each start with the model.
+// ringRun executes random steps, a message or the end of a turn, and compares each start with the
+// model.
 func ringRun(t *testing.T, slots int, steps []int) string {
 	t.Helper()
 	g := newStage(t.Context(), t, slots)
@@ -185,7 +188,8 @@ func owned(owner, name, lane string) item {
 	return item{Session: name, ID: name, Payload: name, Principal: owner, Bounded: owner != "", Lane: lane}
 }
 
-// startsOf submits messages in order and returns the starts with their times, after everything has ended.
+// startsOf submits messages in order and returns the starts with their times, after everything has
+// ended.
 func startsOf(t *testing.T, cfg config, each time.Duration, items []item, meanwhile func(*sched)) []string {
 	t.Helper()
 	var j journal
@@ -280,7 +284,8 @@ func TestAnOwnerHasSoManyTurnsAtOnceAndOthersDoNotWait(t *testing.T) {
 	}
 }
 
-// A turn that waits for turns of its own principal leaves its place to them, and has one again when it returns.
+// A turn that waits for turns of its own principal leaves its place to them, and has one again when
+// it returns.
 func TestATurnThatYieldsLeavesItsPlace(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -317,7 +322,8 @@ func TestATurnThatYieldsLeavesItsPlace(t *testing.T) {
 	})
 }
 
-// Many sessions with one message each, and many turns under one process context: a minute later they have left neither entries nor goroutines nor memory.
+// Many sessions with one message each, and many turns under one process context: a minute later
+// they have left neither entries nor goroutines nor memory.
 func TestIdleSessionsLeaveNothing(t *testing.T) { //nolint:paralleltest // it counts the goroutines and the memory of the process
 	if testing.Short() {
 		t.Skip("long")

@@ -193,7 +193,8 @@ func takes(j *journal, d time.Duration) runFunc {
 // testLogger writes to w, which needs no lock if only one goroutine logs at a time.
 func testLogger(w io.Writer) *slog.Logger { return slog.New(slog.NewTextHandler(w, nil)) }
 
-// pass advances virtual time and waits until its effects are complete. It only works inside a bubble.
+// pass advances virtual time and waits until its effects are complete. It only works inside a
+// bubble.
 func pass(d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -201,7 +202,8 @@ func pass(d time.Duration) {
 	synctest.Wait()
 }
 
-// instant returns a Run that takes no time and records the start, in milliseconds, and the messages of each turn.
+// instant returns a Run that takes no time and records the start, in milliseconds, and the messages
+// of each turn.
 func instant(j *journal) runFunc {
 	base := time.Now()
 	return func(_ context.Context, t *turn) error {

@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// The following gives tests the state of single sessions and turns. Production code only reads totals, see Stats.
+// The following gives tests the state of single sessions and turns. Production code only reads
+// totals, see Stats.
 
 // State is the state of a session or a turn.
 type State string
@@ -29,7 +30,8 @@ type SessionStats struct {
 	State State
 	// Settings are those of the last submitted message.
 	Settings Settings
-	// Waiting messages, including those in the debounce window; Turns is the maximum number of turns that they will become.
+	// Waiting messages, including those in the debounce window; Turns is the maximum number of
+	// turns that they will become.
 	Waiting, Turns int
 	// Debouncing messages are in the open window.
 	Debouncing int
@@ -85,7 +87,8 @@ func (t *Turn[M]) stats(now time.Duration) RunStats {
 	}
 }
 
-// TurnsLeft lists the running turns, longest first. After Drain these are the ones that ignored their context.
+// TurnsLeft lists the running turns, longest first. After Drain these are the ones that ignored
+// their context.
 func (s *Scheduler[M]) TurnsLeft() []RunStats {
 	now := s.now()
 	s.mu.Lock()
@@ -113,8 +116,9 @@ func (x *session[M]) debouncing() int {
 // Generation is the number of resets before the turn started, plus one. It only grows.
 func (t *Turn[M]) Generation() uint64 { return t.gen }
 
-// TestProgressGrowsWhileReadyWorkDoesNotStart creates a ready session next to a free slot, which is impossible from outside of the package: the slot becomes
-// free and no call starts the session. A health check relies on the figure to detect such a defect.
+// TestProgressGrowsWhileReadyWorkDoesNotStart creates a ready session next to a free slot, which is
+// impossible from outside of the package: the slot becomes free and no call starts the session. A
+// health check relies on the figure to detect such a defect.
 func TestProgressGrowsWhileReadyWorkDoesNotStart(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

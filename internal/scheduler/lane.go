@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// Lane is a named limit on concurrent turns, as configured by a caller. An option of a lane is a field here.
+// Lane is a named limit on concurrent turns, as configured by a caller. An option of a lane is a
+// field here.
 type Lane struct {
 	// Name must not be empty. It becomes a label of metrics, so it must not come from users.
 	Name string
@@ -69,19 +70,23 @@ func laneFaults(lanes []Lane) []error {
 	return faults
 }
 
-// lane is the state of a Lane. Name is fixed and read without the scheduler's mutex; every other field is guarded by it.
+// lane is the state of a Lane. Name is fixed and read without the scheduler's mutex; every other
+// field is guarded by it.
 type lane[M any] struct {
 	Lane
 	active int // slots in use; above Limit for a while after the lane was shrunk
 
-	// Sessions with a turn that may start, in the order in which they became ready. A session is here once, however many messages wait in it, and at the same
-	// time in the subqueue of its principal.
+	// Sessions with a turn that may start, in the order in which they became ready. A session is
+	// here once, however many messages wait in it, and at the same time in the subqueue of its
+	// principal.
 	ready line[M]
-	// ring are the principals with ready sessions. Its head starts the next turn, unless it started the last turn of the lane: then it first moves to the end,
-	// after those that were added meanwhile.
+	// ring are the principals with ready sessions. Its head starts the next turn, unless it started
+	// the last turn of the lane: then it first moves to the end, after those that were added
+	// meanwhile.
 	ring ring[M]
 	last string // name of the principal whose turn was started last
-	// Turns that released their slot with Yield and wait for one. They precede ready sessions: a turn that has begun holds resources that its end frees.
+	// Turns that released their slot with Yield and wait for one. They precede ready sessions: a
+	// turn that has begun holds resources that its end frees.
 	returning []*Turn[M]
 
 	messages  int // waiting messages of all sessions
@@ -92,11 +97,12 @@ type lane[M any] struct {
 	started, answered, failed, cancelled int
 }
 
-// set changes the options of the lane. It writes them one by one, because reporters read Name without the mutex.
+// set changes the options of the lane. It writes them one by one, because reporters read Name
+// without the mutex.
 func (l *lane[M]) set(to Lane) { l.Limit = to.Limit }
 
-// The two links of a session. It is in the ready list of a lane and in a subqueue of that lane's ring, or among the sessions that wait for a place of their
-// principal.
+// The two links of a session. It is in the ready list of a lane and in a subqueue of that lane's
+// ring, or among the sessions that wait for a place of their principal.
 const (
 	inLine = iota
 	inSubqueue
@@ -171,7 +177,8 @@ func (r *ring[M]) remove(t *subqueue[M]) {
 	t.prev, t.next = nil, nil
 }
 
-// push makes the session ready, as the last one of its principal. A principal without ready sessions is appended to the ring.
+// push makes the session ready, as the last one of its principal. A principal without ready
+// sessions is appended to the ring.
 func (l *lane[M]) push(x *session[M], who *principal[M], now time.Duration) {
 	t := who.subqueue(l)
 	if t.ready.count == 0 {
@@ -196,7 +203,8 @@ func (l *lane[M]) leave(x *session[M]) *principal[M] {
 	return t.who
 }
 
-// next selects the session whose turn starts now, nil when none is ready. Principals take turns, and so do the sessions of each.
+// next selects the session whose turn starts now, nil when none is ready. Principals take turns,
+// and so do the sessions of each.
 func (l *lane[M]) next() *session[M] {
 	t := l.ring.head
 	if t == nil {
@@ -267,7 +275,8 @@ func newLanes[M any](configured []Lane) lanes[M] {
 	return ls
 }
 
-// find returns the lane of a message. An unknown name falls back to main; it is counted, and logged the first time.
+// find returns the lane of a message. An unknown name falls back to main; it is counted, and logged
+// the first time.
 func (ls *lanes[M]) find(name string, fx *effects[M]) *lane[M] {
 	if name == "" {
 		return ls.byName[LaneMain]
@@ -305,8 +314,8 @@ func (ls *lanes[M]) stalled(now time.Duration) time.Duration {
 	return stalled
 }
 
-// Resize sets the limit of the lane with this name. Growing takes effect immediately; shrinking as turns end. The error matches ErrUnknownLane, or ErrInvalid
-// when the limit is out of its bounds.
+// Resize sets the limit of the lane with this name. Growing takes effect immediately; shrinking as
+// turns end. The error matches ErrUnknownLane, or ErrInvalid when the limit is out of its bounds.
 func (s *Scheduler[M]) Resize(to Lane) error {
 	if err := to.check(); err != nil {
 		return fmt.Errorf("resize lane: %w: %w", ErrInvalid, err)
@@ -326,7 +335,8 @@ func (s *Scheduler[M]) Resize(to Lane) error {
 	return nil
 }
 
-// GetOrCreate adds the lane, unless one with its name exists, and returns the existing lane. The error matches ErrInvalid.
+// GetOrCreate adds the lane, unless one with its name exists, and returns the existing lane. The
+// error matches ErrInvalid.
 func (s *Scheduler[M]) GetOrCreate(wanted Lane) (Lane, error) {
 	if err := wanted.check(); err != nil {
 		return Lane{}, fmt.Errorf("make lane: %w: %w", ErrInvalid, err)

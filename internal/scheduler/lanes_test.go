@@ -19,8 +19,8 @@ import (
 	"laneway/internal/scheduler"
 )
 
-// Groups that request one and a half times the capacity of their lane. The lane must stay busy: in each ten seconds at least 95 % of the possible work of its
-// slots is done.
+// Groups that request one and a half times the capacity of their lane. The lane must stay busy: in
+// each ten seconds at least 95 % of the possible work of its slots is done.
 func TestAFullLaneKeepsMoving(t *testing.T) {
 	t.Parallel()
 	cases := []struct {
@@ -65,8 +65,9 @@ func overload(t *testing.T, slots, groups, limit int, typed bool) {
 			return nil
 		},
 	})
-	// 25 groups that send a message each 0.9 to 2.4 s request one and a half times the capacity of 30 slots in turns of 2 to 4 s; other numbers of groups and
-	// slots are scaled to the same proportion.
+	// 25 groups that send a message each 0.9 to 2.4 s request one and a half times the capacity of
+	// 30 slots in turns of 2 to 4 s; other numbers of groups and slots are scaled to the same
+	// proportion.
 	pause := func() time.Duration {
 		return between(900*time.Millisecond, 2400*time.Millisecond) * time.Duration(groups*30) / time.Duration(25*slots)
 	}
@@ -414,7 +415,8 @@ func TestALargeHistoryRunsOneTurnAtATime(t *testing.T) {
 	})
 }
 
-// The positions in a lane are the order in which the sessions start, whatever their principals and the last start are.
+// The positions in a lane are the order in which the sessions start, whatever their principals and
+// the last start are.
 func TestPositionsInALaneAreTheOrderOfStarts(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {

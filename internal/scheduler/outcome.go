@@ -25,10 +25,11 @@ const (
 	OutcomeStopped Outcome = "stopped"
 	// OutcomeFailed: its turn returned an error or panicked.
 	OutcomeFailed Outcome = "failed"
-	// OutcomeInterrupted: its turn was cancelled by a drain, a reset or a lost lease. A durable message runs again.
+	// OutcomeInterrupted: its turn was cancelled by a drain, a reset or a lost lease. A durable
+	// message runs again.
 	OutcomeInterrupted Outcome = "interrupted"
-	// OutcomeCleared: it ended undecided while it waited, because of a reset (ErrLaneCleared) or a drain
-	// (ErrGatewayDraining). A durable message runs again.
+	// OutcomeCleared: it ended undecided while it waited, because of a reset (ErrLaneCleared) or a
+	// drain (ErrGatewayDraining). A durable message runs again.
 	OutcomeCleared Outcome = "cleared"
 )
 
@@ -65,8 +66,8 @@ func (o Outcome) index() int {
 	}
 }
 
-// Ticket is the promise of one message's outcome. It is safe for concurrent use, and may be ignored. It stays valid after the scheduler has dropped the
-// message.
+// Ticket is the promise of one message's outcome. It is safe for concurrent use, and may be
+// ignored. It stays valid after the scheduler has dropped the message.
 type Ticket struct {
 	mu      sync.Mutex
 	done    chan struct{} // created by the first call of Done; most tickets need none
@@ -87,8 +88,9 @@ func (t *Ticket) Done() <-chan struct{} {
 	return t.done
 }
 
-// Wait blocks until the outcome is known or ctx ends. The error is nil for an answered message; otherwise it is why the message ended. When ctx ends first, the
-// outcome is empty and the error is the cause of ctx.
+// Wait blocks until the outcome is known or ctx ends. The error is nil for an answered message;
+// otherwise it is why the message ended. When ctx ends first, the outcome is empty and the error is
+// the cause of ctx.
 func (t *Ticket) Wait(ctx context.Context) (Outcome, error) {
 	select {
 	case <-t.Done():
@@ -105,7 +107,8 @@ func (t *Ticket) Result() (Outcome, error) {
 	return t.outcome, t.err
 }
 
-// complete publishes the outcome. The goroutine that decided the outcome under the scheduler's mutex calls it once, without that mutex.
+// complete publishes the outcome. The goroutine that decided the outcome under the scheduler's
+// mutex calls it once, without that mutex.
 func (t *Ticket) complete(o Outcome, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -119,17 +122,18 @@ func (t *Ticket) complete(o Outcome, err error) {
 type Item[M any] struct {
 	// Session is the key of the conversation. Required.
 	Session string
-	// Lane is the lane of the turn. Empty means LaneMain; an unknown name falls back to it and is counted.
+	// Lane is the lane of the turn. Empty means LaneMain; an unknown name falls back to it and is
+	// counted.
 	Lane string
 	// ID identifies the message, and the turn when the message leads it. Required.
 	ID string
-	// Seq is the position in the session's order of acceptance, from 1. 0 makes the scheduler assign the next one. Within one session either all messages have
-	// a Seq or none has.
+	// Seq is the position in the session's order of acceptance, from 1. 0 makes the scheduler
+	// assign the next one. Within one session either all messages have a Seq or none has.
 	Seq int64
 	// Sender and Thread must be equal for messages to be merged by the debounce window.
 	Sender, Thread string
-	// Principal is the principal of a turn whose first message this is. A full lane serves principals in turn, however many sessions each of them has; "" is a
-	// principal like any other.
+	// Principal is the principal of a turn whose first message this is. A full lane serves
+	// principals in turn, however many sessions each of them has; "" is a principal like any other.
 	Principal string
 	// Bounded makes such a turn count towards PrincipalTurns.
 	Bounded bool
@@ -139,15 +143,18 @@ type Item[M any] struct {
 	Payload M
 	// Settings override the defaults for the session from this message on. Nil means the defaults.
 	Settings *Settings
-	// Typed is true when a person typed the message. Only then does it wait for the debounce window.
+	// Typed is true when a person typed the message. Only then does it wait for the debounce
+	// window.
 	Typed bool
-	// NoMerge keeps the message alone in its turn and ends the batch before it: attachments, commands, recovered runs.
+	// NoMerge keeps the message alone in its turn and ends the batch before it: attachments,
+	// commands, recovered runs.
 	NoMerge bool
-	// Gathers lets the turn of this message include the directly following messages that also gather and have the same sender, thread and lane. A message that
-	// does not gather is never included, and includes no others, except in ModeCollect.
+	// Gathers lets the turn of this message include the directly following messages that also
+	// gather and have the same sender, thread and lane. A message that does not gather is never
+	// included, and includes no others, except in ModeCollect.
 	Gathers bool
-	// RunID is the id of the turn when this message leads it and the run existed before, as after a restart; otherwise empty. Such a message is not merged, as
-	// with NoMerge.
+	// RunID is the id of the turn when this message leads it and the run existed before, as after a
+	// restart; otherwise empty. Such a message is not merged, as with NoMerge.
 	RunID string
 }
 
@@ -187,7 +194,8 @@ type Submitted[M any] struct {
 	Position int
 	// Ended are the waiting messages that this one superseded, oldest first.
 	Ended []Ended[M]
-	// Duplicate is true when a message with this session and Seq already waits or runs; Ticket is then the ticket of that message.
+	// Duplicate is true when a message with this session and Seq already waits or runs; Ticket is
+	// then the ticket of that message.
 	Duplicate bool
 }
 
@@ -200,19 +208,23 @@ type Ended[M any] struct {
 
 // Stopped is the result of a stop. It is empty when there was nothing to stop.
 type Stopped[M any] struct {
-	// Running are the turns that were asked to stop by this call. They keep their slots until they return.
+	// Running are the turns that were asked to stop by this call. They keep their slots until they
+	// return.
 	Running []*Turn[M]
 	// Ended are the waiting messages that ended by this call, oldest first.
 	Ended []Ended[M]
-	// Cutoff is the sequence number that StopAll has set: messages up to it are stale from now on. Otherwise 0.
+	// Cutoff is the sequence number that StopAll has set: messages up to it are stale from now on.
+	// Otherwise 0.
 	Cutoff int64
 }
 
 // Nothing reports whether there was nothing to stop.
 func (s Stopped[M]) Nothing() bool { return len(s.Running) == 0 && len(s.Ended) == 0 }
 
-// entry is one accepted message until its end. Entries that will share a turn are chained into a unit. The first entry of the chain describes the unit and
-// contains the memory of its turn, so that a turn needs no allocation. Everything but the ticket is guarded by the scheduler's mutex until the turn starts.
+// entry is one accepted message until its end. Entries that will share a turn are chained into a
+// unit. The first entry of the chain describes the unit and contains the memory of its turn, so
+// that a turn needs no allocation. Everything but the ticket is guarded by the scheduler's mutex
+// until the turn starts.
 type entry[M any] struct {
 	box    [1]Item[M] // an array, so that a turn of one message gets its slice of items without an allocation
 	ticket Ticket
@@ -279,9 +291,11 @@ var (
 	ErrQueueDropped = errors.New("the message was dropped from the queue: send it again if it still matters")
 	// ErrMessageStale refuses a message that was accepted before the last StopAll of its session.
 	ErrMessageStale = errors.New("the message is older than the last stop of everything: send it again if it still matters")
-	// ErrGatewayDraining refuses a message, or ends a waiting one undecided, because the process is shutting down.
+	// ErrGatewayDraining refuses a message, or ends a waiting one undecided, because the process is
+	// shutting down.
 	ErrGatewayDraining = errors.New("the gateway is restarting: send the message again in a moment")
-	// ErrLaneCleared ends a waiting message undecided because of a reset. A durable one is submitted again.
+	// ErrLaneCleared ends a waiting message undecided because of a reset. A durable one is
+	// submitted again.
 	ErrLaneCleared = errors.New("the waiting messages were cleared by a reset: send the message again")
 	// ErrInvalid marks an unusable Config, Settings or Item. The error message names each fault.
 	ErrInvalid = errors.New("invalid")
@@ -295,9 +309,11 @@ var (
 	ErrGoexit = errors.New("the turn ended its goroutine without returning")
 	// ErrYielding refuses a second concurrent Yield of a turn.
 	ErrYielding = errors.New("the turn has given its slot back already: wait for several things inside one Yield")
-	// ErrTurnOver refuses an operation of a turn that has returned. It is then also the cause of its context.
+	// ErrTurnOver refuses an operation of a turn that has returned. It is then also the cause of
+	// its context.
 	ErrTurnOver = errors.New("the turn has ended")
-	// ErrTurnsLeft is the error of Drain when turns ignored their cancelled context. The log names each of them.
+	// ErrTurnsLeft is the error of Drain when turns ignored their cancelled context. The log names
+	// each of them.
 	ErrTurnsLeft = errors.New("turns have not returned although their context was cancelled")
 )
 
@@ -317,7 +333,8 @@ var (
 	ErrCancelled = errors.New("cancelled")
 )
 
-// CancelReason is why a turn was cancelled or a waiting message ended. The set is closed, so it can be a label of a metric.
+// CancelReason is why a turn was cancelled or a waiting message ended. The set is closed, so it can
+// be a label of a metric.
 type CancelReason string
 
 // The reasons.
@@ -360,14 +377,16 @@ func (r CancelReason) outcome() Outcome {
 	}
 }
 
-// CancelCause is what context.Cause returns for the context of a cancelled turn, and the error of a waiting message that was stopped or superseded. It matches
-// the sentinel of its reason with errors.Is.
+// CancelCause is what context.Cause returns for the context of a cancelled turn, and the error of a
+// waiting message that was stopped or superseded. It matches the sentinel of its reason with
+// errors.Is.
 //
 //nolint:errname // it is primarily a cause: context.Cause returns it, and the name follows package context
 type CancelCause struct {
 	// Reason is from a closed set.
 	Reason CancelReason
-	// By is the requester, as given to Stop, StopRun or StopAll; for superseded it is the id of the newer message.
+	// By is the requester, as given to Stop, StopRun or StopAll; for superseded it is the id of the
+	// newer message.
 	By string
 	// Err is the argument of Cancel; nil otherwise.
 	Err error

@@ -16,7 +16,8 @@ import (
 	"laneway/internal/scheduler"
 )
 
-// world drives a scheduler by random steps and checks its invariants. Each turn obeys orders of the test.
+// world drives a scheduler by random steps and checks its invariants. Each turn obeys orders of the
+// test.
 type world struct {
 	rt *rapid.T
 	s  *sched
@@ -153,7 +154,8 @@ func (w *world) session() string {
 // id is the id of a message.
 func id(session string, seq int64) string { return session + strconv.FormatInt(seq, 10) }
 
-// number assigns the next sequence number of the session; sometimes it holds one back and uses it later.
+// number assigns the next sequence number of the session; sometimes it holds one back and uses it
+// later.
 func (w *world) number(key string) int64 {
 	if late := w.held[key]; late != 0 && rapid.Bool().Draw(w.rt, "late") {
 		w.held[key] = 0
@@ -273,7 +275,8 @@ func (w *world) returningPrecede() {
 	}
 }
 
-// idleIsForgotten resets idle sessions in the model, and checks that the scheduler does not track them.
+// idleIsForgotten resets idle sessions in the model, and checks that the scheduler does not track
+// them.
 func (w *world) idleIsForgotten() {
 	tracked := 0
 	for _, key := range []string{"a", "b", "c", "d"} {
@@ -356,8 +359,8 @@ func TestRandomStepsKeepEveryPromise(t *testing.T) {
 	})
 }
 
-// inWorld runs random steps and the last act in virtual time. A failing property panics, which must be passed out of the bubble after everything in it has
-// ended.
+// inWorld runs random steps and the last act in virtual time. A failing property panics, which must
+// be passed out of the bubble after everything in it has ended.
 func inWorld(t *testing.T, rt *rapid.T, last func(*world)) {
 	t.Helper()
 	var failure any
@@ -484,7 +487,8 @@ func (w *world) steps() map[string]func(*rapid.T) {
 // counts reports whether the turn counts for its principal.
 func counts(t *turn) bool { return t.Items()[0].Bounded }
 
-// principalsShare checks how many bounded turns the principal has. Those that returned from Yield may exceed the bound.
+// principalsShare checks how many bounded turns the principal has. Those that returned from Yield
+// may exceed the bound.
 func (w *world) principalsShare(principal string) {
 	n := 0
 	for t := range w.acting {

@@ -12,8 +12,9 @@ const (
 	shrinkAt  = 4096 // a map that held more records than this is replaced when it is empty, together with the pool
 )
 
-// queues are the sessions by key, with their waiting messages. It creates and removes sessions, runs their debounce windows and ends waiting messages. The
-// session itself manages the order of its messages.
+// queues are the sessions by key, with their waiting messages. It creates and removes sessions,
+// runs their debounce windows and ends waiting messages. The session itself manages the order of
+// its messages.
 type queues[M any] struct {
 	byKey      map[string]*session[M]
 	peak       int // the most sessions since the map was created
@@ -58,7 +59,8 @@ func (q *queues[M]) forget(x *session[M]) {
 	}
 }
 
-// shrink frees the memory after a burst of sessions. Go's maps never shrink, so a large one is replaced.
+// shrink frees the memory after a burst of sessions. Go's maps never shrink, so a large one is
+// replaced.
 func (q *queues[M]) shrink() {
 	if q.peak > shrinkAt {
 		q.byKey, q.spare, q.peak = map[string]*session[M]{}, nil, 0
@@ -83,7 +85,8 @@ func (q *queues[M]) openWindow(x *session[M], u *entry[M], now time.Duration) {
 	x.timer = time.AfterFunc(x.deadline-now, func() { q.windowOver(x, window) })
 }
 
-// extendWindow adds a message to the open window and reports whether that completed the batch, which closes the window. The caller then settles the session.
+// extendWindow adds a message to the open window and reports whether that completed the batch,
+// which closes the window. The caller then settles the session.
 func (q *queues[M]) extendWindow(x *session[M], e *entry[M], now time.Duration) (complete bool) {
 	u := x.back()
 	u.join(e)
@@ -93,7 +96,8 @@ func (q *queues[M]) extendWindow(x *session[M], e *entry[M], now time.Duration) 
 	return x.set.cuts(u.count, u.bytes) && q.closeWindow(x)
 }
 
-// closeWindow closes the open window, if any; its messages then wait. The caller settles the session.
+// closeWindow closes the open window, if any; its messages then wait. The caller settles the
+// session.
 func (q *queues[M]) closeWindow(x *session[M]) bool {
 	if !x.buffers() {
 		return false
@@ -105,7 +109,8 @@ func (q *queues[M]) closeWindow(x *session[M]) bool {
 	return true
 }
 
-// shut marks the window of the last unit as closed. A timer that fires later finds another window number.
+// shut marks the window of the last unit as closed. A timer that fires later finds another window
+// number.
 func (q *queues[M]) shut(x *session[M]) {
 	u := x.back()
 	u.open = false
@@ -114,14 +119,16 @@ func (q *queues[M]) shut(x *session[M]) {
 	x.timer = nil
 }
 
-// empty ends all waiting messages of the session. It takes constant time, because the session has already counted them.
+// empty ends all waiting messages of the session. It takes constant time, because the session has
+// already counted them.
 func (q *queues[M]) empty(x *session[M], o Outcome, err error, fx *effects[M]) {
 	q.closeWindow(x)
 	n := x.waiting
 	q.end(goneUnits[M]{units: x.detach(), outcome: o, err: err}, n, fx)
 }
 
-// endFirst ends the first waiting unit of the session, including its window; a no-op when none waits.
+// endFirst ends the first waiting unit of the session, including its window; a no-op when none
+// waits.
 func (q *queues[M]) endFirst(x *session[M], o Outcome, err error, fx *effects[M]) {
 	u := x.front()
 	if u == nil {
@@ -153,16 +160,19 @@ func (q *queues[M]) end(gone goneUnits[M], n int, fx *effects[M]) {
 	fx.gone = append(fx.gone, gone)
 }
 
-// Suspend prevents the session from starting turns until resume is called; running turns continue, and messages are accepted and wait. It is for a caller that
-// stops a session in two steps: it cancels the turns here immediately and then writes the stop into a durable store. Without Suspend, a message that arrives
-// between the two steps would start in place of a cancelled turn although the store is about to end it. Calls are counted, so that two stops of one session may
+// Suspend prevents the session from starting turns until resume is called; running turns continue,
+// and messages are accepted and wait. It is for a caller that stops a session in two steps: it
+// cancels the turns here immediately and then writes the stop into a durable store. Without
+// Suspend, a message that arrives between the two steps would start in place of a cancelled turn
+// although the store is about to end it. Calls are counted, so that two stops of one session may
 // overlap; further calls of one resume function have no effect. Neither function blocks.
 func (s *Scheduler[M]) Suspend(key string) (resume func()) {
 	s.suspend(key, 1)
 	return sync.OnceFunc(func() { s.suspend(key, -1) })
 }
 
-// suspend changes the count of the session by one, up or down, and settles the session: it leaves the ready list or returns to it.
+// suspend changes the count of the session by one, up or down, and settles the session: it leaves
+// the ready list or returns to it.
 func (s *Scheduler[M]) suspend(key string, by int) {
 	fx := s.begin()
 	s.mu.Lock()
@@ -185,9 +195,10 @@ func (q *queues[M]) suspend(key string, by int) {
 
 func (q *queues[M]) isSuspended(key string) bool { return len(q.suspended) > 0 && q.suspended[key] > 0 }
 
-// principal is the state of one principal: the number of its waiting messages, the lines of its sessions, and the number of its bounded turns. It exists while
-// a message of it waits, a session is in a line of it, or it holds a place. Every field is guarded by the scheduler's mutex. Idle records are kept in a small
-// pool.
+// principal is the state of one principal: the number of its waiting messages, the lines of its
+// sessions, and the number of its bounded turns. It exists while a message of it waits, a session
+// is in a line of it, or it holds a place. Every field is guarded by the scheduler's mutex. Idle
+// records are kept in a small pool.
 type principal[M any] struct {
 	name     string
 	all      *principals[M]
@@ -215,7 +226,8 @@ type principals[M any] struct {
 	bound  int // bounded turns that one principal may have concurrently; 0 = any number
 }
 
-// of returns the record of a name, created if needed. The caller adds a message or a place before it releases the mutex.
+// of returns the record of a name, created if needed. The caller adds a message or a place before
+// it releases the mutex.
 func (p *principals[M]) of(name string) *principal[M] {
 	if who, ok := p.byName[name]; ok {
 		return who
@@ -233,7 +245,8 @@ func (p *principals[M]) of(name string) *principal[M] {
 	return who
 }
 
-// rest removes the record when the principal is idle, so that an idle one needs no memory. It may be called at any time.
+// rest removes the record when the principal is idle, so that an idle one needs no memory. It may
+// be called at any time.
 func (who *principal[M]) rest() {
 	p := who.all
 	if who.messages > 0 || who.standing > 0 || who.used > 0 || who.waiting.count > 0 || p.byName[who.name] != who {
@@ -279,7 +292,8 @@ func (p *principals[M]) bounded(u *entry[M]) bool {
 	return p.bound > 0 && u.item().Bounded
 }
 
-// placed reports whether the session is already in the line of its first unit. Then nothing needs to be done, and the session keeps its position in the line.
+// placed reports whether the session is already in the line of its first unit. Then nothing needs
+// to be done, and the session keeps its position in the line.
 func (p *principals[M]) placed(x *session[M], u *entry[M]) bool {
 	switch who := x.held; {
 	case who == nil:
@@ -293,7 +307,8 @@ func (p *principals[M]) placed(x *session[M], u *entry[M]) bool {
 	}
 }
 
-// reserve takes a place for the session's next turn. Without a free one it puts the session into the principal's line and returns false.
+// reserve takes a place for the session's next turn. Without a free one it puts the session into
+// the principal's line and returns false.
 func (p *principals[M]) reserve(x *session[M], u *entry[M]) bool {
 	if !p.bounded(u) {
 		return true
@@ -308,7 +323,8 @@ func (p *principals[M]) reserve(x *session[M], u *entry[M]) bool {
 	return true
 }
 
-// unlink removes the session from its line, if any, and returns the principal that thereby got a free place.
+// unlink removes the session from its line, if any, and returns the principal that thereby got a
+// free place.
 func (x *session[M]) unlink() (freed *principal[M]) {
 	freed, x.held = x.held, nil
 	switch {
@@ -326,7 +342,8 @@ func (x *session[M]) unlink() (freed *principal[M]) {
 	return nil
 }
 
-// leaveLine removes the session from the ready list for the start of a turn, and returns the principal whose place the session held.
+// leaveLine removes the session from the ready list for the start of a turn, and returns the
+// principal whose place the session held.
 func (x *session[M]) leaveLine() *principal[M] {
 	held := x.held
 	x.held = nil
@@ -334,7 +351,8 @@ func (x *session[M]) leaveLine() *principal[M] {
 	return held
 }
 
-// retake gives a place to a turn that returns from Yield, even if none is free: the turn has begun, and others may wait for it.
+// retake gives a place to a turn that returns from Yield, even if none is free: the turn has begun,
+// and others may wait for it.
 func (p *principals[M]) retake(t *Turn[M]) {
 	if p.bounded(t.first) {
 		t.held = p.of(t.first.item().Principal)

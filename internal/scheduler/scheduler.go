@@ -1,29 +1,38 @@
-// Package scheduler decides when a turn runs. It orders the messages of each session, merges related ones, limits how many turns run concurrently, and stops
-// them. It is independent of agents, channels, SQL and HTTP and imports only the standard library; a message is a type parameter that it never inspects.
+// Package scheduler decides when a turn runs. It orders the messages of each session, merges
+// related ones, limits how many turns run concurrently, and stops them. It is independent of
+// agents, channels, SQL and HTTP and imports only the standard library; a message is a type
+// parameter that it never inspects.
 //
 // # Terms
 //
-// A message is one input to a session. A turn is one execution over one or several merged messages; the last of them leads it and gives it its id. A lane is a
-// named limit on concurrent turns. A ticket is the promise of one message's outcome.
+// A message is one input to a session. A turn is one execution over one or several merged messages;
+// the last of them leads it and gives it its id. A lane is a named limit on concurrent turns. A
+// ticket is the promise of one message's outcome.
 //
 // # Central ideas
 //
-// One mutex guards everything and is held only for bookkeeping. The effects of a decision, such as starting a goroutine, cancelling a context, completing a
-// ticket or writing a log line, are collected in a value on the stack and performed after the mutex was released.
+// One mutex guards everything and is held only for bookkeeping. The effects of a decision, such as
+// starting a goroutine, cancelling a context, completing a ticket or writing a log line, are
+// collected in a value on the stack and performed after the mutex was released.
 //
-// No goroutine waits for a slot. A session with a turn that may start is once in its lane's ready list. Each call that frees a slot or adds work starts the
-// next session of it. Ten thousand waiting messages are ten thousand list entries.
+// No goroutine waits for a slot. A session with a turn that may start is once in its lane's ready
+// list. Each call that frees a slot or adds work starts the next session of it. Ten thousand
+// waiting messages are ten thousand list entries.
 //
-// A lane is shared by principals, then by sessions, not by messages. The ready sessions of one principal in one lane are its subqueue, and the subqueues form a
-// ring. A start takes the first session of the first subqueue. Before the next start, the principal of the last one moves to the end of the ring, after
-// principals that were added meanwhile. So a single message of another principal takes the next slot, and no principal starts twice while one that was added
-// earlier waits. All of this takes constant time; a principal without waiting work has no record.
+// A lane is shared by principals, then by sessions, not by messages. The ready sessions of one
+// principal in one lane are its subqueue, and the subqueues form a ring. A start takes the first
+// session of the first subqueue. Before the next start, the principal of the last one moves to the
+// end of the ring, after principals that were added meanwhile. So a single message of another
+// principal takes the next slot, and no principal starts twice while one that was added earlier
+// waits. All of this takes constant time; a principal without waiting work has no record.
 //
-// A turn keeps its slot and its place in the session until its goroutine has really returned. Cancelling is a request. So a serial session never has two
-// concurrent turns, whatever its runner does with its context.
+// A turn keeps its slot and its place in the session until its goroutine has really returned.
+// Cancelling is a request. So a serial session never has two concurrent turns, whatever its runner
+// does with its context.
 //
-// Waiting messages are grouped in units. A unit is the messages that will share a turn: one message, or the batch of a debounce window. The window is open
-// while more may join. Only the last unit of a session can be open, which keeps the order of the session. Stop ends a whole unit.
+// Waiting messages are grouped in units. A unit is the messages that will share a turn: one
+// message, or the batch of a debounce window. The window is open while more may join. Only the last
+// unit of a session can be open, which keeps the order of the session. Stop ends a whole unit.
 //
 // # Who owns which state
 //
@@ -41,19 +50,22 @@
 //
 // # Locks
 //
-// A method of Scheduler or an exported method of Turn takes the mutex. A method of core or of a part is called with the mutex held and never takes it.
-// perform and the methods of reporter run without it. Ticket has a mutex of its own, which guards one outcome. It is taken after the scheduler's mutex was released; no
-// goroutine holds both. Callbacks (Run, TokenEstimate, OnStuck, Observer) run without any lock.
+// A method of Scheduler or an exported method of Turn takes the mutex. A method of core or of a
+// part is called with the mutex held and never takes it. perform and the methods of reporter run
+// without it. Ticket has a mutex of its own, which guards one outcome. It is taken after the
+// scheduler's mutex was released; no goroutine holds both. Callbacks (Run, TokenEstimate, OnStuck,
+// Observer) run without any lock.
 //
-// Fields of a Turn that are fixed at its start are read without the mutex. The outcome of a turn is written once, under the mutex, and read afterwards by the
-// goroutine that wrote it.
+// Fields of a Turn that are fixed at its start are read without the mutex. The outcome of a turn is
+// written once, under the mutex, and read afterwards by the goroutine that wrote it.
 //
 // # Cost
 //
-// Submit, a start, the end of a turn, Stop and Yield take constant time, independent of waiting messages. Submit of an overtaken message and StopRun search the
-// waiting messages of one session. Drop finds its message by binary search. StopAll completes the tickets of the ended messages after the mutex was released.
-// Drain, ResetAll and Cancel visit every session once. A turn of one message costs three allocations: the entry, which contains the turn, and the two of its
-// context.
+// Submit, a start, the end of a turn, Stop and Yield take constant time, independent of waiting
+// messages. Submit of an overtaken message and StopRun search the waiting messages of one session.
+// Drop finds its message by binary search. StopAll completes the tickets of the ended messages
+// after the mutex was released. Drain, ResetAll and Cancel visit every session once. A turn of one
+// message costs three allocations: the entry, which contains the turn, and the two of its context.
 //
 // # Promises
 //
@@ -71,19 +83,22 @@
 //
 // # What it does not do
 //
-// It does not persist state, does not retry, does not answer, and does not track which process owns a session. It recognises duplicates only while a message
-// waits or runs. A durable store decides all of these; to hand over one session to another owner, Reset it.
+// It does not persist state, does not retry, does not answer, and does not track which process owns
+// a session. It recognises duplicates only while a message waits or runs. A durable store decides
+// all of these; to hand over one session to another owner, Reset it.
 //
 // It limits no turn in time: a runner does so with a context of its own.
 //
-// It does not limit the number of waiting messages. The store decides which message is dropped from a full queue, and Drop removes that message here. WaitingOf
-// is for a caller that bounds the waiting messages of a principal. Turns of a principal can be bounded (PrincipalTurns): a session whose next turn exceeds the
-// bound is in the principal's line instead of the lane's.
+// It does not limit the number of waiting messages. The store decides which message is dropped from
+// a full queue, and Drop removes that message here. WaitingOf is for a caller that bounds the
+// waiting messages of a principal. Turns of a principal can be bounded (PrincipalTurns): a session
+// whose next turn exceeds the bound is in the principal's line instead of the lane's.
 //
 // # How it ends
 //
-// Drain refuses new messages, ends waiting ones as cleared, lets turns end until its context ends, cancels the rest, and returns when everything that was
-// started has ended or the grace has passed. The end of the work context of New does the same without waiting.
+// Drain refuses new messages, ends waiting ones as cleared, lets turns end until its context ends,
+// cancels the rest, and returns when everything that was started has ended or the grace has passed.
+// The end of the work context of New does the same without waiting.
 //
 // # Example
 //
@@ -106,13 +121,16 @@ import (
 	"time"
 )
 
-// Scheduler decides when turns run. It is safe for concurrent use. No method waits for a slot, and none but Drain waits for a turn.
+// Scheduler decides when turns run. It is safe for concurrent use. No method waits for a slot, and
+// none but Drain waits for a turn.
 //
-// Its methods are the only ones that take the mutex: each takes it, lets core decide, releases it, and performs the effects.
+// Its methods are the only ones that take the mutex: each takes it, lets core decide, releases it,
+// and performs the effects.
 type Scheduler[M any] struct {
 	cfg Config[M] // with defaults filled in; never changed
-	// ctx is the parent of every turn: the values of the work context without its end. The end is passed to the turns by watch, which costs once per scheduler
-	// instead of an entry in the parent's list per turn.
+	// ctx is the parent of every turn: the values of the work context without its end. The end is
+	// passed to the turns by watch, which costs once per scheduler instead of an entry in the
+	// parent's list per turn.
 	ctx   context.Context //nolint:containedctx // the scheduler owns its turns' contexts; a message's context would end them with its sender
 	base  time.Time       // zero time of the scheduler's clock
 	watch func() bool     // ends the watch of the work context
@@ -122,9 +140,10 @@ type Scheduler[M any] struct {
 	core core[M]
 }
 
-// New creates a scheduler that is ready for messages. ctx is the work context, the parent of every turn: its values reach each turn, and when it ends every
-// turn is cancelled with its cause and new messages are refused. It must not be the context of a request. The error matches ErrInvalid and lists every fault of
-// cfg.
+// New creates a scheduler that is ready for messages. ctx is the work context, the parent of every
+// turn: its values reach each turn, and when it ends every turn is cancelled with its cause and new
+// messages are refused. It must not be the context of a request. The error matches ErrInvalid and
+// lists every fault of cfg.
 //
 // The scheduler has no goroutine of its own; Drain waits for those of its turns.
 func New[M any](ctx context.Context, cfg Config[M]) (*Scheduler[M], error) {
@@ -152,12 +171,14 @@ func (s *Scheduler[M]) workOver(cause error) {
 // now is the time on the scheduler's clock, which is monotonic.
 func (s *Scheduler[M]) now() time.Duration { return time.Since(s.base) }
 
-// begin creates the effects of one call. The time is read once, so all decisions of the call have the same time.
+// begin creates the effects of one call. The time is read once, so all decisions of the call have
+// the same time.
 func (s *Scheduler[M]) begin() effects[M] { return effects[M]{now: s.now()} }
 
-// Submit accepts a message and returns immediately; it never waits for a slot, a turn or a callback of the configuration other than the Observer. The error is
-// ErrMessageStale, ErrGatewayDraining, or matches ErrInvalid; the message was then not accepted and has no ticket. It takes constant time, except for an
-// overtaken message, whose position is searched.
+// Submit accepts a message and returns immediately; it never waits for a slot, a turn or a callback
+// of the configuration other than the Observer. The error is ErrMessageStale, ErrGatewayDraining,
+// or matches ErrInvalid; the message was then not accepted and has no ticket. It takes constant
+// time, except for an overtaken message, whose position is searched.
 func (s *Scheduler[M]) Submit(it Item[M]) (Submitted[M], error) {
 	if err := it.check(); err != nil {
 		s.refuse(RefusedInvalid)
@@ -198,8 +219,9 @@ func refusal(err error) Refusal {
 	}
 }
 
-// Cut closes the debounce window of the session and reports whether one was open. Its messages start as soon as they may, and a later message belongs to
-// another turn: something other than a message came between, such as a command.
+// Cut closes the debounce window of the session and reports whether one was open. Its messages
+// start as soon as they may, and a later message belongs to another turn: something other than a
+// message came between, such as a command.
 func (s *Scheduler[M]) Cut(session string) bool {
 	fx := s.begin()
 	s.mu.Lock()
@@ -212,8 +234,8 @@ func (s *Scheduler[M]) Cut(session string) bool {
 	return ok
 }
 
-// windowOver is the timer of a debounce window. The deadline may have moved since the timer was set: moving a number is cheaper than moving a timer with every
-// message.
+// windowOver is the timer of a debounce window. The deadline may have moved since the timer was
+// set: moving a number is cheaper than moving a timer with every message.
 func (s *Scheduler[M]) windowOver(x *session[M], window uint64) {
 	fx := s.begin()
 	s.mu.Lock()
@@ -231,8 +253,9 @@ func (s *Scheduler[M]) windowOver(x *session[M], window uint64) {
 	s.perform(&fx)
 }
 
-// core is everything that the scheduler's mutex guards. Each part owns its fields and is independent of the other parts; the methods of core are the decisions
-// that need several of them. Every method of core and of its parts is called with the mutex held, and none takes it.
+// core is everything that the scheduler's mutex guards. Each part owns its fields and is
+// independent of the other parts; the methods of core are the decisions that need several of them.
+// Every method of core and of its parts is called with the mutex held, and none takes it.
 type core[M any] struct {
 	begins   bool // turns call Began, see Config.Begins
 	draining bool // nothing new is accepted or started
@@ -313,8 +336,8 @@ func (c *core[M]) enqueue(x *session[M], e *entry[M], fx *effects[M]) Submitted[
 	return Submitted[M]{Ticket: &e.ticket, Seq: it.Seq, Running: e.turnOf != nil, Position: before}
 }
 
-// interrupt applies mode interrupt: the message replaces all unfinished work of its session. A message that joins the open window of a session without a turn
-// interrupts nothing.
+// interrupt applies mode interrupt: the message replaces all unfinished work of its session. A
+// message that joins the open window of a session without a turn interrupts nothing.
 func (c *core[M]) interrupt(x *session[M], it *Item[M], l *lane[M], fx *effects[M]) {
 	if x.idle() || len(x.running) == 0 && x.depth() == 1 && x.joins(it, l) {
 		return
@@ -345,8 +368,9 @@ func (c *core[M]) running() []*Turn[M] {
 	return all
 }
 
-// pending counts the goroutines and armed timers that the scheduler has started and that have not ended. It is guarded by the scheduler's mutex instead of
-// being a sync.WaitGroup, because the count must change together with the decision that starts or ends one.
+// pending counts the goroutines and armed timers that the scheduler has started and that have not
+// ended. It is guarded by the scheduler's mutex instead of being a sync.WaitGroup, because the
+// count must change together with the decision that starts or ends one.
 type pending struct {
 	count int
 	none  chan struct{} // closed when count drops to zero; nil while nothing waits for that
@@ -377,8 +401,9 @@ func (p *pending) ended() <-chan struct{} {
 	return p.none
 }
 
-// effects are the work that a decision under the mutex leaves for later: starting goroutines, cancelling contexts, completing tickets, logging. The value is on
-// the stack of the method that took the mutex.
+// effects are the work that a decision under the mutex leaves for later: starting goroutines,
+// cancelling contexts, completing tickets, logging. The value is on the stack of the method that
+// took the mutex.
 type effects[M any] struct {
 	now       time.Duration
 	starts    *Turn[M] // chained by nextStart, in order
@@ -424,8 +449,8 @@ func (fx *effects[M]) takeStart() *Turn[M] {
 	return t
 }
 
-// perform does the work after the mutex was released, and returns the messages that ended. Cancellations come first, because a stop must not wait for other
-// work.
+// perform does the work after the mutex was released, and returns the messages that ended.
+// Cancellations come first, because a stop must not wait for other work.
 func (s *Scheduler[M]) perform(fx *effects[M]) []Ended[M] {
 	for _, c := range fx.cancels {
 		c.cancel(c.cause)

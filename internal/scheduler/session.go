@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// session is the state of a conversation while it has running or waiting work. Every field is guarded by the scheduler's mutex. Idle sessions are kept in a
-// small pool, so window and question only ever grow: a late timer or estimate finds another number and does nothing.
+// session is the state of a conversation while it has running or waiting work. Every field is
+// guarded by the scheduler's mutex. Idle sessions are kept in a small pool, so window and question
+// only ever grow: a late timer or estimate finds another number and does nothing.
 type session[M any] struct {
 	key      string
 	set      Settings // of the last submitted message
@@ -25,8 +26,9 @@ type session[M any] struct {
 	unitsBox [2]*entry[M]    // initial memory of units
 	laneBox  [1]laneShare[M] // initial memory of byLane
 
-	// The place in a line. If lane is set, the session is in its ready list and in the subqueue of its principal there, and held is the principal whose place
-	// it holds for its next turn. If only held is set, it waits for a place. A turn without a bound needs none.
+	// The place in a line. If lane is set, the session is in its ready list and in the subqueue of
+	// its principal there, and held is the principal whose place it holds for its next turn. If
+	// only held is set, it waits for a place. A turn without a bound needs none.
 	lane     *lane[M]
 	subqueue *subqueue[M]
 	held     *principal[M]
@@ -45,8 +47,9 @@ type session[M any] struct {
 	forgetAsk context.CancelCauseFunc
 }
 
-// laneShare counts the waiting messages of a session in one lane and of one principal. Nearly every session has only one. The counts make it possible to remove
-// ten thousand waiting messages without visiting each under the mutex.
+// laneShare counts the waiting messages of a session in one lane and of one principal. Nearly every
+// session has only one. The counts make it possible to remove ten thousand waiting messages without
+// visiting each under the mutex.
 type laneShare[M any] struct {
 	lane  *lane[M]
 	who   *principal[M]
@@ -82,8 +85,9 @@ func (x *session[M]) front() *entry[M] {
 // back is the last waiting unit; one must be waiting.
 func (x *session[M]) back() *entry[M] { return x.units[len(x.units)-1] }
 
-// insert inserts the unit of one message at its position in the order and returns the number of messages before it. This is nearly always the end. A message
-// that was overtaken between its acceptance and its submission goes before the later ones.
+// insert inserts the unit of one message at its position in the order and returns the number of
+// messages before it. This is nearly always the end. A message that was overtaken between its
+// acceptance and its submission goes before the later ones.
 func (x *session[M]) insert(e *entry[M]) int {
 	x.tidy()
 	before := x.waiting
@@ -100,8 +104,9 @@ func (x *session[M]) insert(e *entry[M]) int {
 	return before
 }
 
-// tidy bounds the memory of a session that is never idle: it empties the slice when nothing waits, and moves the waiting units to the start of a full slice of
-// which at least half has left. Its cost is constant per message.
+// tidy bounds the memory of a session that is never idle: it empties the slice when nothing waits,
+// and moves the waiting units to the start of a full slice of which at least half has left. Its
+// cost is constant per message.
 func (x *session[M]) tidy() {
 	if x.depth() == 0 {
 		x.units, x.head, x.disorder = x.units[:0], 0, false
@@ -175,7 +180,8 @@ func (x *session[M]) account(e *entry[M], n int) {
 	x.byLane[free].add(n)
 }
 
-// add changes the number of waiting messages of the lane and the principal by n, which may be negative.
+// add changes the number of waiting messages of the lane and the principal by n, which may be
+// negative.
 func (c laneShare[M]) add(n int) {
 	c.lane.messages += n
 	c.who.messages += n
@@ -227,7 +233,8 @@ func (x *session[M]) ofRun(id string) *entry[M] {
 	return nil
 }
 
-// runs searches a message in the turns of this generation. Turns of an older one are cancelled, and their messages may be submitted again.
+// runs searches a message in the turns of this generation. Turns of an older one are cancelled, and
+// their messages may be submitted again.
 func (x *session[M]) runs(seq int64) *entry[M] {
 	for _, t := range x.running {
 		if t.gen != x.gen {
@@ -240,8 +247,9 @@ func (x *session[M]) runs(seq int64) *entry[M] {
 	return nil
 }
 
-// known finds the message if it already waits or runs, and assigns a number if it has none. A restarted run is also found by its id, because its caller may
-// submit it with other messages than those that are present.
+// known finds the message if it already waits or runs, and assigns a number if it has none. A
+// restarted run is also found by its id, because its caller may submit it with other messages than
+// those that are present.
 func (x *session[M]) known(it *Item[M]) *entry[M] {
 	if it.RunID != "" {
 		if e := x.ofRun(it.RunID); e != nil {
@@ -276,8 +284,10 @@ func (x *session[M]) leave(t *Turn[M]) {
 	}
 }
 
-// debounces reports whether the message that was just appended waits for the window. The window merges messages that a person types. It is not opened if it
-// could not merge or would only delay: when the message interrupts, is steered into a running turn, or will be collected with others anyway.
+// debounces reports whether the message that was just appended waits for the window. The window
+// merges messages that a person types. It is not opened if it could not merge or would only delay:
+// when the message interrupts, is steered into a running turn, or will be collected with others
+// anyway.
 func (x *session[M]) debounces(it *Item[M]) bool {
 	if !it.Typed || !it.merges() || x.set.Debounce <= 0 || x.set.BatchMessages == 1 {
 		return false
@@ -294,8 +304,9 @@ func (x *session[M]) debounces(it *Item[M]) bool {
 	}
 }
 
-// joins reports whether the message belongs to the open window of its session: same sender, same thread, same lane, and the batch is not full. An overtaken
-// message does not join, because its position is earlier.
+// joins reports whether the message belongs to the open window of its session: same sender, same
+// thread, same lane, and the batch is not full. An overtaken message does not join, because its
+// position is earlier.
 func (x *session[M]) joins(it *Item[M], l *lane[M]) bool {
 	if !x.buffers() || !x.debounces(it) {
 		return false
@@ -308,14 +319,16 @@ func (x *session[M]) joins(it *Item[M], l *lane[M]) bool {
 	return x.set.BatchBytes < 0 || u.bytes+it.Size <= x.set.BatchBytes
 }
 
-// collect adds every waiting message that may share its turn to the unit, which is about to start (mode collect, and messages that gather).
+// collect adds every waiting message that may share its turn to the unit, which is about to start
+// (mode collect, and messages that gather).
 func (x *session[M]) collect(u *entry[M]) {
 	for next := x.front(); next != nil && x.collects(u, next); next = x.front() {
 		u.join(x.pop())
 	}
 }
 
-// collects reports whether next may share the turn of u. Only bytes limit a collected turn, because the store already limits the number of waiting messages.
+// collects reports whether next may share the turn of u. Only bytes limit a collected turn, because
+// the store already limits the number of waiting messages.
 func (x *session[M]) collects(u, next *entry[M]) bool {
 	a, b := u.last.item(), next.item()
 	if next.open || !a.merges() || !b.merges() || a.Thread != b.Thread || u.lane != next.lane || a.Gathers != b.Gathers {
@@ -327,12 +340,13 @@ func (x *session[M]) collects(u, next *entry[M]) bool {
 	return x.set.BatchBytes < 0 || u.bytes+next.bytes <= x.set.BatchBytes
 }
 
-// maxCutoffs bounds the memory for stopped sessions. A cutoff only matters shortly after a stop, while a message that was accepted before it may still arrive.
-// Sixteen thousand later stops take much longer.
+// maxCutoffs bounds the memory for stopped sessions. A cutoff only matters shortly after a stop,
+// while a message that was accepted before it may still arrive. Sixteen thousand later stops take
+// much longer.
 const maxCutoffs = 16_384
 
-// cutoffs stores up to which sequence number the messages of a session are stale. It outlives the session's entry, because a message may arrive after all other
-// work of its session has ended.
+// cutoffs stores up to which sequence number the messages of a session are stale. It outlives the
+// session's entry, because a message may arrive after all other work of its session has ended.
 type cutoffs struct {
 	at    map[string]int64
 	order []string // a ring of keys, the oldest at next once it is full

@@ -8,18 +8,20 @@ import (
 	"slices"
 )
 
-// The methods in this file match sessions that have work with lanes that have free slots. Every change that frees a slot or adds work calls settle or pump
-// before the mutex is released; no other mechanism starts turns. Each step takes constant time.
+// The methods in this file match sessions that have work with lanes that have free slots. Every
+// change that frees a slot or adds work calls settle or pump before the mutex is released; no other
+// mechanism starts turns. Each step takes constant time.
 
-// settle moves a session to its proper place after any change of it: into the ready list of a lane, whose free slots are then used, or out of it, or out of the
-// map.
+// settle moves a session to its proper place after any change of it: into the ready list of a lane,
+// whose free slots are then used, or out of it, or out of the map.
 func (c *core[M]) settle(x *session[M], fx *effects[M]) {
 	if l := c.place(x, fx); l != nil {
 		c.pump(l, fx)
 	}
 }
 
-// place is settle without the use of free slots. It returns the lane whose ready list contains the session.
+// place is settle without the use of free slots. It returns the lane whose ready list contains the
+// session.
 func (c *core[M]) place(x *session[M], fx *effects[M]) *lane[M] {
 	u := x.front()
 	may := u != nil && !u.open && !c.queues.isSuspended(x.key) && c.mayStart(x, u, fx)
@@ -80,7 +82,8 @@ func (c *core[M]) pump(l *lane[M], fx *effects[M]) {
 	}
 }
 
-// start makes the first unit of the session a turn and gives it a slot, and the place of its principal that the session held.
+// start makes the first unit of the session a turn and gives it a slot, and the place of its
+// principal that the session held.
 func (c *core[M]) start(x *session[M], held *principal[M], fx *effects[M]) {
 	u := x.pop()
 	if x.set.Mode == ModeCollect || u.item().Gathers {
@@ -98,8 +101,8 @@ func (c *core[M]) start(x *session[M], held *principal[M], fx *effects[M]) {
 	fx.start(t)
 }
 
-// finish releases the slot and the place in the session of a turn whose Run has ended. It reports whether this decided the outcome, which is false when the
-// turn was already given up as stuck.
+// finish releases the slot and the place in the session of a turn whose Run has ended. It reports
+// whether this decided the outcome, which is false when the turn was already given up as stuck.
 func (c *core[M]) finish(t *Turn[M], err error, fx *effects[M]) (decided bool) {
 	x := t.sess
 	decided = c.turns.finish(t, err)
@@ -115,7 +118,8 @@ func (c *core[M]) finish(t *Turn[M], err error, fx *effects[M]) (decided bool) {
 	return decided
 }
 
-// useFreePlaces gives free places of the principal to its waiting sessions, and removes an idle principal.
+// useFreePlaces gives free places of the principal to its waiting sessions, and removes an idle
+// principal.
 func (c *core[M]) useFreePlaces(who *principal[M], fx *effects[M]) {
 	for who.used < c.principals.bound && who.waiting.head != nil {
 		c.settle(who.waiting.head, fx)
@@ -134,7 +138,8 @@ func (c *core[M]) leavePlace(t *Turn[M], fx *effects[M]) {
 	c.useFreePlaces(who, fx)
 }
 
-// yield releases the slot, and the place of its principal, of a turn that is about to wait: it may wait for turns of the same principal.
+// yield releases the slot, and the place of its principal, of a turn that is about to wait: it may
+// wait for turns of the same principal.
 func (c *core[M]) yield(t *Turn[M], fx *effects[M]) error {
 	switch {
 	case t.over:
@@ -155,8 +160,9 @@ func (c *core[M]) resume(l *lane[M], fx *effects[M]) {
 	fx.grants = append(fx.grants, granted)
 }
 
-// run is the goroutine that executes turns. It continues with a turn that the end of its last one has started, which saves a busy lane a new goroutine, and the
-// growth of its stack, for every turn. It ends when no such turn exists.
+// run is the goroutine that executes turns. It continues with a turn that the end of its last one
+// has started, which saves a busy lane a new goroutine, and the growth of its stack, for every
+// turn. It ends when no such turn exists.
 func (s *Scheduler[M]) run(t *Turn[M]) {
 	for t != nil {
 		t = s.execute(t)
@@ -207,8 +213,9 @@ func (s *Scheduler[M]) invoke(ctx context.Context, t *Turn[M]) (err error) {
 	return s.cfg.Run(ctx, t)
 }
 
-// finish releases the resources of the turn and reports its outcome, unless that was done when the turn became stuck. It returns one of the turns that start
-// because of it, for the calling goroutine to execute.
+// finish releases the resources of the turn and reports its outcome, unless that was done when the
+// turn became stuck. It returns one of the turns that start because of it, for the calling
+// goroutine to execute.
 func (s *Scheduler[M]) finish(t *Turn[M], err error) *Turn[M] {
 	fx := s.begin()
 	s.mu.Lock()
@@ -222,7 +229,8 @@ func (s *Scheduler[M]) finish(t *Turn[M], err error) *Turn[M] {
 	return next
 }
 
-// graceOver is the timer of a cancelled turn that has not returned in time: the turn is reported, its outcome is decided, and its later result is discarded.
+// graceOver is the timer of a cancelled turn that has not returned in time: the turn is reported,
+// its outcome is decided, and its later result is discarded.
 func (s *Scheduler[M]) graceOver(t *Turn[M]) {
 	s.mu.Lock()
 	stuck := s.core.turns.markStuck(t)
@@ -275,8 +283,9 @@ const (
 	estimateLarge
 )
 
-// throttle limits a session with a large history to one turn at a time. The session stores the result of the estimate together with the number of the question:
-// a result for an older question is ignored.
+// throttle limits a session with a large history to one turn at a time. The session stores the
+// result of the estimate together with the number of the question: a result for an older question
+// is ignored.
 type throttle[M any] struct {
 	on      bool // a TokenEstimate is configured
 	pending *pending
@@ -289,8 +298,8 @@ type question[M any] struct {
 	number uint64
 }
 
-// allows reports whether the session may start one more concurrent turn. If no estimate is known, it requests one, and the session is settled again when the
-// result arrives.
+// allows reports whether the session may start one more concurrent turn. If no estimate is known,
+// it requests one, and the session is settled again when the result arrives.
 func (th *throttle[M]) allows(x *session[M], draining bool, fx *effects[M]) bool {
 	if !th.on || x.estimate == estimateSmall {
 		return true
@@ -336,7 +345,8 @@ func (s *Scheduler[M]) register(q question[M], cancel context.CancelCauseFunc) b
 	return true
 }
 
-// large estimates whether the session's history is too large for concurrent turns. An estimate that panics throttles nothing.
+// large estimates whether the session's history is too large for concurrent turns. An estimate that
+// panics throttles nothing.
 func (s *Scheduler[M]) large(ctx context.Context, q question[M]) (large bool) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -361,12 +371,16 @@ func (s *Scheduler[M]) answer(q question[M], answer estimateState) {
 	s.perform(&fx)
 }
 
-// Yield releases the turn's slot while fn runs, and takes one again, at the front of its lane, before it returns. So a turn can wait for turns that it has
-// caused without occupying the lane that they need. The turn keeps its place in its session, so the turns that it waits for must belong to other sessions.
+// Yield releases the turn's slot while fn runs, and takes one again, at the front of its lane,
+// before it returns. So a turn can wait for turns that it has caused without occupying the lane
+// that they need. The turn keeps its place in its session, so the turns that it waits for must
+// belong to other sessions.
 //
-// ctx must be the turn's context or derived from it; fn receives it. Yield blocks until fn has returned and a slot is free. When ctx ends during that second
-// wait, Yield returns immediately without a slot, with the cause of ctx joined to the error of fn: a stop never waits for a full lane, and the turn is then
-// expected to return. While another Yield of the turn runs, it returns ErrYielding without calling fn; ErrTurnOver when the turn has ended.
+// ctx must be the turn's context or derived from it; fn receives it. Yield blocks until fn has
+// returned and a slot is free. When ctx ends during that second wait, Yield returns immediately
+// without a slot, with the cause of ctx joined to the error of fn: a stop never waits for a full
+// lane, and the turn is then expected to return. While another Yield of the turn runs, it returns
+// ErrYielding without calling fn; ErrTurnOver when the turn has ended.
 func (t *Turn[M]) Yield(ctx context.Context, fn func(ctx context.Context) error) error {
 	if err := t.freeSlot(); err != nil {
 		return err
@@ -404,7 +418,8 @@ func (t *Turn[M]) freeSlot() error {
 	return err
 }
 
-// requestSlot queues the turn for a slot, at the front of its lane, and returns a channel that is closed when it has one.
+// requestSlot queues the turn for a slot, at the front of its lane, and returns a channel that is
+// closed when it has one.
 func (t *Turn[M]) requestSlot() <-chan struct{} {
 	granted := make(chan struct{})
 	fx := t.s.begin()
@@ -433,7 +448,8 @@ func (l *lane[M]) beginYield(t *Turn[M]) {
 	l.release(t)
 }
 
-// grant gives a slot to the turn that has waited longest for its return; one must be waiting. The caller closes the channel when the mutex is released.
+// grant gives a slot to the turn that has waited longest for its return; one must be waiting. The
+// caller closes the channel when the mutex is released.
 func (l *lane[M]) grant() (*Turn[M], chan struct{}) {
 	t := l.returning[0]
 	l.returning = slices.Delete(l.returning, 0, 1)
@@ -444,7 +460,8 @@ func (l *lane[M]) grant() (*Turn[M], chan struct{}) {
 	return t, granted
 }
 
-// endYield ends the yield of the turn, if it is in one, and its wait for a slot. It does not assign a slot.
+// endYield ends the yield of the turn, if it is in one, and its wait for a slot. It does not assign
+// a slot.
 func (l *lane[M]) endYield(t *Turn[M]) {
 	if t.granted != nil {
 		l.returning = slices.DeleteFunc(l.returning, func(o *Turn[M]) bool { return o == t })

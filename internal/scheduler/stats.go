@@ -18,7 +18,8 @@ type tally struct {
 	cleared  int
 }
 
-// Stats is the state of the scheduler at one moment. The numbers are consistent: Accepted is the sum of Outcomes, Sessions.Waiting and Sessions.Undecided.
+// Stats is the state of the scheduler at one moment. The numbers are consistent: Accepted is the
+// sum of Outcomes, Sessions.Waiting and Sessions.Undecided.
 type Stats struct {
 	// Lanes are ordered by name.
 	Lanes    []LaneStats
@@ -42,7 +43,8 @@ type Stats struct {
 	Generation uint64
 }
 
-// LaneStats is the state of one lane. Capacity is Active plus the free slots, except while a shrunk lane still has more active turns than slots.
+// LaneStats is the state of one lane. Capacity is Active plus the free slots, except while a shrunk
+// lane still has more active turns than slots.
 type LaneStats struct {
 	Name     string
 	Capacity int
@@ -52,7 +54,8 @@ type LaneStats struct {
 	Stopping int
 	// Yielded turns have temporarily released their slot.
 	Yielded int
-	// Ready is how many sessions, and turns that return from Yield, could start if a slot were free.
+	// Ready is how many sessions, and turns that return from Yield, could start if a slot were
+	// free.
 	Ready int
 	// Waiting messages, ready or not.
 	Waiting int
@@ -148,8 +151,9 @@ func (s *Scheduler[M]) WaitingOf(name string) int {
 	return 0
 }
 
-// Progress is for a health check: how long some lane has had a free slot and a ready session without a start. It is 0 when the scheduler works, because a ready
-// session gets a free slot before the mutex is released.
+// Progress is for a health check: how long some lane has had a free slot and a ready session
+// without a start. It is 0 when the scheduler works, because a ready session gets a free slot
+// before the mutex is released.
 func (s *Scheduler[M]) Progress() time.Duration {
 	now := s.now()
 	s.mu.Lock()
@@ -177,8 +181,9 @@ type Wait struct {
 	// ID is the id of the message.
 	ID    string
 	Cause WaitCause
-	// Position counts from 1: for WaitLane the position among the ready sessions of the lane, in the order in which they start if nothing else arrives, turns
-	// that return from Yield first; for WaitSession the position among the waiting units of the session. Otherwise 0.
+	// Position counts from 1: for WaitLane the position among the ready sessions of the lane, in
+	// the order in which they start if nothing else arrives, turns that return from Yield first;
+	// for WaitSession the position among the waiting units of the session. Otherwise 0.
 	Position int
 	// Left is how long the debounce window stays open if nothing else arrives; 0 for other causes.
 	Left time.Duration
@@ -186,8 +191,9 @@ type Wait struct {
 	BlockedBy string
 }
 
-// Waits returns what the waiting messages of sessions wait for, by session, in the order of the queue. Sessions without waiting messages are omitted. It takes
-// time in proportion to the messages that wait in these sessions and to the ready sessions of their lanes.
+// Waits returns what the waiting messages of sessions wait for, by session, in the order of the
+// queue. Sessions without waiting messages are omitted. It takes time in proportion to the messages
+// that wait in these sessions and to the ready sessions of their lanes.
 func (s *Scheduler[M]) Waits(keys []string) map[string][]Wait {
 	now := s.now()
 	s.mu.Lock()
@@ -207,7 +213,8 @@ func (s *Scheduler[M]) Waits(keys []string) map[string][]Wait {
 	return all
 }
 
-// waits lists the waiting messages of a session. places are the positions in the lane whose ready list contains it.
+// waits lists the waiting messages of a session. places are the positions in the lane whose ready
+// list contains it.
 func (c *core[M]) waits(x *session[M], places map[*session[M]]int, now time.Duration) (list []Wait) {
 	blocker := ""
 	if len(x.running) > 0 {
@@ -243,7 +250,8 @@ func (l *lane[M]) places() map[*session[M]]int {
 	return places
 }
 
-// order is the sequence of results of next when nothing else arrives: the principals take turns, beginning with one that was not the last.
+// order is the sequence of results of next when nothing else arrives: the principals take turns,
+// beginning with one that was not the last.
 func (l *lane[M]) order() iter.Seq[*session[M]] {
 	return func(yield func(*session[M]) bool) {
 		var heads []*session[M]
@@ -268,9 +276,10 @@ func (l *lane[M]) order() iter.Seq[*session[M]] {
 	}
 }
 
-// Observer counts events for metrics. Its arguments come from closed sets: the names of lanes, outcomes and refusals. Many goroutines call its methods
-// concurrently, outside every lock; a slow one delays the call or the turn that caused the event. Values that can be computed from the state are in Stats
-// instead.
+// Observer counts events for metrics. Its arguments come from closed sets: the names of lanes,
+// outcomes and refusals. Many goroutines call its methods concurrently, outside every lock; a slow
+// one delays the call or the turn that caused the event. Values that can be computed from the state
+// are in Stats instead.
 type Observer interface {
 	// MessageRefused: Submit returned an error.
 	MessageRefused(why Refusal)
@@ -278,7 +287,8 @@ type Observer interface {
 	MessageEnded(lane string, o Outcome)
 	// TurnStarted: a turn got its slot; waited is the time since its first message was accepted.
 	TurnStarted(lane string, waited time.Duration)
-	// TurnEnded: the outcome of a turn, and of its leading message, was decided. A stuck turn may return afterwards.
+	// TurnEnded: the outcome of a turn, and of its leading message, was decided. A stuck turn may
+	// return afterwards.
 	TurnEnded(lane string, o Outcome, ran time.Duration)
 	// TurnStuck: a cancelled turn has not returned within the grace.
 	TurnStuck(lane string)
@@ -339,8 +349,9 @@ func (r Refusal) index() int {
 	}
 }
 
-// reporter publishes decisions: it completes tickets, calls the Observer and logs. Its methods are called without the mutex, by many goroutines concurrently.
-// The fields of a turn or an entry that they read do not change after the decision.
+// reporter publishes decisions: it completes tickets, calls the Observer and logs. Its methods are
+// called without the mutex, by many goroutines concurrently. The fields of a turn or an entry that
+// they read do not change after the decision.
 type reporter[M any] struct {
 	obs Observer
 	log *slog.Logger
@@ -359,8 +370,8 @@ func (r *reporter[M]) started(t *Turn[M]) {
 	}
 }
 
-// taken completes the tickets of a unit that the turn took as input, and adds its messages to items. It must not read past the last message of the unit, where
-// another call may append more.
+// taken completes the tickets of a unit that the turn took as input, and adds its messages to
+// items. It must not read past the last message of the unit, where another call may append more.
 func (r *reporter[M]) taken(t *Turn[M], u *entry[M], merged error, items []Item[M]) []Item[M] {
 	for e := u; ; e = e.next {
 		e.ticket.complete(OutcomeMerged, merged)
@@ -385,7 +396,8 @@ func (r *reporter[M]) turnStuck(t *Turn[M], grace time.Duration) {
 	r.obs.TurnStuck(t.lane.Name)
 }
 
-// unknownLane counts a message for a lane that does not exist. Each name is logged once; name is empty on later calls.
+// unknownLane counts a message for a lane that does not exist. Each name is logged once; name is
+// empty on later calls.
 func (r *reporter[M]) unknownLane(name string) {
 	r.obs.LaneUnknown()
 	if name != "" {

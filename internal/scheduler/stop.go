@@ -8,24 +8,28 @@ import (
 	"time"
 )
 
-// Stop cancels the oldest running turn of the session that is not stopping yet; its other turns continue. If no such turn exists, it ends the oldest waiting
-// messages that would have shared a turn, including the debounce window. A Settled turn cannot be stopped, and nothing else is stopped in its place. The cause
-// names who. Stop takes no slot, waits for nothing, and its cost does not depend on the number of waiting messages.
+// Stop cancels the oldest running turn of the session that is not stopping yet; its other turns
+// continue. If no such turn exists, it ends the oldest waiting messages that would have shared a
+// turn, including the debounce window. A Settled turn cannot be stopped, and nothing else is
+// stopped in its place. The cause names who. Stop takes no slot, waits for nothing, and its cost
+// does not depend on the number of waiting messages.
 func (s *Scheduler[M]) Stop(key, who string) Stopped[M] {
 	return s.onSession(key, func(x *session[M], fx *effects[M]) []*Turn[M] {
 		return s.core.stopOldest(x, &CancelCause{Reason: ReasonStopped, By: who}, fx)
 	})
 }
 
-// StopRun cancels the turn with this run id, or one that contains a message with this id; otherwise it ends the waiting message with this id. Nothing is
-// stopped when neither exists. The search for a waiting message takes time in proportion to their number.
+// StopRun cancels the turn with this run id, or one that contains a message with this id; otherwise
+// it ends the waiting message with this id. Nothing is stopped when neither exists. The search for
+// a waiting message takes time in proportion to their number.
 func (s *Scheduler[M]) StopRun(key, id, who string) Stopped[M] {
 	return s.onSession(key, func(x *session[M], fx *effects[M]) []*Turn[M] {
 		return s.core.stopNamed(x, id, &CancelCause{Reason: ReasonStopped, By: who}, fx)
 	})
 }
 
-// Stopping reports whether a turn with this run id runs and was asked to stop. It is false for a Settled turn, whose answer will be delivered.
+// Stopping reports whether a turn with this run id runs and was asked to stop. It is false for a
+// Settled turn, whose answer will be delivered.
 func (s *Scheduler[M]) Stopping(key, runID string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -33,10 +37,12 @@ func (s *Scheduler[M]) Stopping(key, runID string) bool {
 	return ok && slices.ContainsFunc(x.running, func(t *Turn[M]) bool { return t.runID == runID && t.cause != nil })
 }
 
-// StopAll cancels all running turns of the session, ends all its waiting messages, and sets a cutoff: messages with a sequence number up to the larger of
-// cutoff and the last known one are stale when they are submitted later (ErrMessageStale). Pass 0 when no later number is known. The scheduler stores the
-// cutoffs of the 16 384 sessions that were stopped last; a durable store is expected to store its own. The time under the mutex does not depend on the number
-// of waiting messages.
+// StopAll cancels all running turns of the session, ends all its waiting messages, and sets a
+// cutoff: messages with a sequence number up to the larger of cutoff and the last known one are
+// stale when they are submitted later (ErrMessageStale). Pass 0 when no later number is known. The
+// scheduler stores the cutoffs of the 16 384 sessions that were stopped last; a durable store is
+// expected to store its own. The time under the mutex does not depend on the number of waiting
+// messages.
 func (s *Scheduler[M]) StopAll(key, who string, cutoff int64) Stopped[M] {
 	fx := s.begin()
 	s.mu.Lock()
@@ -46,7 +52,8 @@ func (s *Scheduler[M]) StopAll(key, who string, cutoff int64) Stopped[M] {
 	return stopped
 }
 
-// Drop ends one waiting message that a durable store has dropped (ErrQueueDropped). It returns false when no message with this sequence number waits.
+// Drop ends one waiting message that a durable store has dropped (ErrQueueDropped). It returns
+// false when no message with this sequence number waits.
 func (s *Scheduler[M]) Drop(key string, seq int64) (Ended[M], bool) {
 	ended := s.onSession(key, func(x *session[M], fx *effects[M]) []*Turn[M] {
 		if i, e := x.findSeq(seq); e != nil {
@@ -61,8 +68,9 @@ func (s *Scheduler[M]) Drop(key string, seq int64) (Ended[M], bool) {
 	return ended[0], true
 }
 
-// Reset begins a new generation of the session: running turns are cancelled (ErrReset) and end interrupted, and waiting messages are returned (ErrLaneCleared),
-// so that durable ones can be submitted again under their old numbers. Cancelled turns keep slot and place until they return.
+// Reset begins a new generation of the session: running turns are cancelled (ErrReset) and end
+// interrupted, and waiting messages are returned (ErrLaneCleared), so that durable ones can be
+// submitted again under their old numbers. Cancelled turns keep slot and place until they return.
 func (s *Scheduler[M]) Reset(key string) []Ended[M] {
 	return s.onSession(key, func(x *session[M], fx *effects[M]) []*Turn[M] {
 		s.core.queues.gen++
@@ -71,7 +79,8 @@ func (s *Scheduler[M]) Reset(key string) []Ended[M] {
 	}).Ended
 }
 
-// ResetAll is Reset for every session. The messages of one session are in order; the order of the sessions is undefined.
+// ResetAll is Reset for every session. The messages of one session are in order; the order of the
+// sessions is undefined.
 func (s *Scheduler[M]) ResetAll() []Ended[M] {
 	fx := s.begin()
 	s.mu.Lock()
@@ -86,9 +95,10 @@ func (s *Scheduler[M]) ResetAll() []Ended[M] {
 	return s.perform(&fx)
 }
 
-// Cancel cancels every running turn, including settled ones, with err as the cause: for a process that has lost its lease. Waiting messages stay, and will
-// start; call ResetAll as well to get them back. The cause is a *CancelCause that matches ErrLeaseLost or ErrDraining if err does, and ErrCancelled otherwise;
-// the messages end interrupted.
+// Cancel cancels every running turn, including settled ones, with err as the cause: for a process
+// that has lost its lease. Waiting messages stay, and will start; call ResetAll as well to get them
+// back. The cause is a *CancelCause that matches ErrLeaseLost or ErrDraining if err does, and
+// ErrCancelled otherwise; the messages end interrupted.
 func (s *Scheduler[M]) Cancel(err error) {
 	reason := ReasonCancelled
 	switch {
@@ -100,8 +110,9 @@ func (s *Scheduler[M]) Cancel(err error) {
 	s.cancelAll(&CancelCause{Reason: reason, Err: err}, s.cfg.StopGrace)
 }
 
-// onSession runs a decision about one session under the mutex, settles the session, and performs the effects. It does nothing for an unknown session. The
-// decision returns the turns that it has cancelled.
+// onSession runs a decision about one session under the mutex, settles the session, and performs
+// the effects. It does nothing for an unknown session. The decision returns the turns that it has
+// cancelled.
 func (s *Scheduler[M]) onSession(key string, decide func(*session[M], *effects[M]) []*Turn[M]) Stopped[M] {
 	var stopped Stopped[M]
 	fx := s.begin()
@@ -174,12 +185,14 @@ func (c *core[M]) reset(x *session[M], fx *effects[M]) {
 	c.queues.empty(x, OutcomeCleared, ErrLaneCleared, fx)
 }
 
-// Drain ends the scheduler. New messages are refused and waiting ones end cleared (ErrGatewayDraining) at once, and no turn starts any more. Running turns may
-// end until ctx ends; then they are cancelled (ErrDraining) and have StopGrace to return. A turn that has not returned after half of that is reported to
-// OnStuck, so that its end can still be recorded.
+// Drain ends the scheduler. New messages are refused and waiting ones end cleared
+// (ErrGatewayDraining) at once, and no turn starts any more. Running turns may end until ctx ends;
+// then they are cancelled (ErrDraining) and have StopGrace to return. A turn that has not returned
+// after half of that is reported to OnStuck, so that its end can still be recorded.
 //
-// Drain blocks until everything that the scheduler has started has ended, at the latest StopGrace after the end of ctx. The error is nil or matches
-// ErrTurnsLeft. It may be called repeatedly, and by several goroutines.
+// Drain blocks until everything that the scheduler has started has ended, at the latest StopGrace
+// after the end of ctx. The error is nil or matches ErrTurnsLeft. It may be called repeatedly, and
+// by several goroutines.
 func (s *Scheduler[M]) Drain(ctx context.Context) error {
 	s.beginDrain()
 	ended := s.pendingEnded()
@@ -201,8 +214,9 @@ func (s *Scheduler[M]) Drain(ctx context.Context) error {
 	}
 }
 
-// LeaveToNext cancels the turn with ErrDraining before the deadline of the drain, because it waits for something that will not happen in this process any more.
-// Without a drain, and for a turn that is settled, cancelled or has ended, it does nothing.
+// LeaveToNext cancels the turn with ErrDraining before the deadline of the drain, because it waits
+// for something that will not happen in this process any more. Without a drain, and for a turn that
+// is settled, cancelled or has ended, it does nothing.
 func (t *Turn[M]) LeaveToNext() {
 	fx := t.s.begin()
 	t.s.mu.Lock()
@@ -222,7 +236,8 @@ func (s *Scheduler[M]) beginDrain() {
 	s.perform(&fx)
 }
 
-// pendingEnded returns a channel that is closed when everything that the scheduler has started has ended.
+// pendingEnded returns a channel that is closed when everything that the scheduler has started has
+// ended.
 func (s *Scheduler[M]) pendingEnded() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Turn is one execution over one or several messages. It is passed to Run and returned by stops. Its methods are safe for concurrent use; those with an effect
-// refuse when the turn has ended.
+// Turn is one execution over one or several messages. It is passed to Run and returned by stops.
+// Its methods are safe for concurrent use; those with an effect refuse when the turn has ended.
 type Turn[M any] struct {
 	// Fixed at the start.
 	s           *Scheduler[M]
@@ -48,8 +48,8 @@ func (t *Turn[M]) Session() string { return t.lead.item().Session }
 // Lane is the name of the lane whose slot the turn holds.
 func (t *Turn[M]) Lane() string { return t.lane.Name }
 
-// Items are the messages of the turn in order; the last one leads. The slice belongs to the scheduler and must not be modified. It does not contain messages
-// from TakeInput.
+// Items are the messages of the turn in order; the last one leads. The slice belongs to the
+// scheduler and must not be modified. It does not contain messages from TakeInput.
 func (t *Turn[M]) Items() []Item[M] { return t.items }
 
 // SeqFrom is the sequence number of the first message.
@@ -61,17 +61,20 @@ func (t *Turn[M]) SeqTo() int64 { return t.lead.item().Seq }
 // Waited is the time from the acceptance of the first message to the start.
 func (t *Turn[M]) Waited() time.Duration { return t.started - t.first.at }
 
-// Cause is why the turn was cancelled, nil when it was not. Inside Run, context.Cause of the context is the same.
+// Cause is why the turn was cancelled, nil when it was not. Inside Run, context.Cause of the
+// context is the same.
 func (t *Turn[M]) Cause() *CancelCause {
 	t.s.mu.Lock()
 	defer t.s.mu.Unlock()
 	return t.cause
 }
 
-// Settle protects the turn from stops, interrupts and resets, which would otherwise end a turn as stopped while its answer is being written. It returns nil
-// when the turn is now settled; the *CancelCause when a stop was faster, and the result must then not be used; ErrTurnOver when the turn has returned. Call it
-// immediately before the last durable write. The end of a drain and Cancel still cancel the context of a settled turn, but its outcome follows from the result
-// of Run.
+// Settle protects the turn from stops, interrupts and resets, which would otherwise end a turn as
+// stopped while its answer is being written. It returns nil when the turn is now settled; the
+// *CancelCause when a stop was faster, and the result must then not be used; ErrTurnOver when the
+// turn has returned. Call it immediately before the last durable write. The end of a drain and
+// Cancel still cancel the context of a settled turn, but its outcome follows from the result of
+// Run.
 func (t *Turn[M]) Settle() error {
 	fx := t.s.begin()
 	t.s.mu.Lock()
@@ -81,8 +84,9 @@ func (t *Turn[M]) Settle() error {
 	return err
 }
 
-// Began declares that the turn has begun: the next turn of its session may start now, within the session's limit. It is only used with Config.Begins; Run calls
-// it when all work that depends on the order is done. A turn that returns without calling it counts as begun then.
+// Began declares that the turn has begun: the next turn of its session may start now, within the
+// session's limit. It is only used with Config.Begins; Run calls it when all work that depends on
+// the order is done. A turn that returns without calling it counts as begun then.
 func (t *Turn[M]) Began() {
 	fx := t.s.begin()
 	t.s.mu.Lock()
@@ -107,7 +111,8 @@ func (c *core[M]) settleTurn(t *Turn[M], fx *effects[M]) error {
 	return nil
 }
 
-// setCause records why the turn was cancelled. From now on the lane counts an active turn as stopping.
+// setCause records why the turn was cancelled. From now on the lane counts an active turn as
+// stopping.
 func (t *Turn[M]) setCause(cause *CancelCause) {
 	t.cause = cause
 	if t.slot {
@@ -132,8 +137,9 @@ func (t *Turn[M]) named(id string) bool {
 	return t.runID == id || t.find(func(it *Item[M]) bool { return it.ID == id }) != nil
 }
 
-// turns are the counters of running turns, and the rules by which a turn begins, is cancelled, becomes stuck and ends. The state of one turn is in Turn. Slots
-// belong to lanes, and the turn's place to its session.
+// turns are the counters of running turns, and the rules by which a turn begins, is cancelled,
+// becomes stuck and ends. The state of one turn is in Turn. Slots belong to lanes, and the turn's
+// place to its session.
 type turns[M any] struct {
 	running   int
 	stuck     int // running turns past their grace
@@ -144,7 +150,8 @@ type turns[M any] struct {
 	pending *pending
 }
 
-// begin makes a unit that has left the queue a turn. The last message leads: its id becomes the id of the turn.
+// begin makes a unit that has left the queue a turn. The last message leads: its id becomes the id
+// of the turn.
 func (ts *turns[M]) begin(u *entry[M], x *session[M], now time.Duration) *Turn[M] {
 	t := &u.turn // still zero: a unit starts once
 	lead := u.last.item()
@@ -184,7 +191,8 @@ func (ts *turns[M]) cancelWithin(t *Turn[M], cause *CancelCause, grace time.Dura
 	return true
 }
 
-// force cancels a turn even if it is settled. A settled one may still succeed; until its grace has passed, its outcome follows from its result.
+// force cancels a turn even if it is settled. A settled one may still succeed; until its grace has
+// passed, its outcome follows from its result.
 func (ts *turns[M]) force(t *Turn[M], cause *CancelCause, grace time.Duration, fx *effects[M]) {
 	if ts.cancelWithin(t, cause, grace, fx) || t.over || t.cause != nil || t.forced != nil {
 		return
@@ -193,7 +201,8 @@ func (ts *turns[M]) force(t *Turn[M], cause *CancelCause, grace time.Duration, f
 	ts.cancelContext(t, cause, grace, fx)
 }
 
-// cancelContext cancels the context of the turn and starts the grace. A turn whose goroutine has not begun reads the cause when it does.
+// cancelContext cancels the context of the turn and starts the grace. A turn whose goroutine has
+// not begun reads the cause when it does.
 func (ts *turns[M]) cancelContext(t *Turn[M], cause *CancelCause, grace time.Duration, fx *effects[M]) {
 	if t.cancel != nil {
 		fx.cancels = append(fx.cancels, cancelCall{cancel: t.cancel, cause: cause})
@@ -202,8 +211,8 @@ func (ts *turns[M]) cancelContext(t *Turn[M], cause *CancelCause, grace time.Dur
 	t.grace = time.AfterFunc(grace, func() { ts.s.graceOver(t) })
 }
 
-// markStuck marks the turn as stuck; false when it has returned while the timer fired. For a settled turn that was forced to stop, the grace has passed: the
-// forced cause becomes its cause.
+// markStuck marks the turn as stuck; false when it has returned while the timer fired. For a
+// settled turn that was forced to stop, the grace has passed: the forced cause becomes its cause.
 func (ts *turns[M]) markStuck(t *Turn[M]) bool {
 	if t.over || t.stuck {
 		return false
@@ -216,8 +225,9 @@ func (ts *turns[M]) markStuck(t *Turn[M]) bool {
 	return true
 }
 
-// giveUp decides the outcome of a turn that has not returned; false when it was decided before. The turn keeps its slot and its place until it returns, because
-// only then is it certain that it has no further effects.
+// giveUp decides the outcome of a turn that has not returned; false when it was decided before. The
+// turn keeps its slot and its place until it returns, because only then is it certain that it has
+// no further effects.
 func (ts *turns[M]) giveUp(t *Turn[M]) (decided bool) {
 	if t.over || !ts.decide(t, nil) {
 		return false
@@ -243,8 +253,8 @@ func (ts *turns[M]) finish(t *Turn[M], err error) (decided bool) {
 	return decided
 }
 
-// decide sets the outcome of the turn's leading message; false when it was set before. For a cancelled turn the cause decides, whatever it returned, because
-// its result came too late.
+// decide sets the outcome of the turn's leading message; false when it was set before. For a
+// cancelled turn the cause decides, whatever it returned, because its result came too late.
 func (ts *turns[M]) decide(t *Turn[M], err error) bool {
 	if t.outcome != "" {
 		return false
@@ -264,9 +274,11 @@ func (ts *turns[M]) decide(t *Turn[M], err error) bool {
 	return true
 }
 
-// AcceptInput declares that the runner can take messages during the turn, and returns a channel that signals that some may be available. A wake-up means "call
-// TakeInput"; several may be coalesced, and one may find nothing. From now on messages in mode steer wait for the turn; those that it has not taken when it
-// returns run as turns of their own. The channel is never closed, so select on the context too.
+// AcceptInput declares that the runner can take messages during the turn, and returns a channel
+// that signals that some may be available. A wake-up means "call TakeInput"; several may be
+// coalesced, and one may find nothing. From now on messages in mode steer wait for the turn; those
+// that it has not taken when it returns run as turns of their own. The channel is never closed, so
+// select on the context too.
 func (t *Turn[M]) AcceptInput() <-chan struct{} {
 	fx := t.s.begin()
 	t.s.mu.Lock()
@@ -282,8 +294,9 @@ func (t *Turn[M]) AcceptInput() <-chan struct{} {
 	return input
 }
 
-// TakeInput returns the messages that wait to be steered into this turn, in order, nil when none waits or when the turn was cancelled, settled or has ended.
-// They end merged into this turn. It never blocks.
+// TakeInput returns the messages that wait to be steered into this turn, in order, nil when none
+// waits or when the turn was cancelled, settled or has ended. They end merged into this turn. It
+// never blocks.
 func (t *Turn[M]) TakeInput() []Item[M] {
 	s := t.s
 	fx := s.begin()
@@ -334,7 +347,8 @@ func (t *Turn[M]) absorb(u *entry[M]) {
 // takesInput reports whether the turn can still receive steered messages.
 func (t *Turn[M]) takesInput() bool { return t.input != nil && t.cause == nil && !t.settled }
 
-// wants reports whether the unit may be steered into this turn: it must be answered in the same place.
+// wants reports whether the unit may be steered into this turn: it must be answered in the same
+// place.
 func (t *Turn[M]) wants(u *entry[M]) bool {
 	return u.steer && !u.open && u.item().Thread == t.lead.item().Thread
 }

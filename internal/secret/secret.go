@@ -1,15 +1,18 @@
 // Package secret keeps credentials out of everything that the gateway prints.
 //
-// A [Secret] is a token, a password or a key. Package fmt, encoding/json, encoding/xml, YAML and log/slog print [Redacted] in its place, even when
-// it is an unexported field of another struct. Only [Secret.Reveal] returns the text; a test of package archtest lists the files that may call it.
-// [Secret.Redact] removes the text from errors of other programs.
+// A [Secret] is a token, a password or a key. Package fmt, encoding/json, encoding/xml, YAML and
+// log/slog print [Redacted] in its place, even when it is an unexported field of another struct.
+// Only [Secret.Reveal] returns the text; a test of package archtest lists the files that may call
+// it. [Secret.Redact] removes the text from errors of other programs.
 //
 // [Generate] makes a token.
 //
-// [URL], [RawURL] and [WithoutURL] remove credentials from addresses and from errors that quote addresses.
+// [URL], [RawURL] and [WithoutURL] remove credentials from addresses and from errors that quote
+// addresses.
 //
-// The package imports nothing of the gateway, starts no goroutine and reads neither files nor the environment. Values are immutable, except
-// that UnmarshalText sets its receiver; copies are safe for concurrent use.
+// The package imports nothing of the gateway, starts no goroutine and reads neither files nor the
+// environment. Values are immutable, except that UnmarshalText sets its receiver; copies are safe
+// for concurrent use.
 package secret
 
 import (
@@ -35,12 +38,13 @@ var (
 	ErrNotLine = errors.New("must be one line without control characters")
 )
 
-// Secret is text that must not be printed: a token, a password, a key. Every way of formatting it prints [Redacted]; only Reveal returns
-// the text. The zero value is no secret, and prints as [Redacted] too. Do not compare values with ==: it compares
-// pointers. Compare what Reveal returns, in constant time where a caller is authenticated.
+// Secret is text that must not be printed: a token, a password, a key. Every way of formatting it
+// prints [Redacted]; only Reveal returns the text. The zero value is no secret, and prints as
+// [Redacted] too. Do not compare values with ==: it compares pointers. Compare what Reveal returns,
+// in constant time where a caller is authenticated.
 type Secret struct {
-	// A pointer, because package fmt prints unexported fields of a surrounding struct without calling their methods: of a
-	// pointer it prints only the address.
+	// A pointer, because package fmt prints unexported fields of a surrounding struct without
+	// calling their methods: of a pointer it prints only the address.
 	text *string
 }
 
@@ -52,11 +56,12 @@ func New(text string) Secret {
 	return Secret{text: &text}
 }
 
-// generatedBytes is the strength of a generated secret, which has 43 characters in URL-safe base64 (RFC 4648, section 5).
+// generatedBytes is the strength of a generated secret, which has 43 characters in URL-safe base64
+// (RFC 4648, section 5).
 const generatedBytes = 32
 
-// Generate returns a new secret of 32 bytes from crypto/rand as 43 characters of URL-safe base64. It does not begin with a hyphen: command-line
-// programs would take it for a flag.
+// Generate returns a new secret of 32 bytes from crypto/rand as 43 characters of URL-safe base64.
+// It does not begin with a hyphen: command-line programs would take it for a flag.
 func Generate() Secret {
 	raw := make([]byte, generatedBytes)
 	for {
@@ -78,7 +83,8 @@ func (s Secret) Reveal() string {
 // IsSet reports whether a secret is set.
 func (s Secret) IsSet() bool { return s.text != nil }
 
-// Redact replaces the secret in text of another program, such as an error message that quotes the key, with [Hidden].
+// Redact replaces the secret in text of another program, such as an error message that quotes the
+// key, with [Hidden].
 func (s Secret) Redact(text string) string {
 	if s.text == nil {
 		return text
@@ -106,8 +112,10 @@ func (s Secret) MarshalText() ([]byte, error) { return []byte(Redacted), nil }
 // MarshalYAML returns [Redacted].
 func (s Secret) MarshalYAML() (any, error) { return Redacted, nil }
 
-// UnmarshalText sets the secret. It cuts a byte order mark and blanks around the text, because a file or a variable often ends with a newline. It refuses blank text with
-// [ErrBlank], because "set but empty" never means "no secret", and control characters with [ErrNotLine]; an error leaves the secret unchanged.
+// UnmarshalText sets the secret. It cuts a byte order mark and blanks around the text, because a
+// file or a variable often ends with a newline. It refuses blank text with [ErrBlank], because "set
+// but empty" never means "no secret", and control characters with [ErrNotLine]; an error leaves the
+// secret unchanged.
 func (s *Secret) UnmarshalText(text []byte) error {
 	trimmed := strings.TrimSpace(strings.TrimPrefix(string(text), "\ufeff"))
 	if trimmed == "" {
@@ -120,11 +128,12 @@ func (s *Secret) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// masked replaces a password within an address. It needs no escaping, so the address stays readable.
+// masked replaces a password within an address. It needs no escaping, so the address stays
+// readable.
 const masked = "xxxxx"
 
-// URL returns the address with its passwords masked: the one of the user, and the query parameters `password` and `sslpassword` of
-// PostgreSQL. It does not change u.
+// URL returns the address with its passwords masked: the one of the user, and the query parameters
+// `password` and `sslpassword` of PostgreSQL. It does not change u.
 func URL(u *url.URL) string {
 	shown := *u
 	if _, has := u.User.Password(); has {
@@ -140,7 +149,8 @@ func URL(u *url.URL) string {
 	return shown.String()
 }
 
-// RawURL returns an address that may be an invalid URL, for an error that quotes it, or "…" if a part of it may be a credential.
+// RawURL returns an address that may be an invalid URL, for an error that quotes it, or "…" if a
+// part of it may be a credential.
 func RawURL(raw string) string {
 	if strings.ContainsAny(raw, "@?#") {
 		return "…"
@@ -148,7 +158,8 @@ func RawURL(raw string) string {
 	return raw
 }
 
-// WithoutURL removes the address from an error of net/http, which quotes it as it was given. Any other error is returned unchanged.
+// WithoutURL removes the address from an error of net/http, which quotes it as it was given. Any
+// other error is returned unchanged.
 func WithoutURL(err error) error {
 	if outer, ok := errors.AsType[*url.Error](err); ok {
 		return fmt.Errorf("%s: %w", strings.ToUpper(outer.Op), outer.Err)

@@ -26,8 +26,8 @@ type Credential struct {
 	CreatedAt, ExpiresAt time.Time
 }
 
-// ParseDigest reads 64 hexadecimal digits. A damaged string gives the zero digest, which no secret matches: one damaged row must neither grant access nor
-// prevent the other tokens from being read.
+// ParseDigest reads 64 hexadecimal digits. A damaged string gives the zero digest, which no secret
+// matches: one damaged row must neither grant access nor prevent the other tokens from being read.
 func ParseDigest(text string) (digest [sha256.Size]byte) {
 	raw, err := hex.DecodeString(text)
 	if err == nil && len(raw) == len(digest) {
@@ -36,7 +36,8 @@ func ParseDigest(text string) (digest [sha256.Size]byte) {
 	return digest
 }
 
-// Hash identifies the state of a credential in the audit log. It changes with any field except the creation time, and does not reveal them.
+// Hash identifies the state of a credential in the audit log. It changes with any field except the
+// creation time, and does not reveal them.
 func (c Credential) Hash() string {
 	parts := []string{c.Name, hex.EncodeToString(c.Digest[:]), strings.Join(c.Scopes, " "), c.Visible, ""}
 	if !c.ExpiresAt.IsZero() {
@@ -57,7 +58,8 @@ const (
 	VerbTokenRotate = "token.rotate"      // a secret of the configuration, by its file
 )
 
-// Credentials is an optional ability of a store: it keeps named tokens. Every change writes one row of the audit log in the same transaction.
+// Credentials is an optional ability of a store: it keeps named tokens. Every change writes one row
+// of the audit log in the same transaction.
 type Credentials interface {
 	// Credentials lists all tokens by name, expired ones included.
 	Credentials(ctx context.Context) ([]Credential, error)
@@ -67,9 +69,10 @@ type Credentials interface {
 	RevokeCredential(ctx context.Context, name string, by ChangedBy) error
 }
 
-// Hold is the state in which a gateway can be inspected but starts nothing on its own. It is one row for all replicas. While the row exists
-// [Outbox].ClaimOutgoing, cron.JobStore.Claim and [Inbox].Sweep return nothing, and [Nodes].Heartbeat returns it, so that each replica stops receiving from its
-// channels.
+// Hold is the state in which a gateway can be inspected but starts nothing on its own. It is one
+// row for all replicas. While the row exists [Outbox].ClaimOutgoing, cron.JobStore.Claim and
+// [Inbox].Sweep return nothing, and [Nodes].Heartbeat returns it, so that each replica stops
+// receiving from its channels.
 type Hold struct {
 	Since time.Time
 	// Who is the principal that set the hold. Who and Reason are shown to operators.
@@ -89,7 +92,8 @@ func (h *Hold) Sentence() string {
 type Holds interface {
 	// Hold reads the hold; nil when the gateway is not held.
 	Hold(ctx context.Context) (*Hold, error)
-	// SetHold holds the gateway; an existing hold stays unchanged. The store sets Since. nil releases the hold, and is a no-op when the gateway is not held.
+	// SetHold holds the gateway; an existing hold stays unchanged. The store sets Since. nil
+	// releases the hold, and is a no-op when the gateway is not held.
 	SetHold(ctx context.Context, h *Hold, by ChangedBy) error
 	// Held counts the work that waits for the release.
 	Held(ctx context.Context) (HeldWork, error)
@@ -120,10 +124,12 @@ const (
 	NotHeld = `NOT EXISTS (SELECT 1 FROM hold)`
 )
 
-// Allowances is an optional ability of a store that several processes share. It counts calls for all of them.
+// Allowances is an optional ability of a store that several processes share. It counts calls for
+// all of them.
 type Allowances interface {
-	// TakeAllowance takes up to n calls from the named allowance. The allowance holds at most perMinute calls and refills by perMinute
-	// calls in a minute. It returns the number of calls taken and, when that is 0, how long it takes until one call is available.
+	// TakeAllowance takes up to n calls from the named allowance. The allowance holds at most
+	// perMinute calls and refills by perMinute calls in a minute. It returns the number of calls
+	// taken and, when that is 0, how long it takes until one call is available.
 	TakeAllowance(ctx context.Context, name string, n, perMinute int) (got int, wait time.Duration, err error)
 }
 
@@ -134,7 +140,8 @@ type TokenRatio struct {
 	Permille int
 }
 
-// TokenRatios stores the measured ratios, so that a restart does not begin with estimates that are too high.
+// TokenRatios stores the measured ratios, so that a restart does not begin with estimates that are
+// too high.
 type TokenRatios interface {
 	// TokenRatios lists all ratios by endpoint and model.
 	TokenRatios(ctx context.Context) ([]TokenRatio, error)

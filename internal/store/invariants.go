@@ -6,13 +6,15 @@ import (
 	"slices"
 )
 
-// ReasonCommand is the reason of a message that was executed on arrival ([AcceptParams.Unqueued]): it is answered without a run.
+// ReasonCommand is the reason of a message that was executed on arrival ([AcceptParams.Unqueued]):
+// it is answered without a run.
 const ReasonCommand = "command"
 
-// Invariant is a rule that the tables obey between any two operations. It is a query: every row that it returns is a violation. The same SQL serves both
-// engines.
+// Invariant is a rule that the tables obey between any two operations. It is a query: every row
+// that it returns is a violation. The same SQL serves both engines.
 type Invariant struct {
-	// ID names the rule. It is the first column of every row; the further columns locate the violation.
+	// ID names the rule. It is the first column of every row; the further columns locate the
+	// violation.
 	ID string
 	// Rule is the rule in one sentence.
 	Rule string
@@ -34,8 +36,8 @@ type Invariant struct {
 	Params []string
 }
 
-// Invariants lists the rules of the tables nodes, sessions, branches, transcript, inbox, runs, outbox, leases, cron_jobs, cron_run_logs and audit_log. The
-// caller owns the slice.
+// Invariants lists the rules of the tables nodes, sessions, branches, transcript, inbox, runs,
+// outbox, leases, cron_jobs, cron_run_logs and audit_log. The caller owns the slice.
 func Invariants() []Invariant {
 	all := messageInvariants()
 	all = append(all, runInvariants()...)
@@ -44,14 +46,15 @@ func Invariants() []Invariant {
 	return append(all, nodeInvariants()...)
 }
 
-// agentless is the condition that live nodes exist and that none of them has the agent of a row of a table: its work waits for a node that has it, see
-// [Unowned].
+// agentless is the condition that live nodes exist and that none of them has the agent of a row of
+// a table: its work waits for a node that has it, see [Unowned].
 func agentless(table string) string {
 	return `(EXISTS (SELECT 1 FROM nodes m WHERE m.lease_until > :gone)
 			    AND NOT EXISTS (SELECT 1 FROM nodes m WHERE m.lease_until > :gone AND (m.agents = '' OR m.agents LIKE '%"' || ` + table + `.agent || '"%')))`
 }
 
-// Agentless finds the agents that none of the live nodes has, with how many messages and due jobs wait for each.
+// Agentless finds the agents that none of the live nodes has, with how many messages and due jobs
+// wait for each.
 func Agentless() Invariant {
 	return Invariant{ID: "agentless", Params: []string{"now", "gone"}, SQL: `
 		SELECT 'agentless', w.agent, sum(w.messages), sum(w.jobs) FROM (
@@ -63,8 +66,8 @@ func Agentless() Invariant {
 		) w WHERE ` + agentless("w") + ` GROUP BY w.agent ORDER BY w.agent`}
 }
 
-// messageInvariants are the rules of messages. A message of an interrupted run waits again although it has a run, so the queue may exceed its bound by such
-// messages.
+// messageInvariants are the rules of messages. A message of an interrupted run waits again although
+// it has a run, so the queue may exceed its bound by such messages.
 func messageInvariants() []Invariant {
 	return []Invariant{
 		{ID: "I1.state", Rule: "A message is done exactly when it has one of the known outcomes.", SQL: `
@@ -105,8 +108,8 @@ func messageInvariants() []Invariant {
 	}
 }
 
-// runInvariants are the rules of runs. A run that began and ended in the same millisecond overlaps no other run, although its successor may have begun in that
-// millisecond.
+// runInvariants are the rules of runs. A run that began and ended in the same millisecond overlaps
+// no other run, although its successor may have begun in that millisecond.
 func runInvariants() []Invariant {
 	lanes := []string{"main", "subagent", "team", "cron"}
 	return []Invariant{
@@ -173,23 +176,25 @@ const revealingTexts = `
 				UNION ALL SELECT 'audit_log', CAST(id AS text), object FROM audit_log
 				UNION ALL SELECT 'nodes', id, addr FROM nodes`
 
-// RevealingTexts is a query for place, id and text of everything that the rule about secrets reads. A caller that has the secrets compares them in its own
-// memory: a secret passed as a statement parameter could appear in the statement log of the database.
+// RevealingTexts is a query for place, id and text of everything that the rule about secrets reads.
+// A caller that has the secrets compares them in its own memory: a secret passed as a statement
+// parameter could appear in the statement log of the database.
 func RevealingTexts() Invariant {
 	return Invariant{ID: "I9.secret", Rule: "No error and no address contains a secret.", SQL: `
 		SELECT place, id, content FROM (` + revealingTexts + `) AS texts WHERE coalesce(content, '') <> ''`}
 }
 
-// Rollbacks is a query for the losses of commits that replicas noticed since a moment: the verb, the time of the first notice, the sign, and the histories
-// before and after.
+// Rollbacks is a query for the losses of commits that replicas noticed since a moment: the verb,
+// the time of the first notice, the sign, and the histories before and after.
 func Rollbacks() Invariant {
 	return Invariant{ID: VerbRollback, Rule: "The database loses no commits.", Params: []string{"since"}, SQL: `
 		SELECT verb, min(at), object, before_hash, after_hash FROM audit_log
 		WHERE verb = '` + VerbRollback + `' AND at > :since GROUP BY verb, object, before_hash, after_hash ORDER BY min(at)`}
 }
 
-// cronInvariants are the rules of jobs and their ledger. A job that is paused, or whose row cannot be decoded, is enabled and still does
-// not fire. An absent time is NULL or 0, an absent reason NULL or empty.
+// cronInvariants are the rules of jobs and their ledger. A job that is paused, or whose row cannot
+// be decoded, is enabled and still does not fire. An absent time is NULL or 0, an absent reason
+// NULL or empty.
 func cronInvariants() []Invariant {
 	return []Invariant{
 		{ID: "I2.twice", Rule: "No slot was fired twice.", SQL: `
@@ -245,15 +250,17 @@ func nodeInvariants() []Invariant {
 
 // Inspector is an optional ability of a store: read-only queries of its tables.
 type Inspector interface {
-	// Violations runs one rule in a read-only transaction and returns the first limit rows as strings: the rule's id, then the location. values has a value for
-	// every name in [Invariant.Params].
+	// Violations runs one rule in a read-only transaction and returns the first limit rows as
+	// strings: the rule's id, then the location. values has a value for every name in
+	// [Invariant.Params].
 	Violations(ctx context.Context, rule Invariant, values map[string]any, limit int) ([][]string, error)
 }
 
 var boundName = regexp.MustCompile(`:[a-z]+`)
 
-// Bind returns the SQL of a rule for one engine and the values of its parameters. It replaces each name by place(n), where n counts the names from 1; a name
-// that occurs twice keeps its number. The values are in the order of the numbers.
+// Bind returns the SQL of a rule for one engine and the values of its parameters. It replaces each
+// name by place(n), where n counts the names from 1; a name that occurs twice keeps its number. The
+// values are in the order of the numbers.
 func (i Invariant) Bind(values map[string]any, place func(n int, value any) string) (text string, args []any) {
 	var names []string
 	text = boundName.ReplaceAllStringFunc(i.SQL, func(found string) string {

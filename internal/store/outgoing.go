@@ -37,7 +37,8 @@ const FirstTime = 5 * time.Second
 type Outgoing struct {
 	// ID is a UUIDv7; when empty, the store makes one.
 	ID string
-	// RunID and N are unique together. Notices outside a run use their own RunID "" and are unique by ID alone.
+	// RunID and N are unique together. Notices outside a run use their own RunID "" and are unique
+	// by ID alone.
 	RunID string
 	N     int
 	// Session is the session for which the row is sent; zero when it is sent for no session.
@@ -49,12 +50,15 @@ type Outgoing struct {
 	Text      string
 	// Choice is offered below the text; nil when the row has no choice.
 	Choice *chat.Choice
-	// File is sent instead of text. Its path is relative to the attachment directory. nil when the row has no file.
+	// File is sent instead of text. Its path is relative to the attachment directory. nil when the
+	// row has no file.
 	File *chat.Attachment
-	// Origin is set for a row that another conversation than that of its address has made; nil for others. See [Shown].
+	// Origin is set for a row that another conversation than that of its address has made; nil for
+	// others. See [Shown].
 	Origin *chat.Origin
-	// Coalesce is a word that joins notices. While a pending row with the same word exists whose first attempt has not begun, Accept and EndWaiting raise its
-	// Count instead of adding a row. TextMany is the text for Count > 1, with one %d.
+	// Coalesce is a word that joins notices. While a pending row with the same word exists whose
+	// first attempt has not begun, Accept and EndWaiting raise its Count instead of adding a row.
+	// TextMany is the text for Count > 1, with one %d.
 	Coalesce, TextMany string
 	Count              int
 	// Delay postpones the first attempt, so that one notice covers a burst.
@@ -62,31 +66,36 @@ type Outgoing struct {
 	// ExpiresAt is when the row expires: it is not sent afterwards. Zero = never.
 	ExpiresAt time.Time
 
-	// ClaimOutgoing sets these: the number of this attempt, not counting [UndeliveredParams].Uncounted ones; whether an earlier attempt may
-	// have arrived; whether the row has expired.
+	// ClaimOutgoing sets these: the number of this attempt, not counting
+	// [UndeliveredParams].Uncounted ones; whether an earlier attempt may have arrived; whether the
+	// row has expired.
 	Attempt            int
 	MaybeSent, Expired bool
-	// Progress records, in the form of the channel, what of earlier attempts has arrived; "" = nothing. Finish sets it for a reply that replaces a preview.
+	// Progress records, in the form of the channel, what of earlier attempts has arrived; "" =
+	// nothing. Finish sets it for a reply that replaces a preview.
 	Progress string
-	// First is a node: during the first [FirstTime] no other node claims the row, because this one may know more about the preview than Progress says.
+	// First is a node: during the first [FirstTime] no other node claims the row, because this one
+	// may know more about the preview than Progress says.
 	First     string
 	CreatedAt time.Time
 	Epoch     int64
 }
 
-// ClaimOutgoingParams is what a node can send, and what it is sending. The claims of a node follow each other.
+// ClaimOutgoingParams is what a node can send, and what it is sending. The claims of a node follow
+// each other.
 type ClaimOutgoingParams struct {
 	Node     string
 	Channels []string
 	Limit    int
 	// Sending are the ids of the rows that the node has claimed and whose attempt has not ended.
 	Sending []string
-	// Unrecorded are the ids of the rows whose attempt by the node has ended without a recorded result.
+	// Unrecorded are the ids of the rows whose attempt by the node has ended without a recorded
+	// result.
 	Unrecorded []string
 }
 
-// Shown is what a person has seen of a row with an origin. It becomes an entry of the conversation at the address, in the transaction that records the end of
-// the row, and once for a row.
+// Shown is what a person has seen of a row with an origin. It becomes an entry of the conversation
+// at the address, in the transaction that records the end of the row, and once for a row.
 type Shown struct {
 	Session chat.SessionKey
 	// Principal owns the session if it does not exist yet; "" = its first writer will own it.
@@ -109,14 +118,17 @@ type UndeliveredParams struct {
 	Error     string // without secrets
 	RetryIn   time.Duration
 	Permanent bool
-	// MaybeSent: the provider may have received the message although the attempt failed. The next claim of the row has MaybeSent set. With Permanent the row
-	// ends as OutMaybeSent, and a cron run whose answer it is gets the delivery state unknown.
+	// MaybeSent: the provider may have received the message although the attempt failed. The next
+	// claim of the row has MaybeSent set. With Permanent the row ends as OutMaybeSent, and a cron
+	// run whose answer it is gets the delivery state unknown.
 	MaybeSent bool
 	// Progress is what has arrived, in the form of the channel; "" keeps what is recorded.
 	Progress string
-	// Uncounted: the attempt does not count. The next claim has the same Attempt as this one, or 2 when this was the first.
+	// Uncounted: the attempt does not count. The next claim has the same Attempt as this one, or 2
+	// when this was the first.
 	Uncounted bool
-	// Gone: the address no longer exists. It is used with Permanent. nil when the address exists, or the row is not an answer of a job.
+	// Gone: the address no longer exists. It is used with Permanent. nil when the address exists,
+	// or the row is not an answer of a job.
 	Gone *GoneAddress
 	// Shown is what has arrived of a row that ends here, or may have; nil = nothing.
 	Shown *Shown
@@ -134,10 +146,12 @@ func (p UndeliveredParams) State() string {
 	}
 }
 
-// GoneAddress is the change to the job whose answer could not be sent because its address no longer exists.
+// GoneAddress is the change to the job whose answer could not be sent because its address no longer
+// exists.
 type GoneAddress struct {
-	// Revision is the revision at which the job was found to send its answers to this address. When the job has changed or was removed since, or its delivery
-	// to this address is paused already, the job stays unchanged and Outgoing is not sent.
+	// Revision is the revision at which the job was found to send its answers to this address. When
+	// the job has changed or was removed since, or its delivery to this address is paused already,
+	// the job stays unchanged and Outgoing is not sent.
 	JobID, Revision string
 	// Outgoing are the notices about the pause.
 	Outgoing []Outgoing
@@ -158,14 +172,16 @@ type ShownEntry struct {
 	Principal string // of the session
 }
 
-// OutboxCount is the number of rows of one channel in the outbox, by state: pending and sending, failed, maybe_sent.
+// OutboxCount is the number of rows of one channel in the outbox, by state: pending and sending,
+// failed, maybe_sent.
 type OutboxCount struct {
 	Waiting, Failed, MaybeSent int
 	// Oldest is when the oldest waiting row was stored; zero when no row waits.
 	Oldest time.Time
 }
 
-// MaxRest is the longest rest of a poll. After it the poll reads again, whatever its [Gate] has recorded.
+// MaxRest is the longest rest of a poll. After it the poll reads again, whatever its [Gate] has
+// recorded.
 const MaxRest = time.Minute
 
 // Poll identifies a periodic query for due work.
@@ -177,12 +193,15 @@ type Poll struct {
 	Of string
 }
 
-// Gate tracks which polls can find nothing, in a process that makes every change of its store. A poll that has found nothing rests until a change, until the
-// next instant at which something becomes due, or for [MaxRest]. So an idle process reads nothing.
+// Gate tracks which polls can find nothing, in a process that makes every change of its store. A
+// poll that has found nothing rests until a change, until the next instant at which something
+// becomes due, or for [MaxRest]. So an idle process reads nothing.
 //
-// The store calls Changed after each commit that changed rows and before a caller receives its result. A heartbeat is no change, because a longer lease makes
-// nothing due. Instead the poll of a node rests only while the gate knows that its lease is valid. All instants are of the store's clock; a clock that is set
-// back ends a rest. The zero value is ready to use. A Gate is safe for concurrent use.
+// The store calls Changed after each commit that changed rows and before a caller receives its
+// result. A heartbeat is no change, because a longer lease makes nothing due. Instead the poll of a
+// node rests only while the gate knows that its lease is valid. All instants are of the store's
+// clock; a clock that is set back ends a rest. The zero value is ready to use. A Gate is safe for
+// concurrent use.
 type Gate struct {
 	mu      sync.Mutex
 	changes uint64
@@ -221,8 +240,9 @@ func (g *Gate) Changes() uint64 {
 	return g.changes
 }
 
-// Rest records that a poll found nothing at now, and that something becomes due at next; zero = never. changes is the number of changes before its read: when
-// something has changed since, the poll does not rest. Nor does it when next has passed.
+// Rest records that a poll found nothing at now, and that something becomes due at next; zero =
+// never. changes is the number of changes before its read: when something has changed since, the
+// poll does not rest. Nor does it when next has passed.
 func (g *Gate) Rest(p Poll, changes uint64, now, next time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -256,36 +276,43 @@ func (g *Gate) Resting(p Poll, now time.Time) (next time.Time, resting bool) {
 // Hint is what a node should read again.
 type Hint string
 
-// The hints. The value follows the id of the node in a notification; a process of an older version ignores unknown values.
+// The hints. The value follows the id of the node in a notification; a process of an older version
+// ignores unknown values.
 const (
 	HintMessage Hint = ""      // one of its sessions has a new message
 	HintStop    Hint = " stop" // a stop of one of its runs was requested: [Nodes].Heartbeat returns the request
 )
 
-// Waker is an optional ability of a store: hints between processes that share it. A hint means "read again" and carries no data. Hints may be lost, duplicated
-// or late; without a hint the same work happens later.
+// Waker is an optional ability of a store: hints between processes that share it. A hint means
+// "read again" and carries no data. Hints may be lost, duplicated or late; without a hint the same
+// work happens later.
 type Waker interface {
-	// Notify sends a hint to a node. It returns immediately and never fails. Equal hints to a node are coalesced: at most one per 100 ms is sent.
+	// Notify sends a hint to a node. It returns immediately and never fails. Equal hints to a node
+	// are coalesced: at most one per 100 ms is sent.
 	Notify(node string, h Hint)
-	// Wakeups delivers the hints for a node that lives in this process. The channel holds at most one hint and is never closed. The
-	// same node gets the same channel until it is unregistered.
+	// Wakeups delivers the hints for a node that lives in this process. The channel holds at most
+	// one hint and is never closed. The same node gets the same channel until it is unregistered.
 	Wakeups(node string, h Hint) <-chan struct{}
 }
 
 // MaxBroadcast is the maximum size of one message of a [Broadcaster], in bytes.
 const MaxBroadcast = 7_000
 
-// Broadcaster is an optional ability of a store: short messages from every process to all others that share it. They carry events to clients that are connected
-// to another process. A message may be lost; correctness does not depend on one.
+// Broadcaster is an optional ability of a store: short messages from every process to all others
+// that share it. They carry events to clients that are connected to another process. A message may
+// be lost; correctness does not depend on one.
 type Broadcaster interface {
-	// Broadcast sends a message without line feeds. It returns immediately and never fails. Messages are joined and sent at most once per 100 ms, outside of
-	// any transaction. A message longer than [MaxBroadcast] is not sent, nor is one that exceeds the bound of the send queue.
+	// Broadcast sends a message without line feeds. It returns immediately and never fails.
+	// Messages are joined and sent at most once per 100 ms, outside of any transaction. A message
+	// longer than [MaxBroadcast] is not sent, nor is one that exceeds the bound of the send queue.
 	Broadcast(text string)
-	// Listen starts receiving and waits for the result of the first attempt, or for the end of ctx. When it returns nil, every message that is sent from then
-	// on is received. After an error the store retries by itself, and messages are received once an attempt succeeds.
+	// Listen starts receiving and waits for the result of the first attempt, or for the end of ctx.
+	// When it returns nil, every message that is sent from then on is received. After an error the
+	// store retries by itself, and messages are received once an attempt succeeds.
 	Listen(ctx context.Context) error
-	// Broadcasts delivers the messages of other processes, in order for each process. It starts receiving as Listen does, but does not wait. The channel is
-	// never closed. Messages are lost while the connection is down, and when the reader is too slow. An empty message marks the point at which messages are
-	// received again after some may have been lost.
+	// Broadcasts delivers the messages of other processes, in order for each process. It starts
+	// receiving as Listen does, but does not wait. The channel is never closed. Messages are lost
+	// while the connection is down, and when the reader is too slow. An empty message marks the
+	// point at which messages are received again after some may have been lost.
 	Broadcasts() <-chan string
 }

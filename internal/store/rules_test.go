@@ -98,7 +98,8 @@ func TestAJournalThatCannotBeReadIsAnError(t *testing.T) {
 	}
 }
 
-// The words about one message from its acceptance to the end of its answer; a fact that is not stored is not said.
+// The words about one message from its acceptance to the end of its answer; a fact that is not
+// stored is not said.
 func TestWhereAnAnswerIsIsSaidFromStoredFacts(t *testing.T) {
 	t.Parallel()
 	now := time.UnixMilli(1_800_000_000_000)
@@ -146,7 +147,8 @@ func TestWhereAnAnswerIsIsSaidFromStoredFacts(t *testing.T) {
 	}
 }
 
-// TestAFullQueueDisplaces has five messages: the first has a slot, the second is held, the others wait.
+// TestAFullQueueDisplaces has five messages: the first has a slot, the second is held, the others
+// wait.
 func TestAFullQueueDisplaces(t *testing.T) {
 	t.Parallel()
 	waiting := []Waiting{{Seq: 1, State: StateWaiting}, {Seq: 2, State: StateHeld}, {Seq: 3, State: StateWaiting}, {Seq: 4, State: StateWaiting}, {Seq: 5, State: StateWaiting}}

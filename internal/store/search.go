@@ -17,14 +17,17 @@ import (
 
 // Search finds entries of transcripts by their words.
 //
-// It covers the current and the archived transcripts of existing sessions, except those of the gateway's own jobs. Transcripts that a deletion kept are not
-// covered. A search reads the index and, for entries that are not indexed yet, the transcripts themselves. So its result does not depend on when
-// IndexTranscripts ran. The entries of deleted transcripts leave the index in the transaction that deletes them.
+// It covers the current and the archived transcripts of existing sessions, except those of the
+// gateway's own jobs. Transcripts that a deletion kept are not covered. A search reads the index
+// and, for entries that are not indexed yet, the transcripts themselves. So its result does not
+// depend on when IndexTranscripts ran. The entries of deleted transcripts leave the index in the
+// transaction that deletes them.
 type Search interface {
 	// SearchTranscripts finds entries, see [SearchQuery].
 	SearchTranscripts(ctx context.Context, q SearchQuery) (SearchResult, error)
-	// IndexTranscripts adds all missing entries to the index in batches, each in a transaction of its own. It checks ctx between them; committed batches stay.
-	// It returns how many entries it has added. Several processes may call it at once.
+	// IndexTranscripts adds all missing entries to the index in batches, each in a transaction of
+	// its own. It checks ctx between them; committed batches stay. It returns how many entries it
+	// has added. Several processes may call it at once.
 	IndexTranscripts(ctx context.Context) (int, error)
 }
 
@@ -35,7 +38,8 @@ const (
 	// DefaultExcerpt and MaxExcerpt are characters.
 	DefaultExcerpt = 240
 	MaxExcerpt     = 1000
-	// SearchBytes bounds the text that one search reads, in bytes: of the hits, and of the entries that are not in the index.
+	// SearchBytes bounds the text that one search reads, in bytes: of the hits, and of the entries
+	// that are not in the index.
 	SearchBytes = 4 * ReadBytes
 	// SearchRows bounds the entries that one search reads outside of the index.
 	SearchRows = 50_000
@@ -44,14 +48,16 @@ const (
 // SearchQuery selects the newest entries that contain its words.
 type SearchQuery struct {
 	Words words.Query
-	// Visible restricts to sessions of that principal; "" = all. Session restricts to one session, Agent to the sessions of one agent.
+	// Visible restricts to sessions of that principal; "" = all. Session restricts to one session,
+	// Agent to the sessions of one agent.
 	Visible string
 	Session chat.SessionKey
 	Agent   string
-	// Since and Until restrict the time of an entry, both inclusive, in whole milliseconds; zero = unrestricted.
+	// Since and Until restrict the time of an entry, both inclusive, in whole milliseconds; zero =
+	// unrestricted.
 	Since, Until time.Time
-	// Limit bounds the returned entries; 0 = [DefaultHits], at most [MaxHits]. Excerpt is the number of characters to which text is cut; 0 = [DefaultExcerpt],
-	// at most [MaxExcerpt].
+	// Limit bounds the returned entries; 0 = [DefaultHits], at most [MaxHits]. Excerpt is the
+	// number of characters to which text is cut; 0 = [DefaultExcerpt], at most [MaxExcerpt].
 	Limit, Excerpt int
 }
 
@@ -90,7 +96,8 @@ type Hit struct {
 type SearchResult struct {
 	// Hits are the newest matches, newest first.
 	Hits []Hit
-	// More: older matches may exist. A search with Until = Back finds them; it repeats the entries of that millisecond.
+	// More: older matches may exist. A search with Until = Back finds them; it repeats the entries
+	// of that millisecond.
 	More bool
 	// Back is the time back to which the search is complete; set when More is.
 	Back time.Time
@@ -111,7 +118,8 @@ func (q SearchQuery) Cut(hits []Hit) SearchResult {
 // commonShare defines common words: more than one in commonShare entries has the word.
 const commonShare = 20
 
-// Uncommon removes the common words of a query, or with butRarest all of them except the rarest one. found[i] of the of entries have terms[i].
+// Uncommon removes the common words of a query, or with butRarest all of them except the rarest
+// one. found[i] of the of entries have terms[i].
 func Uncommon(terms []words.Term, found []int, of int, butRarest bool) (rest []words.Term) {
 	rarest := slices.Index(found, slices.Min(found))
 	for i, t := range terms {
@@ -122,14 +130,16 @@ func Uncommon(terms []words.Term, found []int, of int, butRarest bool) (rest []w
 	return rest
 }
 
-// TokenOf is the word of the index that every entry of a session has. It begins with a character that cannot occur in an ordinary word.
+// TokenOf is the word of the index that every entry of a session has. It begins with a character
+// that cannot occur in an ordinary word.
 func TokenOf(session string) string {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(session)) // never fails
 	return "=" + strconv.FormatUint(h.Sum64(), 36)
 }
 
-// IndexWords is the content of the index for an entry, separated by spaces: its words, and the token of its session.
+// IndexWords is the content of the index for an entry, separated by spaces: its words, and the
+// token of its session.
 func IndexWords(session, text string) string {
 	return strings.Join(append(words.Index(text), TokenOf(session)), " ")
 }
@@ -137,7 +147,8 @@ func IndexWords(session, text string) string {
 // TocLevel is the length of the period that a summary covers.
 type TocLevel string
 
-// The levels. A day has a part for each session; a week is made of the parts of its days, a month of its weeks.
+// The levels. A day has a part for each session; a week is made of the parts of its days, a month
+// of its weeks.
 const (
 	TocDay   TocLevel = "day"
 	TocWeek  TocLevel = "week"
@@ -150,32 +161,42 @@ const (
 	MaxTocNodes     = 100
 )
 
-// Toc is the table of contents of conversations, by day, week and month. It covers the sessions that have an owner, except the gateway's own sessions and those
-// of single cron runs and sub-turns. So a run that is a row of the ledger is never a part.
+// Toc is the table of contents of conversations, by day, week and month. It covers the sessions
+// that have an owner, except the gateway's own sessions and those of single cron runs and
+// sub-turns. So a run that is a row of the ledger is never a part.
 //
-// Summaries are deleted with their sources: the deletion of a session removes its parts in the same transaction, and the summaries of their weeks and months,
-// which are then due again. The same happens when a session is given to another owner, which receives its parts.
+// Summaries are deleted with their sources: the deletion of a session removes its parts in the same
+// transaction, and the summaries of their weeks and months, which are then due again. The same
+// happens when a session is given to another owner, which receives its parts.
 type Toc interface {
-	// TocBehind lists at most limit sessions whose first entry that no part covers is older than before, ordered by the time of that entry, the oldest first.
+	// TocBehind lists at most limit sessions whose first entry that no part covers is older than
+	// before, ordered by the time of that entry, the oldest first.
 	TocBehind(ctx context.Context, before time.Time, limit int) ([]TocBehind, error)
-	// TocEntries reads the entries of all transcripts of a session after a number, ascending, at most limit and at most [ReadBytes] or maxBytes.
+	// TocEntries reads the entries of all transcripts of a session after a number, ascending, at
+	// most limit and at most [ReadBytes] or maxBytes.
 	TocEntries(ctx context.Context, key chat.SessionKey, after int64, limit, maxBytes int) ([]TocEntry, error)
-	// PutTocPart adds entries to the part of their day, see [TocPart]. added is false, and nothing changes, when another call has moved past p.After, or the
-	// entries or the owner no longer match the session. The week and the month of the day become due.
+	// PutTocPart adds entries to the part of their day, see [TocPart]. added is false, and nothing
+	// changes, when another call has moved past p.After, or the entries or the owner no longer
+	// match the session. The week and the month of the day become due.
 	PutTocPart(ctx context.Context, p TocPart) (added bool, err error)
-	// TocDue lists at most limit weeks or months, up to a period, whose summaries are missing or outdated, the oldest first.
+	// TocDue lists at most limit weeks or months, up to a period, whose summaries are missing or
+	// outdated, the oldest first.
 	TocDue(ctx context.Context, level TocLevel, upto string, limit int) ([]TocRef, error)
-	// BeginTocNode records that the summary of a week or a month is being made; data read afterwards may be used for it. ok is false when it is no longer due,
-	// or another call began it less than [TocClaimTime] ago.
+	// BeginTocNode records that the summary of a week or a month is being made; data read
+	// afterwards may be used for it. ok is false when it is no longer due, or another call began it
+	// less than [TocClaimTime] ago.
 	BeginTocNode(ctx context.Context, ref TocRef, claim string) (ok bool, err error)
-	// EndTocNode stores the summary of a week or a month. ok is false, and nothing changes, when its sources have changed since BeginTocNode, or another call
-	// has begun it since. text "" means that no sources are left: the summary is removed.
+	// EndTocNode stores the summary of a week or a month. ok is false, and nothing changes, when
+	// its sources have changed since BeginTocNode, or another call has begun it since. text ""
+	// means that no sources are left: the summary is removed.
 	EndTocNode(ctx context.Context, ref TocRef, claim, text string) (ok bool, err error)
-	// Toc reads summaries, the newest period first; within a period by owner and session. At most [ReadBytes].
+	// Toc reads summaries, the newest period first; within a period by owner and session. At most
+	// [ReadBytes].
 	Toc(ctx context.Context, q TocQuery) ([]TocNode, error)
 }
 
-// TocClaimTime is how long the process that began the summary of a week or a month may exclusively work on it.
+// TocClaimTime is how long the process that began the summary of a week or a month may exclusively
+// work on it.
 const TocClaimTime = 5 * time.Minute
 
 // TocBehind is a session with entries that no part covers.
@@ -199,12 +220,13 @@ type TocPart struct {
 	Owner   string
 	// Day as in 2026-03-14, Week as in 2026-W11, Month as in 2026-03.
 	Day, Week, Month string
-	// After is the number up to which parts existed before. From and To are the first and the last entry that this call adds, LastID is the transcript of the
-	// last one, Entries is their number.
+	// After is the number up to which parts existed before. From and To are the first and the last
+	// entry that this call adds, LastID is the transcript of the last one, Entries is their number.
 	After, From, To int64
 	LastID          string
 	Entries         int
-	// Text summarizes these entries and those that the part covered before; "" when they need no summary: the part then keeps its text.
+	// Text summarizes these entries and those that the part covered before; "" when they need no
+	// summary: the part then keeps its text.
 	Text string
 }
 
@@ -218,12 +240,14 @@ type TocRef struct {
 // TocQuery selects summaries.
 type TocQuery struct {
 	Level TocLevel
-	// Visible restricts to one owner; "" = all. Session restricts to one session; only days have sessions.
+	// Visible restricts to one owner; "" = all. Session restricts to one session; only days have
+	// sessions.
 	Visible string
 	Session chat.SessionKey
 	// From and To restrict the period, both inclusive; "" = unrestricted.
 	From, To string
-	// Limit bounds the result; 0 = [DefaultTocNodes], at most [MaxTocNodes]. Offset is the number of nodes to skip.
+	// Limit bounds the result; 0 = [DefaultTocNodes], at most [MaxTocNodes]. Offset is the number
+	// of nodes to skip.
 	Limit, Offset int
 }
 
@@ -236,7 +260,8 @@ type TocNode struct {
 	Level  TocLevel
 	Period string
 	Text   string
-	// MadeAt is when the summary was last made, Made how many times it was. Stale: it is due again, because entries were added since.
+	// MadeAt is when the summary was last made, Made how many times it was. Stale: it is due again,
+	// because entries were added since.
 	MadeAt time.Time
 	Made   int
 	Stale  bool
@@ -246,9 +271,10 @@ type TocNode struct {
 	Entries  int
 }
 
-// ReadBytes bounds every read of the port (and of cron.JobStore) that returns rows with text: the stored text columns of the rows of one call have at most this
-// many bytes together. A single larger row is returned alone, so a caller that continues after the last row it received always reaches the end. A read may
-// therefore return fewer rows than its limit although more exist.
+// ReadBytes bounds every read of the port (and of cron.JobStore) that returns rows with text: the
+// stored text columns of the rows of one call have at most this many bytes together. A single
+// larger row is returned alone, so a caller that continues after the last row it received always
+// reaches the end. A read may therefore return fewer rows than its limit although more exist.
 const ReadBytes = 4 << 20
 
 // Budget counts the bytes of the rows of one read.
@@ -268,7 +294,8 @@ func NewBudget(bytes int) *Budget {
 // Bytes is how many bytes the budget has.
 func (b *Budget) Bytes() int { return b.bytes }
 
-// Take reports whether a row with n bytes of text still belongs to the read. The first row always does. After the first row that does not, no further row does.
+// Take reports whether a row with n bytes of text still belongs to the read. The first row always
+// does. After the first row that does not, no further row does.
 func (b *Budget) Take(n int) bool {
 	b.used += n
 	fits := b.used <= b.bytes || !b.any
@@ -276,7 +303,8 @@ func (b *Budget) Take(n int) bool {
 	return fits
 }
 
-// FirstChars is what a read with MaxChars n returns of a string: all of it when it has at most n characters, else its first n+1 characters. n 0 = all of it.
+// FirstChars is what a read with MaxChars n returns of a string: all of it when it has at most n
+// characters, else its first n+1 characters. n 0 = all of it.
 func FirstChars(text string, n int) string {
 	if n <= 0 || len(text) <= n {
 		return text
@@ -298,14 +326,17 @@ const keptReaders = 2
 // principalKey is the context key of the principal of a read.
 type principalKey struct{}
 
-// OnBehalfOf marks the reads with this context as those of a principal, see [Lists]; "" = of the gateway itself.
+// OnBehalfOf marks the reads with this context as those of a principal, see [Lists]; "" = of the
+// gateway itself.
 func OnBehalfOf(ctx context.Context, principal string) context.Context {
 	return context.WithValue(ctx, principalKey{}, principal)
 }
 
-// Lists admits lists and searches of principals to the readers of a store. Each takes as long as its rows are many, so a principal runs one at a time, and all
-// principals together leave two readers to control and start: claims, credentials, accepts and the first reads of a turn. Lists that the gateway reads for
-// itself are of that class, too. A nil *Lists admits everything. It is safe for concurrent use.
+// Lists admits lists and searches of principals to the readers of a store. Each takes as long as
+// its rows are many, so a principal runs one at a time, and all principals together leave two
+// readers to control and start: claims, credentials, accepts and the first reads of a turn. Lists
+// that the gateway reads for itself are of that class, too. A nil *Lists admits everything. It is
+// safe for concurrent use.
 type Lists struct {
 	room chan struct{}
 
@@ -319,12 +350,14 @@ type lister struct {
 	lists int
 }
 
-// NewLists returns the lists of a store with this many readers. A store with fewer than four has room for one.
+// NewLists returns the lists of a store with this many readers. A store with fewer than four has
+// room for one.
 func NewLists(readers int) *Lists {
 	return &Lists{room: make(chan struct{}, max(readers-keptReaders, 1)), of: map[string]*lister{}}
 }
 
-// Enter waits until a list may take a reader. Call leave when it has ended. The error is that of ctx.
+// Enter waits until a list may take a reader. Call leave when it has ended. The error is that of
+// ctx.
 func (l *Lists) Enter(ctx context.Context) (leave func(), err error) {
 	name, named := ctx.Value(principalKey{}).(string)
 	if l == nil || !named || name == "" {

@@ -38,8 +38,8 @@ type ResetParams struct {
 	Session chat.SessionKey
 	// Principal becomes the owner of a session that is created. NewID names the empty transcript.
 	Principal, NewID string
-	// IdempotencyKey, if not nil, makes a repetition return the first result. Audit, if not nil, is written to the audit log with the change; the store fills
-	// in its hashes.
+	// IdempotencyKey, if not nil, makes a repetition return the first result. Audit, if not nil, is
+	// written to the audit log with the change; the store fills in its hashes.
 	IdempotencyKey *chat.IdempotencyKey
 	Audit          *chat.Audit
 }
@@ -49,11 +49,13 @@ type DeleteParams struct {
 	Session chat.SessionKey
 	// ExpectID is the transcript that must be the current one; "" = any.
 	ExpectID string
-	// KeepTranscript leaves the transcripts in the store, under their ids. They belong to the principal of the deleted session: a later
-	// session of the same key does not own them, and its deletion removes them only when it belongs to the same principal.
+	// KeepTranscript leaves the transcripts in the store, under their ids. They belong to the
+	// principal of the deleted session: a later session of the same key does not own them, and its
+	// deletion removes them only when it belongs to the same principal.
 	KeepTranscript bool
-	// Branches also deletes the sessions of its principal that have branched off it. Otherwise they keep the entries that they need: these become part of the
-	// session that branched off last, and the other branches then branch off that session.
+	// Branches also deletes the sessions of its principal that have branched off it. Otherwise they
+	// keep the entries that they need: these become part of the session that branched off last, and
+	// the other branches then branch off that session.
 	Branches bool
 	// IdempotencyKey and Audit are as in [ResetParams].
 	IdempotencyKey *chat.IdempotencyKey
@@ -65,10 +67,11 @@ type Deleted struct {
 	Deleted bool `json:"deleted"`
 	// Kept is the id of the current transcript when it was kept; "" when it was not.
 	Kept string `json:"kept,omitempty"`
-	// Ended are the waiting messages that ended stopped, without their content. A repetition returns none.
+	// Ended are the waiting messages that ended stopped, without their content. A repetition
+	// returns none.
 	Ended []Waiting `json:"-"`
-	// Files are the files that the removed messages named. The caller removes those that no other message names ([Retention].FilesNamed). A repetition returns
-	// none.
+	// Files are the files that the removed messages named. The caller removes those that no other
+	// message names ([Retention].FilesNamed). A repetition returns none.
 	Files []chat.Attachment `json:"-"`
 }
 
@@ -83,18 +86,21 @@ type SessionFilter struct {
 	Count                  int  // how far the total counts; 0 = [Counted]
 }
 
-// Counted is how far the totals of lists count. A count reads every row that it counts, so without a bound each list of a large store is slow.
+// Counted is how far the totals of lists count. A count reads every row that it counts, so without
+// a bound each list of a large store is slow.
 const Counted = 1000
 
-// Bounds returns the size of the page, how many sessions it skips, and how far the total counts: as far as Count, and at least to the end of the page, so that
-// the total always shows whether another page follows. The total most + 1 means that there are more than most.
+// Bounds returns the size of the page, how many sessions it skips, and how far the total counts: as
+// far as Count, and at least to the end of the page, so that the total always shows whether another
+// page follows. The total most + 1 means that there are more than most.
 func (f *SessionFilter) Bounds() (limit, offset, most int) {
 	limit, offset = cmp.Or(f.Limit, 50), max(f.Offset, 0)
 	return limit, offset, max(cmp.Or(f.Count, Counted), offset+limit)
 }
 
-// SessionSettings are the choices of persons for a session. Mode is its queue mode: "" = default, nil = unchanged. Notes are short values by name, such as the
-// model; "" removes one, and other names stay unchanged.
+// SessionSettings are the choices of persons for a session. Mode is its queue mode: "" = default,
+// nil = unchanged. Notes are short values by name, such as the model; "" removes one, and other
+// names stay unchanged.
 type SessionSettings struct {
 	Mode  *chat.QueueMode
 	Notes map[string]string
@@ -115,20 +121,26 @@ type TranscriptQuery struct {
 	// NoCount leaves Total at 0, and LastSeq is then the last number that the session gave to an
 	// entry of any of its transcripts. Without it the cost grows with the whole transcript.
 	NoCount bool
-	// MaxChars > 0 shortens long text in the database to its first MaxChars+1 characters, see [FirstChars].
+	// MaxChars > 0 shortens long text in the database to its first MaxChars+1 characters, see
+	// [FirstChars].
 	MaxChars int
-	// MaxBytes bounds the text of all returned entries together; 0 = [ReadBytes]. A single larger entry is returned alone. Backwards the newest entries are
-	// returned, forwards the oldest. A caller continues with Offset + len(Entries), or After = the last Seq, until no entries are returned.
+	// MaxBytes bounds the text of all returned entries together; 0 = [ReadBytes]. A single larger
+	// entry is returned alone. Backwards the newest entries are returned, forwards the oldest. A
+	// caller continues with Offset + len(Entries), or After = the last Seq, until no entries are
+	// returned.
 	MaxBytes int
 	// Summary asks for the newest summary of the transcript besides the entries.
 	Summary bool
-	// Visible restricts transcripts that a deletion kept to those that this principal owned; "" = all. It does not restrict the transcripts of an existing
-	// session: the rights of its reader follow from the session.
+	// Visible restricts transcripts that a deletion kept to those that this principal owned; "" =
+	// all. It does not restrict the transcripts of an existing session: the rights of its reader
+	// follow from the session.
 	Visible string
 }
 
-// Readable is the transcript to read, or "" when the caller may read none. A kept transcript belongs to its owner, every other one to the session. current is
-// the session's current transcript, "" when the session does not exist. owner is the owner of a kept transcript, nil when it was not kept.
+// Readable is the transcript to read, or "" when the caller may read none. A kept transcript
+// belongs to its owner, every other one to the session. current is the session's current
+// transcript, "" when the session does not exist. owner is the owner of a kept transcript, nil when
+// it was not kept.
 func (q *TranscriptQuery) Readable(current string, owner *string) string {
 	switch {
 	case q.SessionID == "" || q.SessionID == current:
@@ -146,9 +158,11 @@ type Transcript struct {
 	Entries   []chat.TranscriptEntry
 	Total     int
 	LastSeq   int64
-	// Branches is how many branches lie between it and the transcript with its first entry; 0 = all entries are its own.
+	// Branches is how many branches lie between it and the transcript with its first entry; 0 = all
+	// entries are its own.
 	Branches int
-	// Summary is the newest summary of a current transcript, if it was requested; zero when none exists.
+	// Summary is the newest summary of a current transcript, if it was requested; zero when none
+	// exists.
 	Summary chat.TranscriptEntry
 }
 
@@ -180,17 +194,23 @@ type Prunable string
 
 // The kinds.
 const (
-	// PruneMessages: messages that ended before a moment, all messages of a turn together with its run. No transcript is deleted, and nothing unfinished
-	// however old. A deleted message can be accepted again, so the moment must lie further back than the longest delay after which a sender repeats a message.
+	// PruneMessages: messages that ended before a moment, all messages of a turn together with its
+	// run. No transcript is deleted, and nothing unfinished however old. A deleted message can be
+	// accepted again, so the moment must lie further back than the longest delay after which a
+	// sender repeats a message.
 	PruneMessages Prunable = "messages"
-	// PruneOutgoing: outgoing messages that were delivered, failed or expired before a moment. It must be called after PruneMessages has returned 0 for the same
-	// moment: until then a message may name its notice.
+	// PruneOutgoing: outgoing messages that were delivered, failed or expired before a moment. It
+	// must be called after PruneMessages has returned 0 for the same moment: until then a message
+	// may name its notice.
 	PruneOutgoing Prunable = "outgoing messages"
-	// PruneSessions: sessions that the gateway made for sub-turns and compactions ([chat.SessionKey.OfSideTurns]) and that last changed before a moment, with
-	// their messages, runs, transcripts and index entries. A session stays while it has an unfinished message or run, while the end of its sub-turn is not
-	// announced, or while a parent or the root of its tree still runs.
+	// PruneSessions: sessions that the gateway made for sub-turns and compactions
+	// ([chat.SessionKey.OfSideTurns]) and that last changed before a moment, with their messages,
+	// runs, transcripts and index entries. A session stays while it has an unfinished message or
+	// run, while the end of its sub-turn is not announced, or while a parent or the root of its
+	// tree still runs.
 	PruneSessions Prunable = "sessions"
-	// PruneLedger: finished rows of the ledger that ended before a moment or exceed Keep rows of their job, with their messages and runs.
+	// PruneLedger: finished rows of the ledger that ended before a moment or exceed Keep rows of
+	// their job, with their messages and runs.
 	PruneLedger Prunable = "ledger"
 	// PruneRecords: the results of calls with an idempotency key, after [IdempotencyTTL].
 	PruneRecords Prunable = "records"
@@ -230,31 +250,37 @@ func Paths(lists ...[]chat.Attachment) []string {
 	return paths
 }
 
-// AgentSessions are the sessions that agents keep of conversations. Each belongs to one transcript: the reset or the deletion of a conversation removes it.
+// AgentSessions are the sessions that agents keep of conversations. Each belongs to one transcript:
+// the reset or the deletion of a conversation removes it.
 type AgentSessions interface {
-	// AgentSession is the session of the agent for the current transcript of a conversation, or the zero value when none is stored.
+	// AgentSession is the session of the agent for the current transcript of a conversation, or the
+	// zero value when none is stored.
 	AgentSession(ctx context.Context, key chat.SessionKey) (chat.AgentSession, error)
-	// PutAgentSession replaces the stored session. A session with the id of the stored one keeps its transcript, because its turn may end after a reset. For a
-	// deleted conversation nothing is stored.
+	// PutAgentSession replaces the stored session. A session with the id of the stored one keeps
+	// its transcript, because its turn may end after a reset. For a deleted conversation nothing is
+	// stored.
 	PutAgentSession(ctx context.Context, key chat.SessionKey, s chat.AgentSession) error
 }
 
-// Journal records what the models of running turns requested and the results. It spans all attempts of a run and is removed when the run ends
-// ([FinishParams.Journal]).
+// Journal records what the models of running turns requested and the results. It spans all attempts
+// of a run and is removed when the run ends ([FinishParams.Journal]).
 type Journal interface {
-	// Record commits the request of a model ([AskedRow]), or the result of a call of a recorded round ([ResultRow]). A recorded row never changes: recording it
-	// again is a no-op, so a repetition after an unknown commit is harmless. chat.ErrFenced: the run does not run under this claim.
+	// Record commits the request of a model ([AskedRow]), or the result of a call of a recorded
+	// round ([ResultRow]). A recorded row never changes: recording it again is a no-op, so a
+	// repetition after an unknown commit is harmless. chat.ErrFenced: the run does not run under
+	// this claim.
 	Record(ctx context.Context, c Claim, runID string, row JournalRow) error
-	// RecordPreview commits what shows the unfinished answer of a run, in the form of its channel: later attempts get it as [Started].Preview. chat.ErrFenced as
-	// for Record.
+	// RecordPreview commits what shows the unfinished answer of a run, in the form of its channel:
+	// later attempts get it as [Started].Preview. chat.ErrFenced as for Record.
 	RecordPreview(ctx context.Context, c Claim, runID, preview string) error
-	// RecordOutside commits that the agent of a run has read text from outside by its own tools: later attempts get it as [Started].Outside. chat.ErrFenced as
-	// for Record.
+	// RecordOutside commits that the agent of a run has read text from outside by its own tools:
+	// later attempts get it as [Started].Outside. chat.ErrFenced as for Record.
 	RecordOutside(ctx context.Context, c Claim, runID string) error
-	// RecordProgram commits which process works for a run: the next attempt gets it as [Started].Program. chat.ErrFenced as for Record.
+	// RecordProgram commits which process works for a run: the next attempt gets it as
+	// [Started].Program. chat.ErrFenced as for Record.
 	RecordProgram(ctx context.Context, c Claim, runID string, p chat.Program) error
-	// Rounds reads the recorded rounds of a run in order; empty when the run has no journal. The caller bounds what it records for a run to less than
-	// [ReadBytes].
+	// Rounds reads the recorded rounds of a run in order; empty when the run has no journal. The
+	// caller bounds what it records for a run to less than [ReadBytes].
 	Rounds(ctx context.Context, runID string) ([]Round, error)
 }
 
@@ -262,7 +288,8 @@ type Journal interface {
 type Round struct {
 	chat.Round
 
-	// Input are the numbers of the messages that joined the run after the results ([StartParams.Round]), ascending.
+	// Input are the numbers of the messages that joined the run after the results
+	// ([StartParams.Round]), ascending.
 	Input []int64
 }
 
@@ -292,7 +319,8 @@ type asked struct {
 	Extra json.RawMessage `json:"extra,omitempty"`
 }
 
-// AskedRow is the row for the request of a model: the text, the calls, the usage and the extra of a round, without its results.
+// AskedRow is the row for the request of a model: the text, the calls, the usage and the extra of a
+// round, without its results.
 func AskedRow(r chat.Round) (JournalRow, error) {
 	body, err := json.Marshal(asked{Text: r.Text, Calls: r.Calls, Usage: r.Usage, Extra: r.Extra})
 	if err != nil {
@@ -310,7 +338,8 @@ func ResultRow(at CallRef, result chat.ToolResult) (JournalRow, error) {
 	return JournalRow{Round: at.Round, Kind: RowResult, N: int64(at.Call), Body: string(body)}, nil
 }
 
-// RoundsOf assembles the rounds of a run from its rows. They come ordered by round, kind and N, as the primary key orders them: asked, input, result.
+// RoundsOf assembles the rounds of a run from its rows. They come ordered by round, kind and N, as
+// the primary key orders them: asked, input, result.
 func RoundsOf(rows []JournalRow) ([]Round, error) {
 	var rounds []Round
 	for _, row := range rows {
@@ -349,14 +378,17 @@ func (r *Round) add(row JournalRow) error {
 	return nil
 }
 
-// Progresser is an optional ability of a store with one writer: it reports whether the writer makes progress.
+// Progresser is an optional ability of a store with one writer: it reports whether the writer makes
+// progress.
 type Progresser interface {
-	// WriterAge is how long the current operation or batch has been running; 0 when the writer is idle. It keeps growing while the disk does not respond, so
-	// that a health check can distinguish a slow store from a blocked one. It never blocks.
+	// WriterAge is how long the current operation or batch has been running; 0 when the writer is
+	// idle. It keeps growing while the disk does not respond, so that a health check can
+	// distinguish a slow store from a blocked one. It never blocks.
 	WriterAge() time.Duration
 }
 
-// RunOfSession is the run that a session was made for, by its key; "" when the session was not made for a single run. The run may not exist.
+// RunOfSession is the run that a session was made for, by its key; "" when the session was not made
+// for a single run. The run may not exist.
 func RunOfSession(key chat.SessionKey) string {
 	rest, ok := strings.CutPrefix(key.Rest, "cron:")
 	job, series, _ := strings.Cut(rest, ":")
@@ -368,7 +400,8 @@ func RunOfSession(key chat.SessionKey) string {
 	return id
 }
 
-// Deleting returns the keys of all sessions that the deletion of a session removes, the session first. below lists the sessions that belong to a session.
+// Deleting returns the keys of all sessions that the deletion of a session removes, the session
+// first. below lists the sessions that belong to a session.
 func Deleting(key string, below func(key string) ([]string, error)) ([]string, error) {
 	keys := []string{key}
 	for i := 0; i < len(keys); i++ {

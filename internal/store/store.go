@@ -1,5 +1,7 @@
-// Package store is the port to what is durable: some thirty semantic operations, each atomic, each safe to retry as a whole. The adapters below it (postgres,
-// sqlite) hold the only SQL of the code base; storetest is the one suite that both pass, and sqlite/sqlitetest opens stores for the tests of other packages.
+// Package store is the port to what is durable: some thirty semantic operations, each atomic, each
+// safe to retry as a whole. The adapters below it (postgres, sqlite) hold the only SQL of the code
+// base; storetest is the one suite that both pass, and sqlite/sqlitetest opens stores for the tests
+// of other packages.
 //
 // # What it promises
 //
@@ -23,21 +25,27 @@
 //
 // # Errors
 //
-// chat.ErrFenced (the claim does not hold), chat.ErrQueueFull, chat.ErrKeyReused, chat.ErrNotFound, chat.ErrDraining (this node is declared dead:
-// [Store.Heartbeat] only) and chat.ErrStoreUnavailable (the engine cannot be reached, is read-only or out of space; retryable; nothing was done) are what a
-// caller can act on. Everything else is a defect.
+// chat.ErrFenced (the claim does not hold), chat.ErrQueueFull, chat.ErrKeyReused, chat.ErrNotFound,
+// chat.ErrDraining (this node is declared dead: [Store.Heartbeat] only) and
+// chat.ErrStoreUnavailable (the engine cannot be reached, is read-only or out of space; retryable;
+// nothing was done) are what a caller can act on. Everything else is a defect.
 //
 // # Repetition
 //
-// When the context of an operation ends before the commit, nothing is written. When it ends during the commit, or the connection breaks, the commit is unknown
-// ([CommitUnknown]), and the caller repeats the operation with the same parameters. If the first call was committed the repetition writes nothing and returns
-// its result: Accept returns the message as a duplicate; Start and Join return the same result as long as the claim holds; Finish and EndStopping return it
-// also when the claim has ended since. So no caller needs to read rows to learn the result.
+// When the context of an operation ends before the commit, nothing is written. When it ends during
+// the commit, or the connection breaks, the commit is unknown ([CommitUnknown]), and the caller
+// repeats the operation with the same parameters. If the first call was committed the repetition
+// writes nothing and returns its result: Accept returns the message as a duplicate; Start and Join
+// return the same result as long as the claim holds; Finish and EndStopping return it also when the
+// claim has ended since. So no caller needs to read rows to learn the result.
 //
-// The caller marks a repeated EndWaiting with [EndParams].Again: the result then includes messages that already have this outcome.
+// The caller marks a repeated EndWaiting with [EndParams].Again: the result then includes messages
+// that already have this outcome.
 //
-// The repetition of a Finish is recognised by claim, run, state, cause and transcript, whose entries have the run's id. Another Finish of an ended run gets
-// ErrFenced. A Start that finds its run running returns no [Started.Job]; the functions of a [cron.AttemptEnd] are not called a second time.
+// The repetition of a Finish is recognised by claim, run, state, cause and transcript, whose
+// entries have the run's id. Another Finish of an ended run gets ErrFenced. A Start that finds its
+// run running returns no [Started.Job]; the functions of a [cron.AttemptEnd] are not called a
+// second time.
 package store
 
 import (
@@ -57,8 +65,9 @@ var ErrSchema = errors.New("the schema does not fit this program")
 
 // Store is the port. It is safe for concurrent use.
 //
-// A read that returns rows with text is bounded in bytes, see [ReadBytes]. No operation of this port takes a function. Some operations of cron.JobStore do;
-// their comments define what the function may do.
+// A read that returns rows with text is bounded in bytes, see [ReadBytes]. No operation of this
+// port takes a function. Some operations of cron.JobStore do; their comments define what the
+// function may do.
 type Store interface {
 	Nodes
 	Inbox
@@ -79,8 +88,10 @@ type Store interface {
 
 	// Kind is "sqlite" or "postgres". Status pages show it instead of a path or an address.
 	Kind() string
-	// Ping returns nil when the store is usable, else an error with the reason (unreachable, read-only). It returns within the context. An error that wraps
-	// [ErrSchema] means that the schema lacks a step that this program needs. A newer schema is not an error: steps only extend it.
+	// Ping returns nil when the store is usable, else an error with the reason (unreachable,
+	// read-only). It returns within the context. An error that wraps [ErrSchema] means that the
+	// schema lacks a step that this program needs. A newer schema is not an error: steps only
+	// extend it.
 	Ping(ctx context.Context) error
 	// Now is the store's clock.
 	Now(ctx context.Context) (time.Time, error)
@@ -90,75 +101,97 @@ type Store interface {
 
 // Nodes is the part of the ownership protocol that concerns processes.
 type Nodes interface {
-	// Register creates a new incarnation with a lease. With Exclusive, every other node is declared dead at once: the caller ensures that no other process can
-	// use this store (by the lock on a data directory).
+	// Register creates a new incarnation with a lease. With Exclusive, every other node is declared
+	// dead at once: the caller ensures that no other process can use this store (by the lock on a
+	// data directory).
 	Register(ctx context.Context, n Node) error
-	// Heartbeat extends the lease if it is still valid, by the store's clock. chat.ErrFenced: this incarnation is dead; the caller cancels everything and
-	// registers a new one. The result has the stop requests for runs that this node owns, and the names of the leases that it still holds. draining marks the
-	// node: from then on it accepts without taking ownership. It uses a connection of its own and never waits for the pool.
+	// Heartbeat extends the lease if it is still valid, by the store's clock. chat.ErrFenced: this
+	// incarnation is dead; the caller cancels everything and registers a new one. The result has
+	// the stop requests for runs that this node owns, and the names of the leases that it still
+	// holds. draining marks the node: from then on it accepts without taking ownership. It uses a
+	// connection of its own and never waits for the pool.
 	Heartbeat(ctx context.Context, nodeID string, draining bool) (Beat, error)
-	// Unregister is the clean stop: it releases the ownership of all sessions and leases of the node and deletes the node row. A run that is still running
-	// keeps its state; the next owner counts no crash for it. Idempotent.
+	// Unregister is the clean stop: it releases the ownership of all sessions and leases of the
+	// node and deletes the node row. A run that is still running keeps its state; the next owner
+	// counts no crash for it. Idempotent.
 	Unregister(ctx context.Context, nodeID string) error
 	// Cluster lists the live nodes, those that have crashed, and the existing named leases.
 	Cluster(ctx context.Context) (Cluster, error)
-	// Unowned counts, by agent, the work that waits for agents that no live node has: messages of sessions without a live owner, due jobs, due retries. Work of
-	// the gateway itself is not counted: every node takes it.
+	// Unowned counts, by agent, the work that waits for agents that no live node has: messages of
+	// sessions without a live owner, due jobs, due retries. Work of the gateway itself is not
+	// counted: every node takes it.
 	Unowned(ctx context.Context) (map[string]Unowned, error)
-	// TakenRows lists the rows that nodes have taken and not ended, the longest taken first, at most 1000.
+	// TakenRows lists the rows that nodes have taken and not ended, the longest taken first, at
+	// most 1000.
 	TakenRows(ctx context.Context) ([]TakenRow, error)
-	// AcquireLease takes the named lease if no live node holds it, or confirms that nodeID holds it. The epoch grows with each new holder.
-	// ok is false when another live node holds it.
+	// AcquireLease takes the named lease if no live node holds it, or confirms that nodeID holds
+	// it. The epoch grows with each new holder. ok is false when another live node holds it.
 	AcquireLease(ctx context.Context, name, nodeID string) (l Lease, ok bool, err error)
 	// ReleaseLease releases the lease; a no-op when the claim is not current.
 	ReleaseLease(ctx context.Context, l Lease) error
 }
 
-// HintedAfter is how long after a node has accepted a message [Inbox.Hinted] returns it to the same node.
+// HintedAfter is how long after a node has accepted a message [Inbox.Hinted] returns it to the same
+// node.
 const HintedAfter = time.Second
 
 // Inbox is the life of a message from Accept to its outcome.
 type Inbox interface {
-	// Accept makes a message durable, see [AcceptParams]. Sequence numbers of a session have no gaps: a refused message or a duplicate does not use one.
-	// chat.ErrQueueFull: the queue is at Cap and Drop is DropNew. chat.ErrKeyReused: Dedupe or MessageID exists with another ParamsHash or under another
-	// Dedupe.
+	// Accept makes a message durable, see [AcceptParams]. Sequence numbers of a session have no
+	// gaps: a refused message or a duplicate does not use one. chat.ErrQueueFull: the queue is at
+	// Cap and Drop is DropNew. chat.ErrKeyReused: Dedupe or MessageID exists with another
+	// ParamsHash or under another Dedupe.
 	Accept(ctx context.Context, p AcceptParams) (Accepted, error)
-	// Start turns waiting messages into a run. Messages that have an outcome meanwhile are left out; when no message remains, nothing is written and
-	// Started.Seqs is empty. A run that exists (an earlier attempt) continues with attempt + 1. started_at of a first attempt is never later than that of a
-	// first attempt with higher sequence numbers in the same session: first in, first out holds in the table even when two Starts commit in the other order.
-	// chat.ErrFenced as usual.
+	// Start turns waiting messages into a run. Messages that have an outcome meanwhile are left
+	// out; when no message remains, nothing is written and Started.Seqs is empty. A run that exists
+	// (an earlier attempt) continues with attempt + 1. started_at of a first attempt is never later
+	// than that of a first attempt with higher sequence numbers in the same session: first in,
+	// first out holds in the table even when two Starts commit in the other order. chat.ErrFenced
+	// as usual.
 	Start(ctx context.Context, p StartParams) (Started, error)
-	// Join adds waiting messages to a running run (mode steer): they run with it, in later attempts too, and end merged into its leading
-	// message. Seqs are the messages, Transcript their entries. It returns the messages that joined. chat.ErrFenced: the run has ended.
+	// Join adds waiting messages to a running run (mode steer): they run with it, in later attempts
+	// too, and end merged into its leading message. Seqs are the messages, Transcript their
+	// entries. It returns the messages that joined. chat.ErrFenced: the run has ended.
 	Join(ctx context.Context, p StartParams) ([]int64, error)
-	// Finish ends a run, see [FinishParams]. chat.ErrFenced: the claim does not hold, or another call has ended the run.
+	// Finish ends a run, see [FinishParams]. chat.ErrFenced: the claim does not hold, or another
+	// call has ended the run.
 	Finish(ctx context.Context, p FinishParams) (Finished, error)
-	// EndStopping ends a run that was finished with StillRunning: its goroutine has returned. Idempotent.
+	// EndStopping ends a run that was finished with StillRunning: its goroutine has returned.
+	// Idempotent.
 	EndStopping(ctx context.Context, c Claim, runID string) error
-	// EndWaiting gives waiting messages an outcome. Messages that have an outcome or run are left unchanged. It returns the messages that it ended; a
-	// repetition (Again) returns the same ones. It needs no claim: no process runs a waiting message, so every node may end it.
+	// EndWaiting gives waiting messages an outcome. Messages that have an outcome or run are left
+	// unchanged. It returns the messages that it ended; a repetition (Again) returns the same ones.
+	// It needs no claim: no process runs a waiting message, so every node may end it.
 	EndWaiting(ctx context.Context, p EndParams) ([]Waiting, error)
 	// Stop records a stop, see [StopParams]. It uses the control connection.
 	Stop(ctx context.Context, p StopParams) (Stopped, error)
-	// Sweep takes over at most Limit sessions that have unfinished messages, no live owner, no open debounce window, and an agent of the node. Each gets epoch
+	// Sweep takes over at most Limit sessions that have unfinished messages, no live owner, no open
+	// debounce window, and an agent of the node. Each gets epoch
 	// + 1 and owner Node. Work for another agent is left to a node that has it. Each running run counts one more crash, unless its owner left cleanly.
-	// Concurrent sweepers skip each other's rows. Expired nodes without unfinished work are deleted after an hour. The messages of all returned sessions
-	// have at most [ReadBytes], or are those of one session (whose queue is bounded by the cap of [AcceptParams]). So fewer sessions than Limit do not mean
-	// that no more exist.
+	// Concurrent sweepers skip each other's rows. Expired nodes without unfinished work are deleted
+	// after an hour. The messages of all returned sessions have at most [ReadBytes], or are those
+	// of one session (whose queue is bounded by the cap of [AcceptParams]). So fewer sessions than
+	// Limit do not mean that no more exist.
 	Sweep(ctx context.Context, p SweepParams) ([]Taken, error)
-	// Hinted returns messages that wait in sessions of nodeID and that it does not know. known returns the number up to which the node has all messages of a
-	// session; it does not block. A session is returned when its newest unknown message was accepted by another node, or by this node [HintedAfter] ago: the
-	// response to its commit was lost, or its predecessor has an outcome. The messages of a session are all unknown ones up to that message, whichever node
-	// accepted them, so they run in order; LastSeq is the last of them. Sessions come with the longest waiting first. At most limit messages and [ReadBytes];
-	// the result is empty only when no such message exists, so a later call returns the remaining ones when these are known.
+	// Hinted returns messages that wait in sessions of nodeID and that it does not know. known
+	// returns the number up to which the node has all messages of a session; it does not block. A
+	// session is returned when its newest unknown message was accepted by another node, or by this
+	// node [HintedAfter] ago: the response to its commit was lost, or its predecessor has an
+	// outcome. The messages of a session are all unknown ones up to that message, whichever node
+	// accepted them, so they run in order; LastSeq is the last of them. Sessions come with the
+	// longest waiting first. At most limit messages and [ReadBytes]; the result is empty only when
+	// no such message exists, so a later call returns the remaining ones when these are known.
 	Hinted(ctx context.Context, nodeID string, known func(chat.SessionKey) int64, limit int) ([]Taken, error)
 	// MessageByID finds a message by its id; chat.ErrNotFound.
 	MessageByID(ctx context.Context, id string) (Waiting, error)
-	// FilesOfRuns lists the files of the messages of runs of a session, by run and in the order of the messages. The result omits runs without files, runs of
-	// another session, and runs whose messages the retention deleted. Runs of jobs have no files.
+	// FilesOfRuns lists the files of the messages of runs of a session, by run and in the order of
+	// the messages. The result omits runs without files, runs of another session, and runs whose
+	// messages the retention deleted. Runs of jobs have no files.
 	FilesOfRuns(ctx context.Context, key chat.SessionKey, runs []string) (map[string][]chat.Attachment, error)
-	// PendingInputs lists messages of a session that are accepted and not yet run and whose sequence number is above after, oldest first, at most limit and at
-	// most [ReadBytes]. It also returns the number of all of them; [Counted] + 1 means that there are more. The list is empty only when no such message exists.
+	// PendingInputs lists messages of a session that are accepted and not yet run and whose
+	// sequence number is above after, oldest first, at most limit and at most [ReadBytes]. It also
+	// returns the number of all of them; [Counted] + 1 means that there are more. The list is empty
+	// only when no such message exists.
 	PendingInputs(ctx context.Context, key chat.SessionKey, after int64, limit int) ([]Waiting, int, error)
 	// RunByID reads a run; chat.ErrNotFound.
 	RunByID(ctx context.Context, id string) (Run, error)
@@ -166,59 +199,77 @@ type Inbox interface {
 
 // Sessions are conversations and their transcripts.
 type Sessions interface {
-	// Session reads a session; chat.ErrSessionNotFound. Visible restricts to sessions of that principal; "" = all.
+	// Session reads a session; chat.ErrSessionNotFound. Visible restricts to sessions of that
+	// principal; "" = all.
 	Session(ctx context.Context, key chat.SessionKey, visible string) (Session, error)
-	// ListSessions lists newest first (or by last message). At most [ReadBytes] of notes, previews and errors; a search does not hold more rows than it
-	// returns. The number of matching sessions is counted as far as [SessionFilter.Bounds] says.
+	// ListSessions lists newest first (or by last message). At most [ReadBytes] of notes, previews
+	// and errors; a search does not hold more rows than it returns. The number of matching sessions
+	// is counted as far as [SessionFilter.Bounds] says.
 	ListSessions(ctx context.Context, f SessionFilter) ([]Session, int, error)
-	// Transcript reads entries of a transcript, at most [ReadBytes] or MaxBytes, see [TranscriptQuery]. The transcript of an unknown
-	// session is empty, except for what a deletion kept.
+	// Transcript reads entries of a transcript, at most [ReadBytes] or MaxBytes, see
+	// [TranscriptQuery]. The transcript of an unknown session is empty, except for what a deletion
+	// kept.
 	Transcript(ctx context.Context, q TranscriptQuery) (Transcript, error)
-	// AppendTranscript adds entries outside of a run (commands, delivered replies); it creates the session if needed and returns the entries with Seq and At.
+	// AppendTranscript adds entries outside of a run (commands, delivered replies); it creates the
+	// session if needed and returns the entries with Seq and At.
 	AppendTranscript(ctx context.Context, key chat.SessionKey, principal string, entries []chat.TranscriptEntry) ([]chat.TranscriptEntry, error)
-	// AppendSummary adds a summary to the current transcript and makes it the newest one, see [SummaryParams]. added is false, and nothing changes, when the
-	// transcript is not current any more or a summary already covers the last row: only one of two concurrent writers succeeds. A run whose summary is the
-	// newest one receives it again.
+	// AppendSummary adds a summary to the current transcript and makes it the newest one, see
+	// [SummaryParams]. added is false, and nothing changes, when the transcript is not current any
+	// more or a summary already covers the last row: only one of two concurrent writers succeeds. A
+	// run whose summary is the newest one receives it again.
 	AppendSummary(ctx context.Context, p SummaryParams) (e chat.TranscriptEntry, added bool, err error)
-	// NameSession creates a session for the principal that names it, unless it exists. It is not listed before its first entry. The result is the time.
+	// NameSession creates a session for the principal that names it, unless it exists. It is not
+	// listed before its first entry. The result is the time.
 	NameSession(ctx context.Context, key chat.SessionKey, principal string) (time.Time, error)
-	// AppendReply adds one entry as the delivery of a reply, see [ReplyParams]. A repetition with the same ID adds nothing and returns the
-	// existing entry, also when the transcript was archived meanwhile. chat.ErrSessionNotFound: the session belongs to another principal,
-	// and Own is set or it is younger than the name of Job.
+	// AppendReply adds one entry as the delivery of a reply, see [ReplyParams]. A repetition with
+	// the same ID adds nothing and returns the existing entry, also when the transcript was
+	// archived meanwhile. chat.ErrSessionNotFound: the session belongs to another principal, and
+	// Own is set or it is younger than the name of Job.
 	AppendReply(ctx context.Context, p ReplyParams) (Replied, error)
-	// ResetSession archives the transcript and begins an empty one under NewID; the session is created if needed. Messages and runs are not
-	// changed (stop them first), but a run that finishes later writes into the archived transcript. Idempotent for the same NewID. With
-	// IdempotencyKey, a repetition changes nothing and returns the transcript that the first call began, with Key and SessionID only.
+	// ResetSession archives the transcript and begins an empty one under NewID; the session is
+	// created if needed. Messages and runs are not changed (stop them first), but a run that
+	// finishes later writes into the archived transcript. Idempotent for the same NewID. With
+	// IdempotencyKey, a repetition changes nothing and returns the transcript that the first call
+	// began, with Key and SessionID only.
 	ResetSession(ctx context.Context, p ResetParams) (Session, error)
-	// DeleteSession removes the session, the sessions of its sub-turns and compactions, and those below these; with their transcripts, unless these are to be
-	// kept. Waiting messages end stopped, outgoing ones end deleted. The remaining rows (ids, numbers, usage) have no content. chat.ErrConflict: the current
-	// transcript is not ExpectID, or a run of one of the sessions is running. For an unknown session Deleted is false. With IdempotencyKey, a repetition
-	// changes nothing and returns the result of the first call.
+	// DeleteSession removes the session, the sessions of its sub-turns and compactions, and those
+	// below these; with their transcripts, unless these are to be kept. Waiting messages end
+	// stopped, outgoing ones end deleted. The remaining rows (ids, numbers, usage) have no content.
+	// chat.ErrConflict: the current transcript is not ExpectID, or a run of one of the sessions is
+	// running. For an unknown session Deleted is false. With IdempotencyKey, a repetition changes
+	// nothing and returns the result of the first call.
 	DeleteSession(ctx context.Context, p DeleteParams) (Deleted, error)
 	// SetSession changes the choices of persons for a session; it creates the session if needed.
 	SetSession(ctx context.Context, key chat.SessionKey, principal string, set SessionSettings) error
-	// GiveSession transfers a session from one owner to another. It is a no-op when the session does not exist or belongs to another principal than from.
+	// GiveSession transfers a session from one owner to another. It is a no-op when the session
+	// does not exist or belongs to another principal than from.
 	GiveSession(ctx context.Context, key chat.SessionKey, from, to string) error
 }
 
 // Outbox are the outgoing messages.
 type Outbox interface {
-	// Enqueue adds outgoing messages outside of a run (notices, command replies). A row whose (RunID, N) exists is left unchanged. A row with Coalesce raises
-	// the count of the pending row of the same session and word, if one exists whose first attempt has not begun.
+	// Enqueue adds outgoing messages outside of a run (notices, command replies). A row whose
+	// (RunID, N) exists is left unchanged. A row with Coalesce raises the count of the pending row
+	// of the same session and word, if one exists whose first attempt has not begun.
 	Enqueue(ctx context.Context, rows []Outgoing) error
-	// ClaimOutgoing leases at most Limit due messages for the named channels to the node, oldest first: at most one per (channel, chat), and none for a chat
-	// with a message being sent. A row that waits for another attempt holds back later rows of its chat, so that a chat reads in order; a row that waits for
-	// its first attempt (Delay) does not. A row with [Outgoing].First is due at once for that node, and after [FirstTime] for the others. Rows of dead nodes
-	// are due again, with MaybeSent set. So are rows of the node that are Unrecorded. A row of the node that is neither Sending nor Unrecorded was claimed by a
-	// call whose result was lost: it is due as before that call. Rows past ExpiresAt end expired and are returned with Expired set.
+	// ClaimOutgoing leases at most Limit due messages for the named channels to the node, oldest
+	// first: at most one per (channel, chat), and none for a chat with a message being sent. A row
+	// that waits for another attempt holds back later rows of its chat, so that a chat reads in
+	// order; a row that waits for its first attempt (Delay) does not. A row with [Outgoing].First
+	// is due at once for that node, and after [FirstTime] for the others. Rows of dead nodes are
+	// due again, with MaybeSent set. So are rows of the node that are Unrecorded. A row of the node
+	// that is neither Sending nor Unrecorded was claimed by a call whose result was lost: it is due
+	// as before that call. Rows past ExpiresAt end expired and are returned with Expired set.
 	ClaimOutgoing(ctx context.Context, p ClaimOutgoingParams) ([]Outgoing, error)
-	// Delivered stores the provider's id and makes the row delivered. With Shown it adds the entry in the same transaction, and returns it; else nil.
-	// chat.ErrFenced: the row is no longer leased to the node, and nothing is changed.
+	// Delivered stores the provider's id and makes the row delivered. With Shown it adds the entry
+	// in the same transaction, and returns it; else nil. chat.ErrFenced: the row is no longer
+	// leased to the node, and nothing is changed.
 	Delivered(ctx context.Context, p DeliveredParams) (*ShownEntry, error)
-	// RecordProgress stores what part of a row has arrived, in the form of its channel. chat.ErrFenced: the row is no longer leased to nodeID.
+	// RecordProgress stores what part of a row has arrived, in the form of its channel.
+	// chat.ErrFenced: the row is no longer leased to nodeID.
 	RecordProgress(ctx context.Context, nodeID, id, progress string) error
-	// Undelivered makes the row due for a later attempt, or ends it (Permanent). With Gone it pauses the delivery of the job in the same transaction, and
-	// with Shown it adds the entry.
+	// Undelivered makes the row due for a later attempt, or ends it (Permanent). With Gone it
+	// pauses the delivery of the job in the same transaction, and with Shown it adds the entry.
 	// chat.ErrFenced: the row is no longer leased to the node, and nothing is changed.
 	Undelivered(ctx context.Context, p UndeliveredParams) (Gone, error)
 	// OutboxCounts counts the rows that wait, have failed or may have arrived, by channel.
@@ -228,11 +279,12 @@ type Outbox interface {
 // IdempotencyTTL is how long the result of a call with an idempotency key is kept.
 const IdempotencyTTL = 24 * time.Hour
 
-// IdempotencyRecords are the results of calls with an idempotency key. The operations that take a chat.IdempotencyKey write the record in
-// the transaction of their effect.
+// IdempotencyRecords are the results of calls with an idempotency key. The operations that take a
+// chat.IdempotencyKey write the record in the transaction of their effect.
 type IdempotencyRecords interface {
-	// IdempotencyRecord is the result of the first call with this key, as JSON of the operation's result; nil when no call was made within [IdempotencyTTL].
-	// chat.ErrKeyReused: the first call had other parameters.
+	// IdempotencyRecord is the result of the first call with this key, as JSON of the operation's
+	// result; nil when no call was made within [IdempotencyTTL]. chat.ErrKeyReused: the first call
+	// had other parameters.
 	IdempotencyRecord(ctx context.Context, o chat.IdempotencyKey) (json.RawMessage, error)
 	// Audit adds one row to the audit log, for a change outside of the store.
 	Audit(ctx context.Context, a chat.Audit) error
@@ -242,16 +294,20 @@ type IdempotencyRecords interface {
 //
 // The audit log has no such operation: the program only adds rows to it.
 type Retention interface {
-	// Prune deletes about p.Limit rows of one kind, see [Prunable], in a transaction of its own. It returns how many it deleted; 0 when no more exist.
+	// Prune deletes about p.Limit rows of one kind, see [Prunable], in a transaction of its own. It
+	// returns how many it deleted; 0 when no more exist.
 	Prune(ctx context.Context, p PruneParams) (int, error)
-	// FilesInUse lists the paths of files, relative to the attachment directory, that a message without an outcome or an unfinished outgoing message names. The
-	// order is undefined; a path may occur twice.
+	// FilesInUse lists the paths of files, relative to the attachment directory, that a message
+	// without an outcome or an unfinished outgoing message names. The order is undefined; a path
+	// may occur twice.
 	FilesInUse(ctx context.Context) ([]string, error)
-	// FilesNamed returns the subset of paths that any message or unfinished outgoing message names. It reads the whole inbox.
+	// FilesNamed returns the subset of paths that any message or unfinished outgoing message names.
+	// It reads the whole inbox.
 	FilesNamed(ctx context.Context, paths []string) ([]string, error)
 }
 
-// CommitUnknown reports whether an error leaves open whether the operation was committed. Every operation may be repeated as a whole.
+// CommitUnknown reports whether an error leaves open whether the operation was committed. Every
+// operation may be repeated as a whole.
 func CommitUnknown(err error) bool {
 	return errors.Is(err, chat.ErrStoreUnavailable) || errors.Is(err, context.DeadlineExceeded)
 }
@@ -262,14 +318,16 @@ type EndedRun struct {
 	// Owner and Epoch are the current ones of the session; zero when the session was deleted.
 	Owner string
 	Epoch int64
-	// Entries are the newest transcript entries of the run, oldest first, as many as the call has in FinishParams.Transcript.
+	// Entries are the newest transcript entries of the run, oldest first, as many as the call has
+	// in FinishParams.Transcript.
 	Entries []chat.TranscriptEntry
 	// Merged are the messages of the run that ended merged.
 	Merged []Waiting
 }
 
-// Repeats returns the result of the first call when p repeats the call that ended the run: the same claim, run, state, cause and transcript. ok is false when
-// another call ended it. now is the store's clock.
+// Repeats returns the result of the first call when p repeats the call that ended the run: the same
+// claim, run, state, cause and transcript. ok is false when another call ended it. now is the
+// store's clock.
 func (p *FinishParams) Repeats(e EndedRun, now time.Time) (out Finished, ok bool) {
 	r := e.Run
 	same := r.Session == p.Session && r.Owner == p.Node && r.Epoch == p.Epoch && r.Cause == p.Cause && p.ended(r.State) &&
@@ -284,7 +342,8 @@ func (p *FinishParams) Repeats(e EndedRun, now time.Time) (out Finished, ok bool
 	return out, true
 }
 
-// ended reports whether p leads to this state of the run. A run that was finished with StillRunning is stopping until EndStopping.
+// ended reports whether p leads to this state of the run. A run that was finished with StillRunning
+// is stopping until EndStopping.
 func (p *FinishParams) ended(state string) bool {
 	if p.StillRunning {
 		return state == RunStopping || state == RunStopped
@@ -292,9 +351,11 @@ func (p *FinishParams) ended(state string) bool {
 	return state == p.State
 }
 
-// Displaces selects the messages of a session with this stored mode that a new message ends. waiting are those that wait, oldest first; only their numbers and
-// states are read. A message that interrupts a full queue ends all of them; any other message ends the excess that it causes. chat.ErrQueueFull means that the
-// new message itself is refused. Messages that are held or have a slot already do not count.
+// Displaces selects the messages of a session with this stored mode that a new message ends.
+// waiting are those that wait, oldest first; only their numbers and states are read. A message that
+// interrupts a full queue ends all of them; any other message ends the excess that it causes.
+// chat.ErrQueueFull means that the new message itself is refused. Messages that are held or have a
+// slot already do not count.
 func (p *AcceptParams) Displaces(waiting []Waiting, stored chat.QueueMode) (seqs []int64, outcome chat.Outcome, err error) {
 	var free, queued []int64
 	for i := range waiting {
@@ -327,7 +388,8 @@ func DisplacedReason(o chat.Outcome) string {
 	return string(chat.FailQueueFull)
 }
 
-// NoticeOf is the notice about messages that were displaced with this outcome; nil when none is sent.
+// NoticeOf is the notice about messages that were displaced with this outcome; nil when none is
+// sent.
 func (p *AcceptParams) NoticeOf(o chat.Outcome) *Outgoing {
 	if o == chat.OutcomeDropped {
 		return p.DropNotice
@@ -335,8 +397,8 @@ func (p *AcceptParams) NoticeOf(o chat.Outcome) *Outgoing {
 	return nil
 }
 
-// AnswerOf returns the result of the first call with an idempotency key, which read reads ([IdempotencyRecords]); the zero value when no call was made or o is
-// nil.
+// AnswerOf returns the result of the first call with an idempotency key, which read reads
+// ([IdempotencyRecords]); the zero value when no call was made or o is nil.
 func AnswerOf[T any](
 	ctx context.Context, read func(context.Context, chat.IdempotencyKey) (json.RawMessage, error), o *chat.IdempotencyKey,
 ) (out T, err error) {
@@ -353,7 +415,8 @@ func AnswerOf[T any](
 	return out, nil
 }
 
-// Meets selects what a stop ends: running runs and waiting messages of the session, both given oldest first. named is the run that its id names.
+// Meets selects what a stop ends: running runs and waiting messages of the session, both given
+// oldest first. named is the run that its id names.
 func (p *StopParams) Meets(running []Run, waiting []Waiting, named string) (runs []Run, messages []Waiting, err error) {
 	switch p.Scope {
 	case StopAll:
@@ -382,11 +445,13 @@ func (p *StopParams) Meets(running []Run, waiting []Waiting, named string) (runs
 	}
 }
 
-// StopCause is a string that carries the reason of a stop and its requester: in the cause of a cancelled turn, and through the store to the process that runs
-// the stopped turn and to its next attempt.
+// StopCause is a string that carries the reason of a stop and its requester: in the cause of a
+// cancelled turn, and through the store to the process that runs the stopped turn and to its next
+// attempt.
 func StopCause(reason, who string) string { return reason + " " + who }
 
-// StopReason is the reason in a string that StopCause made. A name alone, as older versions have stored it, is a plain stop.
+// StopReason is the reason in a string that StopCause made. A name alone, as older versions have
+// stored it, is a plain stop.
 func StopReason(cause string) string {
 	reason, _, ok := strings.Cut(cause, " ")
 	if !ok {

@@ -13,10 +13,11 @@ import (
 	"laneway/internal/chat"
 )
 
-// Turns lists turns, which users call runs: a message that leads a turn, or would lead one, with its run. Messages that share the turn of another are not
-// listed.
+// Turns lists turns, which users call runs: a message that leads a turn, or would lead one, with
+// its run. Messages that share the turn of another are not listed.
 type Turns interface {
-	// Turns lists turns without an outcome by age, oldest first, and those with an outcome by their end, newest first.
+	// Turns lists turns without an outcome by age, oldest first, and those with an outcome by their
+	// end, newest first.
 	Turns(ctx context.Context, f TurnFilter) ([]Turn, error)
 }
 
@@ -30,10 +31,11 @@ const (
 
 // TurnFilter selects turns; zero fields select all.
 type TurnFilter struct {
-	// ID selects one message, in every state; "" = the turns in the state Which, by default [TurnsOpen].
+	// ID selects one message, in every state; "" = the turns in the state Which, by default
+	// [TurnsOpen].
 	ID, Which string
-	// Message selects the turn that has, or took along, a message: by the id of the message, or among the newest [RecentMessages] of Session also by its
-	// id in the chat network.
+	// Message selects the turn that has, or took along, a message: by the id of the message, or
+	// among the newest [RecentMessages] of Session also by its id in the chat network.
 	Message string
 	Session chat.SessionKey
 	// Parent selects the sub-turns of a run, in every state.
@@ -43,7 +45,8 @@ type TurnFilter struct {
 	Outcome chat.Outcome
 	// Visible restricts to turns of a principal.
 	Visible string
-	// Before selects turns accepted, or with [TurnsEnded] ended, before this instant; Since selects those at or after it.
+	// Before selects turns accepted, or with [TurnsEnded] ended, before this instant; Since selects
+	// those at or after it.
 	Before, Since time.Time
 	// After is the last turn of the previous page; nil = the first page.
 	After *TurnMark
@@ -51,7 +54,8 @@ type TurnFilter struct {
 	Limit int
 }
 
-// RecentMessages is among how many messages of a session one is found by its id in the chat network.
+// RecentMessages is among how many messages of a session one is found by its id in the chat
+// network.
 const RecentMessages = 200
 
 // One reports whether the filter selects one turn.
@@ -68,7 +72,8 @@ func (f *TurnFilter) Most() int { return TaskFilter{Limit: f.Limit}.Most() }
 
 // Turn is a turn, or a message that waits to become one.
 type Turn struct {
-	// ID is the id of its leading message and of its run. Text is the beginning of the message, at most [TaskText] characters.
+	// ID is the id of its leading message and of its run. Text is the beginning of the message, at
+	// most [TaskText] characters.
 	ID            string
 	Session       chat.SessionKey
 	Seq           int64 // the number of the message
@@ -91,7 +96,8 @@ type Turn struct {
 	StartedAt  time.Time // zero = it has not begun
 	EndedAt    time.Time // zero = it has not ended
 
-	// Sent lists its outgoing messages in order. It is filled for one turn only, see [TurnFilter.One].
+	// Sent lists its outgoing messages in order. It is filled for one turn only, see
+	// [TurnFilter.One].
 	Sent []Sending
 }
 
@@ -122,7 +128,8 @@ const (
 // TurnExplanation says where the answer to a message is.
 type TurnExplanation struct{ Why, Text string }
 
-// ExplainTurn says from stored facts where the answer of a turn is; what is not stored is not said. waits is what it waits for, nil if nothing.
+// ExplainTurn says from stored facts where the answer of a turn is; what is not stored is not said.
+// waits is what it waits for, nil if nothing.
 func ExplainTurn(t *Turn, waits *chat.Waiting, now time.Time) TurnExplanation {
 	said := []string{"The message was accepted " + ago(now, t.AcceptedAt) + "."}
 	say := func(format string, v ...any) { said = append(said, fmt.Sprintf(format, v...)) }
@@ -259,19 +266,22 @@ var (
 	ErrRunStops     = errors.New("the run was asked to stop")
 )
 
-// Tasks are sub-turns: messages that running turns have requested. They are messages like all others; these operations maintain the parent run of a message and
-// the root run of its tree.
+// Tasks are sub-turns: messages that running turns have requested. They are messages like all
+// others; these operations maintain the parent run of a message and the root run of its tree.
 type Tasks interface {
-	// Spawn accepts the message of a sub-turn under the fence of its running parent. A repetition returns the existing message as a duplicate, whatever the
-	// bounds are. [ErrManyChildren], [ErrManyInTree]: a bound is reached. [ErrRunStops]: the parent was stopped. So a stop that first marks the parent and then
-	// lists its sub-turns misses none. chat.ErrFenced: the parent does not run under the claim.
+	// Spawn accepts the message of a sub-turn under the fence of its running parent. A repetition
+	// returns the existing message as a duplicate, whatever the bounds are. [ErrManyChildren], [ErrManyInTree]:
+	// a bound is reached. [ErrRunStops]: the parent was stopped. So a stop that first marks the
+	// parent and then lists its sub-turns misses none. chat.ErrFenced: the parent does not run
+	// under the claim.
 	Spawn(ctx context.Context, p SpawnParams) (Accepted, error)
-	// Yield records that a run waits for sub-turns and has no slot ([RunYielded]), or that it has one again ([RunRunning]). chat.ErrFenced: it does not run
-	// under the claim. Idempotent.
+	// Yield records that a run waits for sub-turns and has no slot ([RunYielded]), or that it has
+	// one again ([RunRunning]). chat.ErrFenced: it does not run under the claim. Idempotent.
 	Yield(ctx context.Context, c Claim, runID string, away bool) error
 	// Tasks lists sub-turns, newest first; with Left the oldest first.
 	Tasks(ctx context.Context, f TaskFilter) ([]Task, error)
-	// Announced records that the end of a sub-turn is announced, or needs no announcement. Idempotent.
+	// Announced records that the end of a sub-turn is announced, or needs no announcement.
+	// Idempotent.
 	Announced(ctx context.Context, id string) error
 }
 
@@ -284,7 +294,8 @@ type SpawnParams struct {
 	Root string
 	// Announce: the parent does not wait, and the end is announced in its session.
 	Announce bool
-	// MaxChildren and MaxTree are how many sub-turns a parent and a tree may have, those that have ended included.
+	// MaxChildren and MaxTree are how many sub-turns a parent and a tree may have, those that have
+	// ended included.
 	MaxChildren, MaxTree int
 	// Accept is the message.
 	Accept AcceptParams
@@ -292,7 +303,8 @@ type SpawnParams struct {
 
 // TaskFilter selects sub-turns; zero fields select all.
 type TaskFilter struct {
-	// ID is the sub-turn, Parents are runs. RootSession is the session of the message at the root of the tree.
+	// ID is the sub-turn, Parents are runs. RootSession is the session of the message at the root
+	// of the tree.
 	ID          string
 	Parents     []string
 	RootSession chat.SessionKey
@@ -300,14 +312,16 @@ type TaskFilter struct {
 	Visible string
 	// Open excludes sub-turns that have an outcome.
 	Open bool
-	// Left selects what a crash may have left: sub-turns without an outcome whose parent was stopped, or whose parent has ended although it waited for them;
-	// and those that have ended and are not announced. All other fields except Limit are then ignored.
+	// Left selects what a crash may have left: sub-turns without an outcome whose parent was
+	// stopped, or whose parent has ended although it waited for them; and those that have ended and
+	// are not announced. All other fields except Limit are then ignored.
 	Left bool
 	// Limit bounds the list; 0 = [DefaultTasks].
 	Limit int
 }
 
-// DefaultTasks is the default limit of a list of sub-turns, and TaskText how many characters of each message it has.
+// DefaultTasks is the default limit of a list of sub-turns, and TaskText how many characters of
+// each message it has.
 const (
 	DefaultTasks = 100
 	TaskText     = 200
@@ -342,7 +356,8 @@ type Task struct {
 	EndedAt       time.Time // zero = it has not ended
 }
 
-// Left reports whether the sub-turn is to be stopped because no parent waits for it: its parent was stopped, or has ended although it waited.
+// Left reports whether the sub-turn is to be stopped because no parent waits for it: its parent was
+// stopped, or has ended although it waited.
 func (t Task) Left() bool {
 	switch {
 	case t.State == StateDone || t.ParentOutcome == "":
@@ -354,7 +369,8 @@ func (t Task) Left() bool {
 	}
 }
 
-// StateOf is the state of a turn: the state of its run while it runs, else of its row in the inbox; "" when neither exists.
+// StateOf is the state of a turn: the state of its run while it runs, else of its row in the inbox;
+// "" when neither exists.
 func StateOf(message, run string) string {
 	switch {
 	case message == StateHeld:
@@ -370,11 +386,13 @@ const (
 	QuestionLife = 10 * time.Minute
 	// MaxQuestions bounds the open questions of one person.
 	MaxQuestions = 20
-	// questionKept is how long a question is kept after its life, so that a repeated answer gets the same result.
+	// questionKept is how long a question is kept after its life, so that a repeated answer gets
+	// the same result.
 	questionKept = time.Hour
 )
 
-// QuestionKept is how long after its creation a question is kept when no further action depends on it.
+// QuestionKept is how long after its creation a question is kept when no further action depends on
+// it.
 const QuestionKept = QuestionLife + questionKept
 
 // States of a question.
@@ -390,7 +408,8 @@ const (
 // ErrQuestionsFull means that the person has [MaxQuestions] open questions.
 var ErrQuestionsFull = chat.Errorf(chat.CodeLimit, "too many questions wait for this person's answer")
 
-// Question is a question to a person: whether a tool call is allowed, or one whose answer a turn waits for.
+// Question is a question to a person: whether a tool call is allowed, or one whose answer a turn
+// waits for.
 type Question struct {
 	ID string
 	// Owner is the principal that may answer.
@@ -399,13 +418,15 @@ type Question struct {
 	Session chat.SessionKey
 	// Body is the content of the question, as JSON that the store does not read.
 	Body json.RawMessage
-	// Waits is the node whose turn waits for the answer; the question ends with that node. "" when no turn waits: any node may then make the call once it is
-	// allowed.
+	// Waits is the node whose turn waits for the answer; the question ends with that node. "" when
+	// no turn waits: any node may then make the call once it is allowed.
 	Waits string
-	// Life is how long the question can be answered, at most [QuestionLife], which is also the default.
+	// Life is how long the question can be answered, at most [QuestionLife], which is also the
+	// default.
 	Life time.Duration
 
-	// The store sets these. Result is nil until the call was made; Option is the option chosen for a turn, counted from 1.
+	// The store sets these. Result is nil until the call was made; Option is the option chosen for
+	// a turn, counted from 1.
 	State     string
 	AskedAt   time.Time
 	ExpiresAt time.Time
@@ -425,33 +446,42 @@ type AnswerQuestion struct {
 	Always *chat.Approval
 }
 
-// Questions are the questions to persons. An allowed call is durable from the answer on: the node that received the answer makes the call; if that node dies,
-// another one does. An answer for which a turn waits is useless without that turn, so its question ends with it.
+// Questions are the questions to persons. An allowed call is durable from the answer on: the node
+// that received the answer makes the call; if that node dies, another one does. An answer for which
+// a turn waits is useless without that turn, so its question ends with it.
 type Questions interface {
-	// PutQuestion stores an open question for its life. A question whose ID exists is left unchanged. [ErrQuestionsFull]: nothing was stored; questions of
-	// turns whose node has died do not count.
+	// PutQuestion stores an open question for its life. A question whose ID exists is left
+	// unchanged. [ErrQuestionsFull]: nothing was stored; questions of turns whose node has died do
+	// not count.
 	PutQuestion(ctx context.Context, q Question) error
 	// Question reads a question; chat.ErrNotFound.
 	Question(ctx context.Context, id string) (Question, error)
-	// OpenQuestions lists at most limit questions of a person that can be answered, the oldest first; owner "" = of all persons.
+	// OpenQuestions lists at most limit questions of a person that can be answered, the oldest
+	// first; owner "" = of all persons.
 	OpenQuestions(ctx context.Context, owner string, limit int) ([]Question, error)
-	// AnswerQuestion answers an open question and returns it. Repeating the same answer returns the current question. chat.ErrNotFound: this person has no such
-	// question, it has expired, it has another answer, or the turn that waited has ended.
+	// AnswerQuestion answers an open question and returns it. Repeating the same answer returns the
+	// current question. chat.ErrNotFound: this person has no such question, it has expired, it has
+	// another answer, or the turn that waited has ended.
 	AnswerQuestion(ctx context.Context, a AnswerQuestion) (Question, error)
-	// Approvals lists the approvals of a person for the current transcript of a conversation, the oldest first, at most [chat.MaxApprovals].
+	// Approvals lists the approvals of a person for the current transcript of a conversation, the
+	// oldest first, at most [chat.MaxApprovals].
 	Approvals(ctx context.Context, owner string, key chat.SessionKey) ([]chat.Approval, error)
 	// Revoke removes one approval, or all with id "", and returns how many it removed.
 	Revoke(ctx context.Context, owner string, key chat.SessionKey, id string) (int, error)
-	// CloseQuestion ends the wait of a turn: an open question cannot be answered any more. It returns the question as it is then; chat.ErrNotFound.
+	// CloseQuestion ends the wait of a turn: an open question cannot be answered any more. It
+	// returns the question as it is then; chat.ErrNotFound.
 	CloseQuestion(ctx context.Context, id string) (Question, error)
-	// EndQuestion stores the result of an allowed call. first is false when a result exists already; that one is kept.
+	// EndQuestion stores the result of an allowed call. first is false when a result exists
+	// already; that one is kept.
 	EndQuestion(ctx context.Context, id string, result chat.ToolResult) (first bool, err error)
-	// TakeQuestions assigns to the node at most Limit allowed calls that no process makes: their node has died, or is this one, which does not know them because
-	// the reply to the commit that gave it the call was lost.
+	// TakeQuestions assigns to the node at most Limit allowed calls that no process makes: their
+	// node has died, or is this one, which does not know them because the reply to the commit that
+	// gave it the call was lost.
 	TakeQuestions(ctx context.Context, p TakeQuestionsParams) ([]Question, error)
 }
 
-// TakeQuestionsParams are the parameters of TakeQuestions. InHand are the allowed calls that the node is making.
+// TakeQuestionsParams are the parameters of TakeQuestions. InHand are the allowed calls that the
+// node is making.
 type TakeQuestionsParams struct {
 	Node   string
 	InHand []string
@@ -466,7 +496,8 @@ func (q Question) Lives() time.Duration {
 	return q.Life
 }
 
-// Answered is the question after an answer, or chat.ErrNotFound. It does not check the person. alive: the node of the waiting turn is alive.
+// Answered is the question after an answer, or chat.ErrNotFound. It does not check the person.
+// alive: the node of the waiting turn is alive.
 func (q Question) Answered(a AnswerQuestion, now time.Time, alive bool) (Question, error) {
 	refused := q.State == QuestionClosed
 	switch {
@@ -491,7 +522,8 @@ func (q Question) Answered(a AnswerQuestion, now time.Time, alive bool) (Questio
 	return q, nil
 }
 
-// Filled is the question with the columns node and result filled in. Their meaning depends on the state.
+// Filled is the question with the columns node and result filled in. Their meaning depends on the
+// state.
 func (q Question) Filled(node, result string) (out Question, err error) {
 	switch q.State {
 	case QuestionOpen, QuestionClosed:
@@ -509,7 +541,8 @@ func (q Question) Filled(node, result string) (out Question, err error) {
 	return q, nil
 }
 
-// Columns are the values of the columns node and result for an answered question. node is the node of the answer.
+// Columns are the values of the columns node and result for an answered question. node is the node
+// of the answer.
 func (q Question) Columns(node string) (column, result string) {
 	if q.State == QuestionChosen {
 		return q.Waits, strconv.Itoa(q.Option)

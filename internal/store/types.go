@@ -43,7 +43,8 @@ type Node struct {
 	// Lease is how long the node counts as alive without a heartbeat; 0 = 15 s.
 	Lease     time.Duration
 	Exclusive bool
-	// Fires: the process fires jobs. While no node does, the cluster has an outage, see cron.History.
+	// Fires: the process fires jobs. While no node does, the cluster has an outage, see
+	// cron.History.
 	Fires bool
 	// Agents are the agents of the process; nil = all.
 	Agents []string
@@ -88,8 +89,8 @@ type Beat struct {
 	Now, LeaseUntil time.Time
 	// Stops are the stop requests for runs of this node, from any node, with reason and requester.
 	Stops []StopRequest
-	// Runs are the ids of the runs that the database assigns to this node and that have a slot or are stopping. If the node no longer runs one of them, the
-	// database has lost its end.
+	// Runs are the ids of the runs that the database assigns to this node and that have a slot or
+	// are stopping. If the node no longer runs one of them, the database has lost its end.
 	Runs []string
 	// Leases are the named leases that the node holds.
 	Leases []string
@@ -97,8 +98,9 @@ type Beat struct {
 	OtherNodes int
 	// Hold is the hold of the gateway; nil when it is not held.
 	Hold *Hold
-	// History identifies the commit history of the database. A different value means that the database was restored or failed over, and that commits may be
-	// missing. "" when the database does not report it.
+	// History identifies the commit history of the database. A different value means that the
+	// database was restored or failed over, and that commits may be missing. "" when the database
+	// does not report it.
 	History string
 }
 
@@ -106,10 +108,13 @@ type Beat struct {
 type Cluster struct {
 	// Nodes are the nodes with a valid lease, with their agents, oldest first.
 	Nodes []chat.NodeStatus
-	// Gone are the names whose last process ended in the last hour without a clean stop, the latest first. A live process of the same name replaces it, and so
-	// does one that has started since its last heartbeat: by default a name is new with each start. A process that was draining was asked to stop.
+	// Gone are the names whose last process ended in the last hour without a clean stop, the latest
+	// first. A live process of the same name replaces it, and so does one that has started since
+	// its last heartbeat: by default a name is new with each start. A process that was draining was
+	// asked to stop.
 	Gone []chat.GoneNode
-	// Leases has the names of all leases that were ever taken; true when a live node holds the lease.
+	// Leases has the names of all leases that were ever taken; true when a live node holds the
+	// lease.
 	Leases map[string]bool
 }
 
@@ -135,37 +140,44 @@ type Claim struct {
 
 // AcceptParams is one message to accept.
 type AcceptParams struct {
-	// Node is the accepting node. With Take it becomes the owner when it has the agent and no live node owns the session (epoch + 1).
+	// Node is the accepting node. With Take it becomes the owner when it has the agent and no live
+	// node owns the session (epoch + 1).
 	Node string
 	Take bool
-	// Message: Session, ID (required here), Lane, Principal, Channel, ExternalID, Dedupe, ParamsHash, Branch, Content. A branch off a deleted conversation
-	// fails with chat.ErrNotFound.
+	// Message: Session, ID (required here), Lane, Principal, Channel, ExternalID, Dedupe,
+	// ParamsHash, Branch, Content. A branch off a deleted conversation fails with chat.ErrNotFound.
 	Message chat.Message
-	// Cap is how many messages may wait (rows in state waiting; held and running ones do not count); 0 = no bound. Drop selects the message
-	// that is dropped or refused.
+	// Cap is how many messages may wait (rows in state waiting; held and running ones do not
+	// count); 0 = no bound. Drop selects the message that is dropped or refused.
 	Cap  int
 	Drop chat.DropPolicy
-	// Mode is the queue mode that the message requests; "" = the mode of the session, or Usual when the session has none. A message in mode interrupt ignores
-	// Drop: when Cap messages wait, all of them end superseded.
+	// Mode is the queue mode that the message requests; "" = the mode of the session, or Usual when
+	// the session has none. A message in mode interrupt ignores Drop: when Cap messages wait, all
+	// of them end superseded.
 	Mode, Usual chat.QueueMode
-	// Starting are sequence numbers to which the owner has given a slot although their Start is not committed yet. While they are still in state waiting they
-	// do not count towards Cap and are never dropped: a turn that runs is never dropped.
+	// Starting are sequence numbers to which the owner has given a slot although their Start is not
+	// committed yet. While they are still in state waiting they do not count towards Cap and are
+	// never dropped: a turn that runs is never dropped.
 	Starting []int64
 	// DropNotice is sent once per burst when DropOld ends a message; nil when no notice is sent.
 	DropNotice *Outgoing
 	// RunLimit bounds the concurrent turns of the session; stored for the invariant queries. 0 = 1.
 	RunLimit int
-	// Hold > 0 opens the session's debounce window until now + Hold. Until then the sweep does not take the session over.
+	// Hold > 0 opens the session's debounce window until now + Hold. Until then the sweep does not
+	// take the session over.
 	Hold time.Duration
-	// Joins: the message is expected to share the turn of the previous message (typed within its debounce window). Its row is held, not waiting, and does not
-	// count towards Cap, because Cap counts turns.
+	// Joins: the message is expected to share the turn of the previous message (typed within its
+	// debounce window). Its row is held, not waiting, and does not count towards Cap, because Cap
+	// counts turns.
 	Joins bool
-	// Unqueued messages (executed chat commands) get a sequence number and immediately the outcome answered. They never wait, do not count towards any cap and
-	// take no ownership.
+	// Unqueued messages (executed chat commands) get a sequence number and immediately the outcome
+	// answered. They never wait, do not count towards any cap and take no ownership.
 	Unqueued bool
-	// Own refuses a session that belongs to another principal than the message's: chat.ErrSessionNotFound, and nothing is stored.
+	// Own refuses a session that belongs to another principal than the message's:
+	// chat.ErrSessionNotFound, and nothing is stored.
 	Own bool
-	// NamedAt, if not zero, is since when the message's principal names the session. Own then applies to a session that is younger.
+	// NamedAt, if not zero, is since when the message's principal names the session. Own then
+	// applies to a session that is younger.
 	NamedAt time.Time
 }
 
@@ -177,23 +189,27 @@ type Accepted struct {
 	Owner string
 	Epoch int64
 	Mine  bool
-	// SessionID is the current transcript. Principal owns the session. Created: this message created the session.
+	// SessionID is the current transcript. Principal owns the session. Created: this message
+	// created the session.
 	SessionID, Principal string
 	Created              bool
 	// Mode is the stored queue mode of the session.
 	Mode chat.QueueMode
-	// Behind is how many messages of the session waited (held ones included) when this one was accepted.
+	// Behind is how many messages of the session waited (held ones included) when this one was
+	// accepted.
 	Behind int
 	// Duplicate: the message was accepted before. Existing is its row.
 	Duplicate bool
 	Existing  Waiting
 	// Dropped are the messages that end dropped because of this one (DropOld).
 	Dropped []Waiting
-	// Superseded are the messages that waited in a full queue when a message in mode interrupt was accepted; they end superseded.
+	// Superseded are the messages that waited in a full queue when a message in mode interrupt was
+	// accepted; they end superseded.
 	Superseded []Waiting
 }
 
-// Interrupts reports whether the message interrupts a session with this stored mode. A message that joins the previous one does not.
+// Interrupts reports whether the message interrupts a session with this stored mode. A message that
+// joins the previous one does not.
 func (p *AcceptParams) Interrupts(stored chat.QueueMode) bool {
 	return cmp.Or(p.Mode, stored, p.Usual) == chat.ModeInterrupt && !p.Joins && !p.Unqueued
 }
@@ -214,9 +230,10 @@ type Waiting struct {
 	ExternalID int64
 	Content    chat.Content
 	AcceptedAt time.Time
-	// CronRun is the row of the ledger that ended because this message ended. Accept, EndWaiting, Stop and DeleteSession set it for a message that was the
-	// attempt of a cron run. The run is in state error after outcome failed, interrupted after interrupted or dead, else cancelled with the reason `stopped`.
-	// nil when no row ended.
+	// CronRun is the row of the ledger that ended because this message ended. Accept, EndWaiting,
+	// Stop and DeleteSession set it for a message that was the attempt of a cron run. The run is in
+	// state error after outcome failed, interrupted after interrupted or dead, else cancelled with
+	// the reason `stopped`. nil when no row ended.
 	CronRun *cron.Run
 }
 
@@ -225,8 +242,9 @@ type ReplyParams struct {
 	// ID of the reply, never "". A session has at most one entry per ID.
 	ID      string
 	Session chat.SessionKey
-	// Principal owns the session if the delivery creates it. Own refuses a session of another principal. Job is the id of the job whose answer it is, "" for
-	// none: a session of another principal that is younger than the job's name for it is refused, too.
+	// Principal owns the session if the delivery creates it. Own refuses a session of another
+	// principal. Job is the id of the job whose answer it is, "" for none: a session of another
+	// principal that is younger than the job's name for it is refused, too.
 	Principal, Job string
 	Own            bool
 	Entry          chat.TranscriptEntry
@@ -246,13 +264,16 @@ type StartParams struct {
 	Lane  string
 	// Seqs are the messages, ascending; the last one leads.
 	Seqs []int64
-	// Cron is set for a message that is an attempt of a cron run, and is written into the ledger as well; nil for other messages.
+	// Cron is set for a message that is an attempt of a cron run, and is written into the ledger as
+	// well; nil for other messages.
 	Cron *cron.AttemptStart
-	// Transcript are the entries of the messages. They are appended on the first attempt only. EntrySeqs has the message of each entry: an entry whose message
-	// the call does not take is left out, because another turn has it. nil = all entries are added.
+	// Transcript are the entries of the messages. They are appended on the first attempt only.
+	// EntrySeqs has the message of each entry: an entry whose message the call does not take is
+	// left out, because another turn has it. nil = all entries are added.
 	Transcript []chat.TranscriptEntry
 	EntrySeqs  []int64
-	// Round, for Join: the journal of the run records the messages as input after the results of this round; 0 when the run has no journal.
+	// Round, for Join: the journal of the run records the messages as input after the results of
+	// this round; 0 when the run has no journal.
 	Round int
 }
 
@@ -276,23 +297,27 @@ type Started struct {
 	Seqs []int64
 	// Attempt counts from 1. Crashes counts the earlier attempts whose process died.
 	Attempt, Crashes int
-	// StopBy is the requester of a stop of an earlier attempt: the caller ends the run as stopped without running it. "" when no stop was requested.
+	// StopBy is the requester of a stop of an earlier attempt: the caller ends the run as stopped
+	// without running it. "" when no stop was requested.
 	StopBy    string
 	StartedAt time.Time
 	// Outside: RecordOutside was called for the run, also in an earlier attempt.
 	Outside bool
 	// Program is what RecordProgram stored last for the run.
 	Program chat.Program
-	// Preview is what RecordPreview stored last for the run, also in an earlier attempt; "" = nothing.
+	// Preview is what RecordPreview stored last for the run, also in an earlier attempt; "" =
+	// nothing.
 	Preview string
 	// SessionID is the transcript the run belongs to; Notes are the session's notes.
 	SessionID string
 	Notes     map[string]string
 	// Principal owns the session.
 	Principal string
-	// Entries are the appended transcript entries with their sequence numbers; empty on later attempts.
+	// Entries are the appended transcript entries with their sequence numbers; empty on later
+	// attempts.
 	Entries []chat.TranscriptEntry
-	// Job is the job of a cron run at the start of the attempt, if the store reads it with the start; nil when the caller must read it.
+	// Job is the job of a cron run at the start of the attempt, if the store reads it with the
+	// start; nil when the caller must read it.
 	Job *cron.Job
 }
 
@@ -302,29 +327,36 @@ type FinishParams struct {
 	RunID string
 	// State is RunOK, RunFailed, RunStopped, RunInterrupted or RunDead.
 	State string
-	// Outcome of the leading message (whose id is RunID, else the one with the highest number). The other messages end merged into it when Outcome is answered,
-	// else with the same outcome.
+	// Outcome of the leading message (whose id is RunID, else the one with the highest number). The
+	// other messages end merged into it when Outcome is answered, else with the same outcome.
 	Outcome chat.Outcome
-	// Cause is a word of a closed set (a chat.FailReason, `stop`, `stopall`, `superseded`, `draining`, …); Error a sentence without secrets.
+	// Cause is a word of a closed set (a chat.FailReason, `stop`, `stopall`, `superseded`,
+	// `draining`, …); Error a sentence without secrets.
 	Cause, Error string
-	// Detail is the failure description of the service behind the agent, without secrets; may be empty. Only administrators can read it.
+	// Detail is the failure description of the service behind the agent, without secrets; may be
+	// empty. Only administrators can read it.
 	Detail string
 	Usage  chat.Usage
-	// Transcript is appended to the transcript with which the run started (the store sets Seq and At).
+	// Transcript is appended to the transcript with which the run started (the store sets Seq and
+	// At).
 	Transcript []chat.TranscriptEntry
-	// Outgoing rows; RunID and N make them unique. The messages refer to a row of kind notice with notice_id.
+	// Outgoing rows; RunID and N make them unique. The messages refer to a row of kind notice with
+	// notice_id.
 	Outgoing []Outgoing
-	// Requeue: the messages wait again and the run row ends in State (RunInterrupted). Outcome is ignored.
+	// Requeue: the messages wait again and the run row ends in State (RunInterrupted). Outcome is
+	// ignored.
 	Requeue bool
 	// Journal: the run may have recorded rounds; they are removed, unless Requeue is set.
 	Journal bool
-	// StillRunning: the outcome is decided but the goroutine has not returned. The run is `stopping`, keeps the ownership, and ends with EndStopping.
+	// StillRunning: the outcome is decided but the goroutine has not returned. The run is
+	// `stopping`, keeps the ownership, and ends with EndStopping.
 	StillRunning bool
 	// Preview is the start of the answer for lists; at most 200 bytes are kept.
 	Preview string
 	// Outside: the agent has read text from outside by its own tools, or its answer is such text.
 	Outside bool
-	// Cron is set for a message that is an attempt of a cron run, and closes its ledger row; nil for other messages.
+	// Cron is set for a message that is an attempt of a cron run, and closes its ledger row; nil
+	// for other messages.
 	Cron *cron.AttemptEnd
 }
 
@@ -347,8 +379,9 @@ type EndParams struct {
 	Reason  string
 	// Notice is sent about the messages; nil when no notice is sent.
 	Notice *Outgoing
-	// Again: the call is a repetition, and an earlier try may have been committed although its result was lost. Messages of Seqs that already have this outcome
-	// and reason are returned as well.
+	// Again: the call is a repetition, and an earlier try may have been committed although its
+	// result was lost. Messages of Seqs that already have this outcome and reason are returned as
+	// well.
 	Again bool
 }
 
@@ -367,17 +400,19 @@ type SweepParams struct {
 	// Node takes over the sessions, at most Limit.
 	Node  string
 	Limit int
-	// Agents are the agents of the node: sessions of other agents are left to nodes that have them. Sessions of the gateway's own jobs need no agent. nil =
-	// all.
+	// Agents are the agents of the node: sessions of other agents are left to nodes that have them.
+	// Sessions of the gateway's own jobs need no agent. nil = all.
 	Agents []string
 }
 
-// StopParams records a stop. Waiting messages end stopped immediately; running runs get stop_by and are never run again.
+// StopParams records a stop. Waiting messages end stopped immediately; running runs get stop_by and
+// are never run again.
 type StopParams struct {
 	Session   chat.SessionKey
 	Scope     StopScope
 	MessageID string
-	// By is stored with the runs that are to stop, and reaches their owners unchanged: the requester, after the reason when the owner needs the reason too.
+	// By is stored with the runs that are to stop, and reaches their owners unchanged: the
+	// requester, after the reason when the owner needs the reason too.
 	By     string
 	Reason string // stop, stopall, reset, …
 }
@@ -401,7 +436,8 @@ type Taken struct {
 	RunLimit  int
 	Mode      chat.QueueMode
 	Principal string
-	// Cutoff is stop_seq. LastSeq is the newest sequence number of the session. A message up to LastSeq that is not among Messages has an outcome or runs.
+	// Cutoff is stop_seq. LastSeq is the newest sequence number of the session. A message up to
+	// LastSeq that is not among Messages has an outcome or runs.
 	Cutoff, LastSeq int64
 	// Messages are those without an outcome, ascending.
 	Messages []Waiting

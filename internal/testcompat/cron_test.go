@@ -20,8 +20,8 @@ import (
 	"laneway/internal/testtelegram"
 )
 
-// cronCommands returns what the command line can do with jobs: every kind of schedule and payload, and every way to show a job, to change it
-// and to run it, with exit codes.
+// cronCommands returns what the command line can do with jobs: every kind of schedule and payload,
+// and every way to show a job, to change it and to run it, with exit codes.
 func cronCommands(t *testing.T, o *openClaw, version string) {
 	t.Helper()
 	later := time.Now().Add(24 * time.Hour).UTC().Format(time.RFC3339)
@@ -70,7 +70,8 @@ func cronCommands(t *testing.T, o *openClaw, version string) {
 	}
 }
 
-// jobCalls returns the calls about a job for gateway call, with either name of its id. The last ones remove the job.
+// jobCalls returns the calls about a job for gateway call, with either name of its id. The last
+// ones remove the job.
 func jobCalls(t *testing.T, o *openClaw, job, other string) {
 	t.Helper()
 	from := time.Now().Add(-3 * time.Hour).UnixMilli()
@@ -99,7 +100,8 @@ func jobCalls(t *testing.T, o *openClaw, job, other string) {
 	}
 }
 
-// A list with more jobs than one page holds is complete, however the command line requests the pages.
+// A list with more jobs than one page holds is complete, however the command line requests the
+// pages.
 func TestOpenClawListsMoreJobsThanAPage(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		const jobs = 230
@@ -171,7 +173,8 @@ const aPicture = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M
 
 var askedToApprove = regexp.MustCompile(`laneway pair approve ([A-Z2-7]{8})`)
 
-// The dashboard must show the names of Telegram users instead of their numbers, and their photos as pictures.
+// The dashboard must show the names of Telegram users instead of their numbers, and their photos as
+// pictures.
 func TestDashboardShowsPeopleOfTelegramAndTheirPhotos(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		const anna = 70001
@@ -318,8 +321,9 @@ func methods(t *testing.T) []string {
 	return names
 }
 
-// foreignScope names the methods for which the command line requests a scope that only OpenClaw has, and the scope that they need here. The gateway
-// has three scopes and ignores other names, so the call is refused. The terminal interface requests operator.read.
+// foreignScope names the methods for which the command line requests a scope that only OpenClaw
+// has, and the scope that they need here. The gateway has three scopes and ignores other names, so
+// the call is refused. The terminal interface requests operator.read.
 func foreignScope(method string) string {
 	return map[string]string{
 		"question.list": "operator.read", "plugin.approval.list": "operator.read", "channels.pairing.list": "operator.admin",

@@ -1,6 +1,8 @@
-// Package testcompat runs unmodified third-party clients against the real binary, on SQLite and on PostgreSQL.
+// Package testcompat runs unmodified third-party clients against the real binary, on SQLite and on
+// PostgreSQL.
 //
-// Its tests carry the build tag compat, because they fetch npm packages and take minutes; `make compat` runs them:
+// Its tests carry the build tag compat, because they fetch npm packages and take minutes;
+// `make compat` runs them:
 //
 //   - the OpenClaw command line in two versions, and its terminal interface in a separate tmux server;
 //   - the published JSON schema of the protocol, against every frame of the standard view;
@@ -9,8 +11,9 @@
 //   - nginx in front of the gateway;
 //   - coding agents from npm behind the gateway, with a scripted model.
 //
-// The clients and the pinned versions are in the directory compat. If a machine lacks something (the npm registry, tmux, Chromium, Python, nginx),
-// the test fails and names it. Cases of methods that the gateway does not list in `hello-ok` are skipped and reported by name.
+// The clients and the pinned versions are in the directory compat. If a machine lacks something
+// (the npm registry, tmux, Chromium, Python, nginx), the test fails and names it. Cases of methods
+// that the gateway does not list in `hello-ok` are skipped and reported by name.
 //
 // Every test ends its gateway, its terminals and its clients.
 package testcompat

@@ -44,7 +44,8 @@ const (
 	readToken  = "compat-read-0123456789-0123456789"
 	writeToken = "compat-write-0123456789-0123456789"
 	password   = "compat-password-0123456789-0123456789"
-	// slowEcho streams for about a second per line, so that a client can be in the middle of an answer. The agent broken fails.
+	// slowEcho streams for about a second per line, so that a client can be in the middle of an
+	// answer. The agent broken fails.
 	slowEcho = "agents: {main: {runner: echo, delay: 200ms, chunk: 4, chunk_delay: 60ms}, broken: {runner: command, command: [\"false\"]}}\n"
 	secrets  = "token: " + adminToken + "\nread_token: " + readToken + "\nwrite_token: " + writeToken + "\npassword: " + password + "\n"
 	// installTime bounds npm, which fetches some hundred megabytes the first time.
@@ -84,7 +85,8 @@ func clients(t *testing.T) string {
 	return dir
 }
 
-// install fetches the pinned packages once: Node.js first, since OpenClaw refuses older ones, then the rest under it.
+// install fetches the pinned packages once: Node.js first, since OpenClaw refuses older ones, then
+// the rest under it.
 var install = sync.OnceValues(func() (string, error) {
 	dir, err := filepath.Abs(filepath.Join("..", "..", "compat"))
 	if err != nil {
@@ -121,7 +123,8 @@ func npm(dir, path string, flags ...string) error {
 
 func node(dir string) string { return filepath.Join(dir, "node", "node_modules", ".bin", "node") }
 
-// drive runs a client that prints one line per check, and fails with the lines that failed. onLine may be nil.
+// drive runs a client that prints one line per check, and fails with the lines that failed. onLine
+// may be nil.
 func drive(t *testing.T, onLine func(line string), program string, args ...string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
@@ -198,7 +201,8 @@ func eventually(t *testing.T, limit time.Duration, ok func() bool) bool {
 	return true
 }
 
-// Every frame sent in the standard view matches the published schema, and every published param is accepted.
+// Every frame sent in the standard view matches the published schema, and every published param is
+// accepted.
 func TestStandardViewIsValidAgainstThePublishedSchema(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		dir := clients(t)
@@ -236,7 +240,8 @@ func TestPageInABrowserConnectsChatsAndResumes(t *testing.T) {
 	})
 }
 
-// npmPackages are directories with npm packages. Each list of packages is installed once per test run.
+// npmPackages are directories with npm packages. Each list of packages is installed once per test
+// run.
 type npmPackages struct {
 	mu   sync.Mutex
 	root string
@@ -254,7 +259,8 @@ func (p *npmPackages) remove() {
 	}
 }
 
-// install returns the directory of packages. Only the installation scripts of the packages in scripts run.
+// install returns the directory of packages. Only the installation scripts of the packages in
+// scripts run.
 func (p *npmPackages) install(ctx context.Context, packages, scripts []string) (dir string, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -286,7 +292,8 @@ func (p *npmPackages) install(ctx context.Context, packages, scripts []string) (
 	return dir, nil
 }
 
-// npmInstall returns the directory of npm packages, after the installation scripts of the packages in scripts have run.
+// npmInstall returns the directory of npm packages, after the installation scripts of the packages
+// in scripts have run.
 func npmInstall(t *testing.T, packages []string, scripts ...string) (dir string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), installTime)

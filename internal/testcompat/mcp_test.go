@@ -26,8 +26,9 @@ const (
 	conformanceVersion = "0.1.16"
 )
 
-// mcpScript is the program of an agent (its message is http or stdio) or, without a turn, a client with a credential. It calls every listed tool. In a turn, the tools
-// that create or send run first, because after reading text from outside they would require the approval of a person.
+// mcpScript is the program of an agent (its message is http or stdio) or, without a turn, a client
+// with a credential. It calls every listed tool. In a turn, the tools that create or send run
+// first, because after reading text from outside they would require the approval of a person.
 const mcpScript = `
 import { Client } from "@modelcontextprotocol/sdk/client/index.js";
 import { StreamableHTTPClientTransport } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
@@ -95,7 +96,8 @@ func mcpClient(t *testing.T) (dir string) {
 	return dir
 }
 
-// TestOfficialMCPClient lists and calls every tool of a credential with the client from npm, over HTTP and through laneway mcp.
+// TestOfficialMCPClient lists and calls every tool of a credential with the client from npm, over
+// HTTP and through laneway mcp.
 func TestOfficialMCPClient(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		dir := mcpClient(t)
@@ -118,7 +120,8 @@ func TestOfficialMCPClient(t *testing.T) {
 	})
 }
 
-// TestOfficialMCPClientInATurn calls every tool of a turn, as the program of an agent to which a person writes in Telegram.
+// TestOfficialMCPClientInATurn calls every tool of a turn, as the program of an agent to which a
+// person writes in Telegram.
 func TestOfficialMCPClientInATurn(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		dir := mcpClient(t)
@@ -178,7 +181,8 @@ const (
 	noQuestions = "a request stands alone: the server cannot ask its client back (sampling, elicitation)"
 )
 
-// exceptions are the scenarios of the conformance suite that test features that the gateway does not have, each with its reason.
+// exceptions are the scenarios of the conformance suite that test features that the gateway does
+// not have, each with its reason.
 func exceptions() map[string]string {
 	return map[string]string{
 		"completion-complete":    "completes arguments of prompts and resources, of which the gateway has none",
@@ -193,8 +197,9 @@ func exceptions() map[string]string {
 
 var scenarioLine = regexp.MustCompile(`(?m)^([✓✗]) ([a-z0-9-]+): `)
 
-// TestMCPConformance runs the official suite against /mcp, through a proxy that adds the credential, which the suite cannot send. A failing scenario must be an
-// exception, and an exception must fail.
+// TestMCPConformance runs the official suite against /mcp, through a proxy that adds the
+// credential, which the suite cannot send. A failing scenario must be an exception, and an
+// exception must fail.
 func TestMCPConformance(t *testing.T) {
 	dir := clients(t)
 	suite := npmInstall(t, []string{"@modelcontextprotocol/conformance@" + conformanceVersion})

@@ -69,7 +69,8 @@ await assert.rejects(new OpenAI({ apiKey: "wrong", baseURL: process.env.BASE }).
 console.log("all well");
 `
 
-// installOpenAI fetches the client into a directory of the test, and returns a function that runs a program there.
+// installOpenAI fetches the client into a directory of the test, and returns a function that runs a
+// program there.
 func installOpenAI(ctx context.Context, t *testing.T) (dir string, run func(env []string, name string, args ...string) (string, error)) {
 	t.Helper()
 	dir = t.TempDir()
@@ -85,8 +86,8 @@ func installOpenAI(ctx context.Context, t *testing.T) (dir string, run func(env 
 	return dir, run
 }
 
-// OpenAI's client from npm calls the gateway: models, completions and responses, whole and streamed, images, files, and errors as classes of
-// the client.
+// OpenAI's client from npm calls the gateway: models, completions and responses, whole and
+// streamed, images, files, and errors as classes of the client.
 func TestOfficialOpenAIClient(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
@@ -110,7 +111,8 @@ func TestOfficialOpenAIClient(t *testing.T) {
 // fence matches a code block of a document.
 var fence = regexp.MustCompile("(?s)```(js|bash)\n(.*?)```")
 
-// TestExamplesOfTheOpenAIPage runs every JavaScript and curl example of docs/openai.md against the gateway, unchanged except for the address.
+// TestExamplesOfTheOpenAIPage runs every JavaScript and curl example of docs/openai.md against the
+// gateway, unchanged except for the address.
 func TestExamplesOfTheOpenAIPage(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
@@ -146,7 +148,8 @@ func TestExamplesOfTheOpenAIPage(t *testing.T) {
 // aimockVersion is the tested version of the fake of model APIs.
 const aimockVersion = "1.43.0"
 
-// aimockScript serves one turn with a call for each dialect, and prints the requests it received at the end.
+// aimockScript serves one turn with a call for each dialect, and prints the requests it received at
+// the end.
 const aimockScript = `
 import { LLMock } from "@copilotkit/aimock";
 const mock = new LLMock({ port: 0 });
@@ -161,8 +164,9 @@ console.log(JSON.stringify(mock.getRequests().map((r) => r.body)));
 await mock.stop();
 `
 
-// TestTurnsOfAimock runs a turn with a call against a fake of the model APIs that another project makes, in both dialects: the answer comes, and the
-// thoughts that came with the call return with it.
+// TestTurnsOfAimock runs a turn with a call against a fake of the model APIs that another project
+// makes, in both dialects: the answer comes, and the thoughts that came with the call return with
+// it.
 func TestTurnsOfAimock(t *testing.T) {
 	dir := npmInstall(t, []string{"@copilotkit/aimock@" + aimockVersion})
 	script := filepath.Join(dir, "aimock.mjs")

@@ -42,7 +42,8 @@ type presetRun struct {
 	bot    *testtelegram.Server
 	model  *testmodel.Server
 	orders *presetModel
-	// records has a file with the output of each process; clean removes the paths of this machine from it.
+	// records has a file with the output of each process; clean removes the paths of this machine
+	// from it.
 	records string
 	clean   *strings.Replacer
 }
@@ -56,7 +57,8 @@ func (p *presetRun) cli(args ...string) string {
 	return out
 }
 
-// answer answers the open question of a session with the option that allows or refuses only this act, and reports whether a question was open.
+// answer answers the open question of a session with the option that allows or refuses only this
+// act, and reports whether a question was open.
 func (p *presetRun) answer(session string, allow bool) bool {
 	p.t.Helper()
 	raw, _, _ := p.g.CLI(p.ctx, "", "questions", "list", "--json")
@@ -147,7 +149,8 @@ func (p *presetRun) play(name string) []string {
 	}
 }
 
-// remember runs the first turn, with a picture and a document. It returns how these reach the model.
+// remember runs the first turn, with a picture and a document. It returns how these reach the
+// model.
 func (p *presetRun) remember() (picture, document string) {
 	p.t.Helper()
 	dot, note := filepath.Join(p.t.TempDir(), "dot.png"), filepath.Join(p.t.TempDir(), "note.pdf")
@@ -172,7 +175,8 @@ func (p *presetRun) remember() (picture, document string) {
 	return how("dot.png", string(presetPicture)), how("note.pdf", presetDocument)
 }
 
-// sendFile orders a file in Telegram, where the tool send_file is offered, and allows it with the button. It reports whether the file arrives.
+// sendFile orders a file in Telegram, where the tool send_file is offered, and allows it with the
+// button. It reports whether the file arrives.
 func (p *presetRun) sendFile() bool {
 	p.t.Helper()
 	answers := func() int { return strings.Count(strings.Join(p.bot.Texts(7), "\n"), presetAnswer) }
@@ -241,7 +245,8 @@ func (p *presetRun) record() (found []byte) {
 	return found
 }
 
-// keep writes the messages of the conversation, without the paths of this machine and the long lists of commands.
+// keep writes the messages of the conversation, without the paths of this machine and the long
+// lists of commands.
 func (p *presetRun) keep(file string) {
 	p.t.Helper()
 	var kept strings.Builder
@@ -273,14 +278,17 @@ var (
 	pictureOf = regexp.MustCompile(`dot\.png\\" of the message is (/[^"\\\s]+)`)
 )
 
-// presetModel answers each message with the same sentence. It requests the tool call of each order once.
+// presetModel answers each message with the same sentence. It requests the tool call of each order
+// once.
 type presetModel struct {
 	mu   sync.Mutex
 	done map[string]bool // the tool that was called, by order
-	// source is a file that the commands of presetOrder and presetDeniedOrder copy, forbidden the copy made by the second one. They copy instead of redirecting an echo,
-	// because OpenClaw refuses a redirection, which it cannot bind to a program, without a question.
+	// source is a file that the commands of presetOrder and presetDeniedOrder copy, forbidden the
+	// copy made by the second one. They copy instead of redirecting an echo, because OpenClaw
+	// refuses a redirection, which it cannot bind to a program, without a question.
 	source, forbidden string
-	// escalates makes the model request commands outside of Codex's sandbox, for which Codex asks the person.
+	// escalates makes the model request commands outside of Codex's sandbox, for which Codex asks
+	// the person.
 	escalates bool
 }
 
@@ -370,15 +378,16 @@ func (m *presetModel) shellCall(tools []string, command string) (name string, ar
 
 const (
 	openClawToken = "openclaw-0123456789-0123456789"
-	// openClawConfig is what `openclaw onboard` writes for a model at an address, with the port of its gateway. Without the mode
-	// in tools.exec, it runs every command without a question.
+	// openClawConfig is what `openclaw onboard` writes for a model at an address, with the port of
+	// its gateway. Without the mode in tools.exec, it runs every command without a question.
 	openClawConfig = `{"agents": {"defaults": {"model": {"primary": "test/test"}, "models": {"test/test": {}}}}, "tools": {"exec": {"mode": "ask"}},
 "gateway": {"mode": "local", "port": %d, "bind": "loopback", "auth": {"mode": "token", "token": "` + openClawToken + `"}},
 "models": {"mode": "merge", "providers": {"test": {"baseUrl": "%s/v1", "api": "openai-completions", "apiKey": "sk-test-0123456789", "models": [
 {"id": "test", "name": "test", "contextWindow": 128000, "maxTokens": 4096, "input": ["text", "image"], "reasoning": false}]}}}}`
 )
 
-// startOpenClaw starts the gateway of OpenClaw, to which its preset connects, and ends it with the test.
+// startOpenClaw starts the gateway of OpenClaw, to which its preset connects, and ends it with the
+// test.
 func startOpenClaw(t *testing.T, dir, home, model string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

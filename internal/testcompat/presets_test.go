@@ -31,7 +31,8 @@ type presetCase struct {
 	// beside are additional packages, scripts the packages whose installation scripts must run.
 	beside  []string
 	scripts []string
-	// minute is set for an agent that loses a session that is loaded within the minute in which it began.
+	// minute is set for an agent that loses a session that is loaded within the minute in which it
+	// began.
 	minute bool
 	// before starts the server to which the agent connects.
 	before func(t *testing.T, dir, home, model string)
@@ -118,11 +119,13 @@ func presetBot(t *testing.T) (bot *testtelegram.Server, channels string) {
 // presetTime bounds the conversation with a preset.
 const presetTime = 20 * time.Minute
 
-// presetWait bounds each wait in it. OpenClaw starts in 10 s on an idle machine and in two minutes on a busy one.
+// presetWait bounds each wait in it. OpenClaw starts in 10 s on an idle machine and in two minutes
+// on a busy one.
 const presetWait = 5 * time.Minute
 
-// TestPresetsAnswer runs the unmodified npm packages of presets behind the gateway, with a scripted model. The table of docs/agents.md lists what works; -update writes
-// it. With LANEWAY_RECORD=DIR the test records the agents' output for the tests of internal/agent/acp.
+// TestPresetsAnswer runs the unmodified npm packages of presets behind the gateway, with a scripted
+// model. The table of docs/agents.md lists what works; -update writes it. With LANEWAY_RECORD=DIR
+// the test records the agents' output for the tests of internal/agent/acp.
 func TestPresetsAnswer(t *testing.T) {
 	for name, one := range presetCases() {
 		t.Run(name, func(t *testing.T) {
@@ -243,8 +246,9 @@ const (
 	presetHistory = "The conversation before this message, as JSON"
 )
 
-// again returns the cells of the table about three processes of the gateway. The first one ends by SIGTERM, the second one by SIGKILL while the agent runs a command. With
-// minute, the second process starts in a later minute than the first conversation.
+// again returns the cells of the table about three processes of the gateway. The first one ends by
+// SIGTERM, the second one by SIGKILL while the agent runs a command. With minute, the second
+// process starts in a later minute than the first conversation.
 func (p *presetRun) again(minute bool) []string {
 	p.t.Helper()
 	const session, said = "agent:main:again", "the first word is cherry"
@@ -315,8 +319,9 @@ func commandsWith(t *testing.T, text string) (pids []string) {
 	return pids
 }
 
-// TestCommandAgentsAnswer runs unmodified Claude Code and Codex as programs of the command runner, with a scripted model. It checks text, steps, usage, files, and that
-// the second turn continues the session, also after a restart.
+// TestCommandAgentsAnswer runs unmodified Claude Code and Codex as programs of the command runner,
+// with a scripted model. It checks text, steps, usage, files, and that the second turn continues
+// the session, also after a restart.
 func TestCommandAgentsAnswer(t *testing.T) {
 	presets := presetCases()
 	for name, one := range map[string]struct {
@@ -398,7 +403,8 @@ func TestCommandAgentsAnswer(t *testing.T) {
 	}
 }
 
-// steps sends a message over a connection, and returns the steps of tool calls and the number of pieces of text until the turn has ended.
+// steps sends a message over a connection, and returns the steps of tool calls and the number of
+// pieces of text until the turn has ended.
 func (p *presetRun) steps(text string) (steps []string, pieces int) {
 	p.t.Helper()
 	conn, err := client.Dial(p.ctx, client.Options{URL: p.g.URL(), Token: p.g.Token(), ToolEvents: true})

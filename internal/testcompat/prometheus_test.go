@@ -142,7 +142,8 @@ var comparison = regexp.MustCompile(` (==|>|<) [0-9.e]+`)
 // quietRules have no series in the gateways of this test.
 var quietRules = map[string]string{"LanewayChannelDown": "the gateways have no channel of a chat network"}
 
-// A real Prometheus scrapes two replicas under load. Every expression of the board has a value. No alert fires, but every one has a value without its comparison.
+// A real Prometheus scrapes two replicas under load. Every expression of the board has a value. No
+// alert fires, but every one has a value without its comparison.
 func TestPrometheusScrapesTwoReplicasUnderLoad(t *testing.T) {
 	url := testpg.DB(t)
 	var targets []string
@@ -150,7 +151,8 @@ func TestPrometheusScrapesTwoReplicasUnderLoad(t *testing.T) {
 	for range 2 {
 		g := installGateway(t, url, secrets+"limits: {chat: 0, requests: 0, cron_writes: 0}\nagents: {main: {runner: echo}}\n", "--metrics-listen", "127.0.0.1:0")
 		g.Start()
-		// The replicas share a token from the configuration; the load generator reads it from the file of a generated token.
+		// The replicas share a token from the configuration; the load generator reads it from the
+		// file of a generated token.
 		if err := os.WriteFile(filepath.Join(g.Dir, "data", "token"), []byte(adminToken), 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -28,7 +28,8 @@ import (
 	"laneway/internal/teste2e"
 )
 
-// debianProgram returns the path of a program on the machine, or else from the Debian package of that name, which is unpacked and not installed, so that no service starts.
+// debianProgram returns the path of a program on the machine, or else from the Debian package of
+// that name, which is unpacked and not installed, so that no service starts.
 func debianProgram(t *testing.T, name string) string {
 	t.Helper()
 	if path, err := exec.LookPath(name); err == nil {
@@ -63,7 +64,8 @@ http {
 }
 `
 
-// Behind an unmodified nginx, a client without a credential is refused as behind our own proxy, and a client with the token is accepted.
+// Behind an unmodified nginx, a client without a credential is refused as behind our own proxy, and
+// a client with the token is accepted.
 func TestBehindNginx(t *testing.T) {
 	nginx, g, dir := debianProgram(t, "nginx"), teste2e.Proxied(t), t.TempDir()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -118,7 +120,8 @@ func await(t *testing.T, address string, ended <-chan struct{}, said *strings.Bu
 	}
 }
 
-// A proxy with the unchanged settings of docs/proxy.md is in front of a gateway: TLS, a path, and a WebSocket with an Origin.
+// A proxy with the unchanged settings of docs/proxy.md is in front of a gateway: TLS, a path, and a
+// WebSocket with an Origin.
 func TestTheSettingsOfTheProxyPageWork(t *testing.T) {
 	page, err := os.ReadFile("../../docs/proxy.md")
 	if err != nil {

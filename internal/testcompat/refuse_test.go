@@ -27,7 +27,8 @@ type object = map[string]any
 
 func host(g *teste2e.Gateway) string { return strings.TrimPrefix(g.URL(), "http://") }
 
-// upgrade requests a WebSocket with a raw request, so that every header can be invalid, and returns the status and the error code.
+// upgrade requests a WebSocket with a raw request, so that every header can be invalid, and returns
+// the status and the error code.
 func upgrade(t *testing.T, g *teste2e.Gateway, path string, change map[string]string) (status int, code, retry string) {
 	t.Helper()
 	conn, err := net.Dial("tcp", host(g))
@@ -298,7 +299,8 @@ func (w *wire) refused(t *testing.T, send any) (int, frame) {
 	return w.ends(20 * time.Second)
 }
 
-// The client address from a trusted proxy is used, also for the lock. Other addresses and the proxy itself are not locked.
+// The client address from a trusted proxy is used, also for the lock. Other addresses and the proxy
+// itself are not locked.
 func TestLockoutThroughATrustedProxy(t *testing.T) {
 	g := begin(t, "", "trusted_proxies: [\"127.0.0.1/32\"]\n")
 	from := func(addr string) http.Header { return http.Header{"X-Forwarded-For": {"192.0.2.1, " + addr}} }
@@ -316,7 +318,8 @@ func TestLockoutThroughATrustedProxy(t *testing.T) {
 	unauthenticated(t, g, nil).login(token())
 }
 
-// Without a trusted proxy the header is ignored: a client cannot use it to lock out others or to be counted as another client.
+// Without a trusted proxy the header is ignored: a client cannot use it to lock out others or to be
+// counted as another client.
 func TestAForwardedAddressOfAnUntrustedPeerMeansNothing(t *testing.T) {
 	g := begin(t, "", "")
 	for range 12 {

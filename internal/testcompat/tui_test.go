@@ -55,8 +55,8 @@ func (x *terminal) says(text string) {
 	x.tmux("send-keys", "-t", "tui", "Enter")
 }
 
-// insists is says for a prompt during an answer. The terminal keeps a prompt in its input line until the previous one is acknowledged;
-// a person who types faster presses Enter again.
+// insists is says for a prompt during an answer. The terminal keeps a prompt in its input line
+// until the previous one is acknowledged; a person who types faster presses Enter again.
 func (x *terminal) insists(text string) {
 	x.t.Helper()
 	x.tmux("send-keys", "-t", "tui", "-l", text)
@@ -90,7 +90,8 @@ func (x *terminal) input() string {
 	return strings.Join(lines[rules[len(rules)-2]+1:rules[len(rules)-1]], " ")
 }
 
-// shows waits until a string is on the screen often enough. The agent echoes every message, so an answered message is there twice.
+// shows waits until a string is on the screen often enough. The agent echoes every message, so an
+// answered message is there twice.
 func (x *terminal) shows(text string, times int) {
 	x.t.Helper()
 	if !eventually(x.t, 90*time.Second, func() bool { return strings.Count(x.screen(), text) >= times }) {

@@ -23,14 +23,16 @@ const (
 	abuseMaxRSS    = 300 << 20
 	abuseMaxHealth = 100 * time.Millisecond
 	abuseMaxStart  = time.Second
-	// abuseIdleGrowth is the allowed growth of the database in a stage that writes nothing: pages of the log, heartbeats, rows of the audit
-	// log.
+	// abuseIdleGrowth is the allowed growth of the database in a stage that writes nothing: pages
+	// of the log, heartbeats, rows of the audit log.
 	abuseIdleGrowth = 16 << 20
-	// abuseCopies is how often a text is stored: the message, its transcript entry, the entry of the echo's answer, and the outgoing row.
+	// abuseCopies is how often a text is stored: the message, its transcript entry, the entry of
+	// the echo's answer, and the outgoing row.
 	abuseCopies = 4
 )
 
-// abuseGateway has two agents: main, which the credentials use, and idle, which only the operator uses.
+// abuseGateway has two agents: main, which the credentials use, and idle, which only the operator
+// uses.
 const abuseGateway = "agents: {main: {runner: echo, script: true, output_limit: 1048576}, idle: {runner: echo}}\ndefault_agent: main\n"
 
 // abuseLife is one installation during the test.
@@ -59,8 +61,9 @@ type abuseRow struct {
 	lost              []error
 }
 
-// Each method, and then all of them together, are called for some time by the smallest credential that may call them, over 32 connections,
-// up to its allowances. The process stays small, the operator is served, and the database grows by at most the allowance.
+// Each method, and then all of them together, are called for some time by the smallest credential
+// that may call them, over 32 connections, up to its allowances. The process stays small, the
+// operator is served, and the database grows by at most the allowance.
 func TestASmallCredentialDegradesTheServiceForNoOther(t *testing.T) {
 	if !testrun.Long() || len(raceFlag()) > 0 {
 		t.Skip("it measures the machine, and takes it from the tests beside it: run it alone, in a long run, without the race detector")
@@ -150,8 +153,8 @@ func (a *abuseLife) restart() {
 	a.g.Start()
 }
 
-// settle creates the data that the calls read and change: one session with the largest entries, many small ones, and jobs with the largest
-// text and answers.
+// settle creates the data that the calls read and change: one session with the largest entries,
+// many small ones, and jobs with the largest text and answers.
 func (a *abuseLife) settle() *world {
 	a.t.Helper()
 	const turns, sessions, jobs = 200, 2000, 1000
@@ -228,7 +231,8 @@ func (a *abuseLife) job(c *Client, name string, schedule map[string]any, text st
 	return made.ID
 }
 
-// rest waits until no work waits or runs, two minutes at most, so that a stage begins with an idle gateway.
+// rest waits until no work waits or runs, two minutes at most, so that a stage begins with an idle
+// gateway.
 func (a *abuseLife) rest() {
 	a.t.Helper()
 	c, err := Dial(a.g.URL(), a.g.Token(), nil)
@@ -285,7 +289,8 @@ func (a *abuseLife) stage(name string, length time.Duration, methods []published
 	a.judge(row)
 }
 
-// attack keeps one connection busy until the stage ends. If the gateway closes it as a slow reader, it is opened again.
+// attack keeps one connection busy until the stage ends. If the gateway closes it as a slow reader,
+// it is opened again.
 func (a *abuseLife) attack(m ganger, stop <-chan struct{}, next func(n int) (method, params string)) {
 	c, n := m.abuser, 0
 	for {
@@ -314,7 +319,8 @@ type ganger struct {
 	methods      []string
 }
 
-// gang opens the connections; with several methods, they are divided among the credentials and scopes.
+// gang opens the connections; with several methods, they are divided among the credentials and
+// scopes.
 func (a *abuseLife) gang(methods []publishedMethod, counts *tally) []ganger {
 	a.t.Helper()
 	type kind struct{ as, scope string }
@@ -340,8 +346,8 @@ func (a *abuseLife) gang(methods []publishedMethod, counts *tally) []ganger {
 	return out
 }
 
-// allowed returns the allowed growth of the database: only its own work when all methods read, otherwise the allowance of each credential,
-// at once and then spread over the stage.
+// allowed returns the allowed growth of the database: only its own work when all methods read,
+// otherwise the allowance of each credential, at once and then spread over the stage.
 func (a *abuseLife) allowed(methods []publishedMethod, length time.Duration) int64 {
 	calls, writers := abuseCalls(), map[string]bool{}
 	for _, m := range methods {
@@ -428,12 +434,13 @@ func (a *abuseLife) table() string {
 	return b.String()
 }
 
-// startLimit is how long the operator waits for the start of one message before it continues without it.
+// startLimit is how long the operator waits for the start of one message before it continues
+// without it.
 const startLimit = 20 * time.Second
 
-// operate is the operator during a stage. It calls health every 20 ms, and sends a message to the idle agent every 100 ms once the previous
-// one has started. The returned function waits for the end and returns the 99th percentile of the health calls, the longest start, and
-// their numbers.
+// operate is the operator during a stage. It calls health every 20 ms, and sends a message to the
+// idle agent every 100 ms once the previous one has started. The returned function waits for the
+// end and returns the 99th percentile of the health calls, the longest start, and their numbers.
 func (a *abuseLife) operate(stop <-chan struct{}) func() (health, start time.Duration, healths, messages int) {
 	a.t.Helper()
 	token := a.g.Token()

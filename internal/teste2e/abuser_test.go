@@ -18,8 +18,9 @@ import (
 )
 
 const (
-	// mostConns is the number of connections of one stage, abuseInFlight the unanswered calls of each, and abusePace the interval of the
-	// calls of one connection: 200 a second, which is the default of limits.requests.
+	// mostConns is the number of connections of one stage, abuseInFlight the unanswered calls of
+	// each, and abusePace the interval of the calls of one connection: 200 a second, which is the
+	// default of limits.requests.
 	mostConns     = 32
 	abuseInFlight = 64
 	abusePace     = 5 * time.Millisecond
@@ -85,8 +86,8 @@ func enlist(addr, token, scope string, counts *tally) (*abuser, error) {
 	return a, nil
 }
 
-// attack calls until stop is closed or the connection has ended: next returns the method and the params of call n. It returns the n with
-// which to continue.
+// attack calls until stop is closed or the connection has ended: next returns the method and the
+// params of call n. It returns the n with which to continue.
 func (a *abuser) attack(stop <-chan struct{}, n int, next func(n int) (method, params string)) int {
 	tick := time.NewTicker(abusePace)
 	defer tick.Stop()
@@ -249,8 +250,8 @@ func (a *abuser) leave() {
 	<-a.gone
 }
 
-// The credentials of the stages. All see only their own data; each is the smallest that may call the method and can own data that the
-// method reads.
+// The credentials of the stages. All see only their own data; each is the smallest that may call
+// the method and can own data that the method reads.
 const (
 	abuseReader = "abuse-read"
 	abuseWriter = "abuse-write" // owns the sessions
@@ -263,7 +264,8 @@ const (
 	largestJobText = 65_536
 )
 
-// world is the data of the credentials: sessions of the writer, jobs of the admin. Sizes depend on the length of the test.
+// world is the data of the credentials: sessions of the writer, jobs of the admin. Sizes depend on
+// the length of the test.
 type world struct {
 	big       string   // the session with as many entries of the largest size as one answer can request
 	sessions  []string // sessions with one message
@@ -294,7 +296,8 @@ func same(params string) func(*world, int, int) string {
 
 func pick(list []string, conn, n int) string { return list[(n*mostConns+conn)%len(list)] }
 
-// abuseCalls are the most costly valid calls of every published method. The test fails for a method without a row.
+// abuseCalls are the most costly valid calls of every published method. The test fails for a method
+// without a row.
 func abuseCalls() map[string]abuseCall {
 	calls := map[string]abuseCall{
 		"health":           {abuseReader, false, same(`{"probe":true,"extended":true}`)},
@@ -446,7 +449,8 @@ func quoted(s string) string {
 	return string(raw)
 }
 
-// abuseOrder returns every published method with its row: first methods that read, last those that remove data.
+// abuseOrder returns every published method with its row: first methods that read, last those that
+// remove data.
 func abuseOrder(t *testing.T) []publishedMethod {
 	t.Helper()
 	calls, methods := abuseCalls(), publishedMethods(t)

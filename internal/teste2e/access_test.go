@@ -18,21 +18,23 @@ import (
 	"laneway/internal/testrun"
 )
 
-// reach describes what a method or a command does with the data of another principal, when a credential that sees only its own data calls
-// it.
+// reach describes what a method or a command does with the data of another principal, when a
+// credential that sees only its own data calls it.
 type reach int
 
 const (
 	// unowned: it shows and changes no data that a principal owns.
 	unowned reach = iota + 1
-	// hidden: the requested object does not exist for the caller; the answer is the same as for a name that does not exist.
+	// hidden: the requested object does not exist for the caller; the answer is the same as for a
+	// name that does not exist.
 	hidden
-	// taken: it writes into a session that the caller names. A free name would belong to the caller from then on, so a name in use is
-	// refused; the caller learns only that it is in use.
+	// taken: it writes into a session that the caller names. A free name would belong to the caller
+	// from then on, so a name in use is refused; the caller learns only that it is in use.
 	taken
 	// counted: it counts and lists what the caller owns.
 	counted
-	// operators: it concerns people of a channel, who belong to the operator; it names no session, job or run.
+	// operators: it concerns people of a channel, who belong to the operator; it names no session,
+	// job or run.
 	operators
 )
 
@@ -52,7 +54,8 @@ func methodReach() map[string]reach {
 	}
 }
 
-// volatile matches the numbers of an answer that do not depend on a principal: times, ages, and the ids of a connection or an error.
+// volatile matches the numbers of an answer that do not depend on a principal: times, ages, and the
+// ids of a connection or an error.
 var volatile = regexp.MustCompile(`"(ts|uptimeMs|durationMs|latencyMs|lastTickAgeMs|lastTickMs|lastPollAgeMs|leaseMs|oldestWaitMs|acceptedAt)":\d+`)
 
 // withoutNames returns an answer without the requested names and without volatile numbers.
@@ -80,8 +83,9 @@ func (a *alice) absent() *alice {
 
 func (a *alice) names() []string { return []string{a.session, a.running, a.message, a.run, a.job} }
 
-// Every method of the table has a line that says how it treats the data of another principal; a method without a line fails. The answer for
-// hidden data is byte by byte the answer for data that does not exist.
+// Every method of the table has a line that says how it treats the data of another principal; a
+// method without a line fails. The answer for hidden data is byte by byte the answer for data that
+// does not exist.
 func TestWhatIsNotVisibleIsAnsweredAsWhatIsNotThere(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		g := Install(t, database, "agents: {main: {runner: echo, script: true}}\nlimits: {cron_writes: 0, chat: 0, requests: 0}\n")
@@ -141,8 +145,9 @@ func commandReach() map[string]reach {
 	}
 }
 
-// Every command is refused in a session of another principal, and commands about jobs see only the caller's own. Every use of every command
-// has a line, and its method has one in the table of methods.
+// Every command is refused in a session of another principal, and commands about jobs see only the
+// caller's own. Every use of every command has a line, and its method has one in the table of
+// methods.
 func TestACommandReachesNothingOfAnother(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		g := Install(t, database, "agents: {main: {runner: echo, script: true}}\nlimits: {cron_writes: 0, chat: 0, requests: 0}\n")
@@ -216,8 +221,8 @@ func operatorReads(t *testing.T, g *Gateway, what, pattern string) {
 	})
 }
 
-// The figures for a credential that sees only its own data do not depend on other principals: counts, the next wake, the revision of the
-// list, the lanes. Those for an operator do.
+// The figures for a credential that sees only its own data do not depend on other principals:
+// counts, the next wake, the revision of the list, the lanes. Those for an operator do.
 func TestTheFiguresOfOneCredentialShowNothingOfOthers(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		g := Install(t, database, "agents: {main: {runner: echo, script: true}}\nlimits: {cron_writes: 0, chat: 0, requests: 0}\n")
@@ -371,7 +376,8 @@ func (a *alice) values() map[string]any {
 	}
 }
 
-// attempts are params for one method: all that fit, only the required ones, and those with the running run.
+// attempts are params for one method: all that fit, only the required ones, and those with the
+// running run.
 func (a *alice) attempts(m gateway.MethodInfo) []map[string]any {
 	all, needed := map[string]any{}, map[string]any{}
 	for _, f := range m.Params.Members() {
@@ -400,8 +406,9 @@ func (a *alice) attempts(m gateway.MethodInfo) []map[string]any {
 	return list
 }
 
-// Two people have tokens that see only their own data. One calls every method of the table with the other's sessions, jobs, runs and keys.
-// He finds no trace in any answer or event, and changes nothing.
+// Two people have tokens that see only their own data. One calls every method of the table with the
+// other's sessions, jobs, runs and keys. He finds no trace in any answer or event, and changes
+// nothing.
 func TestNoPrincipalReachesWhatBelongsToAnother(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		g := Install(t, database, "agents: {main: {runner: echo, script: true}}\nlimits: {cron_writes: 0, chat: 0}\n")
@@ -515,8 +522,8 @@ func (g *Gateway) asBobOverHTTP(t *testing.T, token string, a *alice) {
 	}
 }
 
-// A small credential tries to make each session into which the gateway will write for another principal, before that. It cannot, and reads nothing
-// of what is written there.
+// A small credential tries to make each session into which the gateway will write for another
+// principal, before that. It cannot, and reads nothing of what is written there.
 func TestNamesUsedBeforeTheyExist(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		g := Install(t, database, "agents: {main: {runner: echo}}\nlimits: {cron_writes: 0, chat: 0}\n"+
@@ -566,7 +573,8 @@ func TestNamesUsedBeforeTheyExist(t *testing.T) {
 	})
 }
 
-// The operator deletes sessions that a job and a hook name, and a small credential makes them again: both write nothing there.
+// The operator deletes sessions that a job and a hook name, and a small credential makes them
+// again: both write nothing there.
 func TestTakenSessionsGetNothing(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		g := Install(t, database, "agents: {main: {runner: echo}}\nlimits: {cron_writes: 0, chat: 0}\nhooks: {ci: {secret: "+ciSecret+", session: code}}\n")

@@ -25,8 +25,9 @@ import (
 
 var allowCommand = regexp.MustCompile(`/allow [0-9a-f]{12}`)
 
-// The example agent of the SDK, unmodified, answers a conversation of the web: it streams, its permission question is answered, another one
-// is left unanswered, a turn is stopped, and the end of the gateway ends its process.
+// The example agent of the SDK, unmodified, answers a conversation of the web: it streams, its
+// permission question is answered, another one is left unanswered, a turn is stopped, and the end
+// of the gateway ends its process.
 func TestAnACPAgentBehindTheWeb(t *testing.T) {
 	NeedsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
@@ -111,11 +112,12 @@ func processesOf(t *testing.T, program string) (n int) {
 	return n
 }
 
-// acpVariable makes the test binary an ACP agent, see [acpAgent]. Its value is the agent's transport for MCP servers: http or stdio.
+// acpVariable makes the test binary an ACP agent, see [acpAgent]. Its value is the agent's
+// transport for MCP servers: http or stdio.
 const acpVariable = "TESTE2E_ACP_AGENT"
 
-// acpAgent uses the MCP server of its session with the official client. Each line of a message is a step: `tools`, `token`, or a call, `NAME {ARGUMENTS}`. It repeats
-// every other line.
+// acpAgent uses the MCP server of its session with the official client. Each line of a message is a
+// step: `tools`, `token`, or a call, `NAME {ARGUMENTS}`. It repeats every other line.
 type acpAgent struct {
 	acp.Agent // the methods that the gateway does not call
 
@@ -230,8 +232,8 @@ func dialServer(ctx context.Context, servers []acp.McpServer) (session *mcp.Clie
 	return session, token, err
 }
 
-// Agents call tools in two turns of a session, over HTTP and through `laneway mcp`. Both turns use one process and one token, which is not
-// valid between the turns.
+// Agents call tools in two turns of a session, over HTTP and through `laneway mcp`. Both turns use
+// one process and one token, which is not valid between the turns.
 func TestAnACPAgentCallsTheToolsOfItsTurns(t *testing.T) {
 	NeedsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
@@ -303,8 +305,9 @@ func TestAPrefixStandsBeforeEveryTool(t *testing.T) {
 	}
 }
 
-// What an agent has read from outside by its own tools must not make reminders and jobs: the person is asked, also in the attempt after the end of the
-// process, in the turn that has such an agent as a delegate, and in the next turn.
+// What an agent has read from outside by its own tools must not make reminders and jobs: the person
+// is asked, also in the attempt after the end of the process, in the turn that has such an agent as
+// a delegate, and in the next turn.
 func TestTextFromOutsideEndsAtProgramAgents(t *testing.T) {
 	NeedsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
@@ -369,9 +372,9 @@ func TestTextFromOutsideEndsAtProgramAgents(t *testing.T) {
 // toolCall is a call with a part of its result.
 type toolCall struct{ name, args, want string }
 
-// everyTool is a successful call of each tool; note is what message sends and history_search finds. Calls that create or send are first:
-// after a result that may contain text from outside, a person would be asked.
-// text from outside, a person would be asked.
+// everyTool is a successful call of each tool; note is what message sends and history_search finds.
+// Calls that create or send are first: after a result that may contain text from outside, a person
+// would be asked. text from outside, a person would be asked.
 func everyTool(note string) []toolCall {
 	return []toolCall{
 		{"remind", `{"when":"tomorrow 15:00","text":"call Ada"}`, "Reminder "},
@@ -385,7 +388,8 @@ func everyTool(note string) []toolCall {
 	}
 }
 
-// A program calls each tool of its turn with the official client, for a person in Telegram, and the test checks the effects.
+// A program calls each tool of its turn with the official client, for a person in Telegram, and the
+// test checks the effects.
 func TestTheProgramOfAnAgentCallsEveryTool(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		self := ownBinary(t)

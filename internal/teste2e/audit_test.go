@@ -43,7 +43,8 @@ type change struct {
 	keep         func(made map[string]string, answer json.RawMessage)
 }
 
-// yearlyJob is a schedule that is not due during a test: an hourly one was due when the tests ran at 19:00.
+// yearlyJob is a schedule that is not due during a test: an hourly one was due when the tests ran
+// at 19:00.
 const yearlyJob = `{"kind":"cron","expr":"0 0 29 2 *"}`
 
 // changes calls every audited method once, in an order in which each has an effect.
@@ -116,8 +117,8 @@ func asked(t *testing.T, g *Gateway, database string) {
 	}
 }
 
-// Every audited method of the table adds one row to the audit log: who, what, from where, which request. A call that is refused, or that
-// only reads, adds no row.
+// Every audited method of the table adds one row to the audit log: who, what, from where, which
+// request. A call that is refused, or that only reads, adds no row.
 func TestEveryChangeOverTheWireLeavesOneRow(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		g := Install(t, database, "agents: {main: {runner: echo, delay: 20s}}\n")
@@ -200,7 +201,8 @@ func TestAReloadThatChangesSomethingIsLogged(t *testing.T) {
 	}
 }
 
-// documentedGrants returns the statements of docs/operations.md that the owner of the tables runs, for the two roles.
+// documentedGrants returns the statements of docs/operations.md that the owner of the tables runs,
+// for the two roles.
 func documentedGrants(t *testing.T, owner, role string) string {
 	t.Helper()
 	text, err := os.ReadFile("../../docs/operations.md")
@@ -225,8 +227,8 @@ func execAs(ctx context.Context, url, sql string) error {
 	return err
 }
 
-// A gateway works with a role that may only read and write rows, and cannot rewrite the audit log. When the schema has to be changed first,
-// it reports who can do that.
+// A gateway works with a role that may only read and write rows, and cannot rewrite the audit log.
+// When the schema has to be changed first, it reports who can do that.
 func TestAGatewayNeedsNoRightToChangeTables(t *testing.T) {
 	t.Parallel()
 	owning, running := testpg.Role(t), testpg.Role(t)
@@ -291,8 +293,8 @@ func TestAGatewayNeedsNoRightToChangeTables(t *testing.T) {
 	}
 }
 
-// workEverywhere makes a gateway use its tables: every change over the protocol, a turn, a wrong credential, a named token, the built-in
-// jobs.
+// workEverywhere makes a gateway use its tables: every change over the protocol, a turn, a wrong
+// credential, a named token, the built-in jobs.
 func workEverywhere(t *testing.T, g *Gateway, admin string) {
 	t.Helper()
 	e := newEndings()

@@ -21,8 +21,9 @@ import (
 	"laneway/internal/testrun"
 )
 
-// The test sends invalid input to every entry point of the binary while another session continues. Each input is refused with a code and a
-// sentence, none of it is stored, and no accepted message is lost.
+// The test sends invalid input to every entry point of the binary while another session continues.
+// Each input is refused with a code and a sentence, none of it is stored, and no accepted message
+// is lost.
 func TestBadInputIsRefusedWithACodeAndHarmsNoOtherClient(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		g := Install(t, database, "agents: {main: {runner: echo}}\nlimits: {chat: 0, requests: 0}\nhooks: {ci: {secret: "+hookSecret+"}}\n")
@@ -47,7 +48,8 @@ func TestBadInputIsRefusedWithACodeAndHarmsNoOtherClient(t *testing.T) {
 	})
 }
 
-// beatOn sends messages in a separate session until stop is called, which returns how many it sent; each must be answered.
+// beatOn sends messages in a separate session until stop is called, which returns how many it sent;
+// each must be answered.
 func beatOn(t *testing.T, g *Gateway) (stop func() int) {
 	t.Helper()
 	e := newEndings()
@@ -213,8 +215,9 @@ func badCommands(t *testing.T, g *Gateway) {
 	}
 }
 
-// The gateway runs with files that may not grow, which SQLite sees like a full disk: nothing is acknowledged that is not stored, the
-// process lives and answers, and once there is space again everything that was acknowledged exists.
+// The gateway runs with files that may not grow, which SQLite sees like a full disk: nothing is
+// acknowledged that is not stored, the process lives and answers, and once there is space again
+// everything that was acknowledged exists.
 func TestAFullDiskRefusesAndRecovers(t *testing.T) {
 	NeedsProcesses(t)
 	t.Parallel()
@@ -287,8 +290,8 @@ type bound struct {
 	says string
 }
 
-// Every documented limit is exact to the byte (to the character for names): one less and exactly that are accepted, and stored completely;
-// one more is refused with the limit.
+// Every documented limit is exact to the byte (to the character for names): one less and exactly
+// that are accepted, and stored completely; one more is refused with the limit.
 func TestBoundsHoldToTheByte(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		g := Install(t, database, "limits: {chat: 0, cron_writes: 0, requests: 0, hooks: 0}\nqueue: {cap: 100}\nhooks: {ci: {secret: "+hookSecret+"}}\n")
@@ -427,8 +430,8 @@ limits: {cron_writes: 1}
 read_token: a-read-token-of-thirty-two-characters
 `
 
-// The real binary refuses calls, and code, details and retryable are compared exactly. The refusals of `agent` in its second frame are
-// caused by operations on an accepted message.
+// The real binary refuses calls, and code, details and retryable are compared exactly. The refusals
+// of `agent` in its second frame are caused by operations on an accepted message.
 func TestRefusalsOfTheWireHaveTheirCodes(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts processes")

@@ -31,8 +31,9 @@ func benchStores(b *testing.B, f func(b *testing.B, database string)) {
 	b.Run("postgres", func(b *testing.B) { f(b, testpg.DB(b)) })
 }
 
-// BenchmarkMessage sends messages one by one through the real gateway, which is otherwise idle: WebSocket, durable inbox, turn, answer. It
-// reports the time to the start of the turn and to the complete answer.
+// BenchmarkMessage sends messages one by one through the real gateway, which is otherwise idle:
+// WebSocket, durable inbox, turn, answer. It reports the time to the start of the turn and to the
+// complete answer.
 func BenchmarkMessage(b *testing.B) {
 	benchStores(b, func(b *testing.B, database string) {
 		g := Install(b, database, "agents: {main: {runner: echo}}\nlimits: {chat: 0, requests: 0}\n")
@@ -100,9 +101,9 @@ func report(b *testing.B, what string, d []time.Duration) {
 	b.ReportMetric(at(0.99), what+"_p99_ms")
 }
 
-// BenchmarkConversations runs b.N turns in 32 sessions, each of which sends its next message when the
-// last one is answered, so the conversations grow. It reports turns a second and the processor time
-// of the gateway for a turn.
+// BenchmarkConversations runs b.N turns in 32 sessions, each of which sends its next message when
+// the last one is answered, so the conversations grow. It reports turns a second and the processor
+// time of the gateway for a turn.
 func BenchmarkConversations(b *testing.B) {
 	model := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
@@ -201,8 +202,8 @@ func cpu(b *testing.B, g *Gateway) time.Duration {
 	return time.Duration(ticks) * 10 * time.Millisecond
 }
 
-// BenchmarkStop sends /stop while every lane is full and ten thousand messages wait. It reports the time until the running turn has ended
-// and until the person has the answer.
+// BenchmarkStop sends /stop while every lane is full and ten thousand messages wait. It reports the
+// time until the running turn has ended and until the person has the answer.
 func BenchmarkStop(b *testing.B) {
 	benchStores(b, func(b *testing.B, database string) {
 		g := Install(b, database, fullLanesConfig)
@@ -217,8 +218,9 @@ func BenchmarkStop(b *testing.B) {
 	})
 }
 
-// BenchmarkStart starts the gateway with an empty data directory and sends one message. It reports the time to the answer, the memory of
-// the gateway after that, and the private memory after a message to each of 1,000 sessions.
+// BenchmarkStart starts the gateway with an empty data directory and sends one message. It reports
+// the time to the answer, the memory of the gateway after that, and the private memory after a
+// message to each of 1,000 sessions.
 func BenchmarkStart(b *testing.B) {
 	benchStores(b, func(b *testing.B, database string) {
 		Binary(b)
@@ -279,7 +281,8 @@ func residentKB(b *testing.B, g *Gateway) int {
 	return processKB(b, g, "VmRSS:")
 }
 
-// privateKB returns the private memory of the gateway in KiB. It does not include pages of the binary, which the system can drop.
+// privateKB returns the private memory of the gateway in KiB. It does not include pages of the
+// binary, which the system can drop.
 func privateKB(b *testing.B, g *Gateway) int {
 	b.Helper()
 	return processKB(b, g, "RssAnon:")
@@ -304,9 +307,9 @@ func processKB(b *testing.B, g *Gateway, name string) int {
 	return 0
 }
 
-// BenchmarkDueAtOnce lets b.N jobs fire together, through the real gateway with an agent that answers at once. It reports the delays of
-// their turns, in the first wave after the start of the gateway and in later ones, and how many end in a second. All times are those of the
-// ledger.
+// BenchmarkDueAtOnce lets b.N jobs fire together, through the real gateway with an agent that
+// answers at once. It reports the delays of their turns, in the first wave after the start of the
+// gateway and in later ones, and how many end in a second. All times are those of the ledger.
 func BenchmarkDueAtOnce(b *testing.B) {
 	for _, c := range []struct{ jobs, lane int }{{200, 30}, {2000, 128}} {
 		b.Run(fmt.Sprintf("jobs=%d/lane=%d", c.jobs, c.lane), func(b *testing.B) {
@@ -362,8 +365,9 @@ func dueAtOnce(b *testing.B, database string, jobs, lane int) {
 	b.ReportMetric(rate, "best-fires/s")
 }
 
-// BenchmarkSockets opens b.N authenticated sockets to the real gateway, and publishes one event to all of them. It reports memory per
-// socket, connects per second, and the time until the last socket has the event. The clients run on the same machine.
+// BenchmarkSockets opens b.N authenticated sockets to the real gateway, and publishes one event to
+// all of them. It reports memory per socket, connects per second, and the time until the last
+// socket has the event. The clients run on the same machine.
 func BenchmarkSockets(b *testing.B) {
 	g := Install(b, "", manySockets)
 	g.Start()
@@ -387,9 +391,10 @@ const (
 	stampSize = 12 // characters of a token: microseconds since the start, and a space
 )
 
-// BenchmarkStreams streams b.N tokens in each of 200 concurrent sessions, 50 a second, from a model over HTTP through the real gateway to
-// 200 sockets. A token contains the time at which the model wrote it, so every delta shows the age of its text. The gateway deliberately
-// waits up to 40 ms for more text of a run.
+// BenchmarkStreams streams b.N tokens in each of 200 concurrent sessions, 50 a second, from a model
+// over HTTP through the real gateway to 200 sockets. A token contains the time at which the model
+// wrote it, so every delta shows the age of its text. The gateway deliberately waits up to 40 ms
+// for more text of a run.
 func BenchmarkStreams(b *testing.B) {
 	base := time.Now()
 	model := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { speakTokens(w, r, base, b.N) }))
@@ -438,8 +443,8 @@ func speakTokens(w http.ResponseWriter, r *http.Request, base time.Time, n int) 
 	_, _ = fmt.Fprint(w, "data: {\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n")
 }
 
-// listen reads a run to its end and returns the age of each token when it arrived in a delta. The last ones may arrive only in the final
-// answer.
+// listen reads a run to its end and returns the age of each token when it arrived in a delta. The
+// last ones may arrive only in the final answer.
 func listen(s *bare, base time.Time) ([]time.Duration, error) {
 	_ = s.SetReadDeadline(time.Now().Add(2 * time.Minute))
 	var ages []time.Duration
@@ -494,7 +499,8 @@ type peer struct {
 	asked    int
 }
 
-// peers are the gateways that can be started here: laneway, and PicoClaw if LANEWAY_TEST_PICOCLAW names its program.
+// peers are the gateways that can be started here: laneway, and PicoClaw if LANEWAY_TEST_PICOCLAW
+// names its program.
 func peers() map[string]func(p *peer) *exec.Cmd {
 	all := map[string]func(p *peer) *exec.Cmd{"laneway": lanewayPeer}
 	if program := os.Getenv("LANEWAY_TEST_PICOCLAW"); program != "" {
@@ -597,7 +603,8 @@ func (p *peer) await(what string, answers func() int) time.Duration {
 	return time.Since(began)
 }
 
-// private returns the memory that the process has allocated, in megabytes, without the pages of files.
+// private returns the memory that the process has allocated, in megabytes, without the pages of
+// files.
 func (p *peer) private() float64 {
 	p.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", p.process.Process.Pid))
@@ -617,10 +624,11 @@ func (p *peer) private() float64 {
 	return float64(sum) / 1024
 }
 
-// BenchmarkPeersInTelegram measures gateways from outside, each with the same fake Telegram and a model that answers at once. It measures
-// the time from the start of the process to the first answer, the private memory after the first answers, and the time of an answer to a
-// person who writes alone. It also counts what happens to messages that the gateway has confirmed to Telegram, and whose turns run, when
-// the process is killed and started again.
+// BenchmarkPeersInTelegram measures gateways from outside, each with the same fake Telegram and a
+// model that answers at once. It measures the time from the start of the process to the first
+// answer, the private memory after the first answers, and the time of an answer to a person who
+// writes alone. It also counts what happens to messages that the gateway has confirmed to Telegram,
+// and whose turns run, when the process is killed and started again.
 func BenchmarkPeersInTelegram(b *testing.B) {
 	const alone, working, firstAnswers = 60, 10, 5
 	for name, command := range peers() {
@@ -657,8 +665,8 @@ func BenchmarkPeersInTelegram(b *testing.B) {
 	}
 }
 
-// killWhile kills the process while it works on this number of messages, starts it again, and reports how many are answered, and how many
-// twice.
+// killWhile kills the process while it works on this number of messages, starts it again, and
+// reports how many are answered, and how many twice.
 func (p *peer) killWhile(working int, quick func(testmodel.Call) testmodel.Reply) {
 	p.Helper()
 	killed := make(chan struct{})

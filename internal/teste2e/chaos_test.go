@@ -30,8 +30,9 @@ limits: {chat: 0, requests: 0}
 drain_timeout: 2s
 `
 
-// sender sends numbered texts to one session, each with its own key, and repeats a text with the same key until a gateway has accepted it.
-// It keeps at most three unanswered, so that no queue overflows, and continues until enough is true.
+// sender sends numbered texts to one session, each with its own key, and repeats a text with the
+// same key until a gateway has accepted it. It keeps at most three unanswered, so that no queue
+// overflows, and continues until enough is true.
 type sender struct {
 	name     string
 	atLeast  int64
@@ -44,9 +45,9 @@ type sender struct {
 	doubtful bool // the last call had no answer: repeating it shows whether its text was accepted
 }
 
-// text returns one text of a session and the answer of the echo agent. Every other turn takes a while, so that others wait for it and a
-// kill at any moment affects both.
-// it and a kill at any moment meets both.
+// text returns one text of a session and the answer of the echo agent. Every other turn takes a
+// while, so that others wait for it and a kill at any moment affects both. it and a kill at any
+// moment meets both.
 func (s *sender) text(i int64) (text, answer string) {
 	answer = fmt.Sprintf("text %d", i)
 	if i%2 == 0 {
@@ -81,8 +82,8 @@ func (s *sender) run(stop <-chan struct{}) {
 	}
 }
 
-// say waits until few messages of the session are unanswered, and then sends a text until it is accepted; false when the connection is lost
-// or the text is refused permanently.
+// say waits until few messages of the session are unanswered, and then sends a text until it is
+// accepted; false when the connection is lost or the text is refused permanently.
 func (s *sender) say(c *Client, i int64) bool {
 	for {
 		var r struct{ Session *struct{ QueueDepth int } }
@@ -127,7 +128,8 @@ func (s *sender) goOn(stop <-chan struct{}) bool {
 	}
 }
 
-// pauseABit gives real processes time to work; there is no signal to wait for when no gateway answers.
+// pauseABit gives real processes time to work; there is no signal to wait for when no gateway
+// answers.
 func pauseABit() { pauseFor(10 * time.Millisecond) }
 
 func pauseFor(d time.Duration) {
@@ -135,14 +137,15 @@ func pauseFor(d time.Duration) {
 	<-t.C
 }
 
-// met counts what kills interrupted: how often some work was unfinished, and how often messages were in each state.
+// met counts what kills interrupted: how often some work was unfinished, and how often messages
+// were in each state.
 type met struct {
 	unfinished int
 	states     map[string]int
 }
 
-// look counts the work that a killed gateway left. It closes the database at once, because the next process has to find it unused and
-// recover it itself.
+// look counts the work that a killed gateway left. It closes the database at once, because the next
+// process has to find it unused and recover it itself.
 func (m *met) look(t *testing.T, g *Gateway, database string) {
 	t.Helper()
 	o := OpenOracle(t, g, database)
@@ -250,8 +253,8 @@ func TestKillAtAnyPointLosesNothingAndKeepsTheOrder(t *testing.T) {
 	})
 }
 
-// checkOrder compares what a session sent with its transcript: each text once, in order, each followed by its own answer, or by the note
-// that it has none.
+// checkOrder compares what a session sent with its transcript: each text once, in order, each
+// followed by its own answer, or by the note that it has none.
 func checkOrder(t *testing.T, o *Oracle, s *sender) {
 	t.Helper()
 	lines := o.Rows("SELECT role, content FROM transcript WHERE session_key = '" + s.name + "' ORDER BY seq")
@@ -275,8 +278,9 @@ func checkOrder(t *testing.T, o *Oracle, s *sender) {
 	}
 }
 
-// The server crashes repeatedly while messages are accepted, started, run and ended. Each client repeats unaccepted messages with the same
-// key. Every message is answered and every started job succeeds at its first attempt, because an unavailable database must not end a turn.
+// The server crashes repeatedly while messages are accepted, started, run and ended. Each client
+// repeats unaccepted messages with the same key. Every message is answered and every started job
+// succeeds at its first attempt, because an unavailable database must not end a turn.
 func TestADatabaseThatCrashesAtAnyPointFailsNoTurn(t *testing.T) {
 	t.Parallel()
 	server := testpg.Private(t, testpg.ServerConfig{})
@@ -323,8 +327,8 @@ func TestADatabaseThatCrashesAtAnyPointFailsNoTurn(t *testing.T) {
 	o.Check(10 * time.Second)
 }
 
-// A standby that lacks the ends of two turns becomes the primary. The gateway detects that, the two run again, a stop works, and the loss
-// is reported in the log, in the metrics and by doctor.
+// A standby that lacks the ends of two turns becomes the primary. The gateway detects that, the two
+// run again, a stop works, and the loss is reported in the log, in the metrics and by doctor.
 func TestAFailoverThatLosesCommitsLeavesNoTurnStuck(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts processes")
@@ -400,7 +404,8 @@ func TestAFailoverThatLosesCommitsLeavesNoTurnStuck(t *testing.T) {
 
 const hookSecret = "hook-secret-0123456789-abcdefghijk"
 
-// killedAfter makes one call, kills the gateway after the answer, starts it again, repeats the same call and returns both answers.
+// killedAfter makes one call, kills the gateway after the answer, starts it again, repeats the same
+// call and returns both answers.
 func killedAfter(t *testing.T, g *Gateway, method string, params map[string]any) (first, second map[string]any) {
 	t.Helper()
 	answers := make([]map[string]any, 2)
@@ -427,7 +432,8 @@ func killedAfter(t *testing.T, g *Gateway, method string, params map[string]any)
 	return answers[0], answers[1]
 }
 
-// After kill -9, everything that was acknowledged exists, and the same call again has no second effect.
+// After kill -9, everything that was acknowledged exists, and the same call again has no second
+// effect.
 func TestWhatWasAcknowledgedSurvivesAKill(t *testing.T) {
 	NeedsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {

@@ -67,7 +67,8 @@ type Event struct {
 // errLost means that the connection ended before the answer.
 var errLost = errors.New("the connection was lost")
 
-// Dial connects and authenticates with every scope. onEvent may be nil; it is called on the reader's goroutine.
+// Dial connects and authenticates with every scope. onEvent may be nil; it is called on the
+// reader's goroutine.
 func Dial(url, token string, onEvent func(Event)) (*Client, error) {
 	return DialAs(url, token, []string{"operator.read", "operator.write", "operator.admin"}, onEvent)
 }
@@ -141,7 +142,8 @@ func (c *Client) lose(err error) {
 	}
 }
 
-// Call sends a request and waits for its answer. A refusal is a *WireError; a lost connection matches errLost.
+// Call sends a request and waits for its answer. A refusal is a *WireError; a lost connection
+// matches errLost.
 func (c *Client) Call(method string, params any, limit time.Duration) (json.RawMessage, error) {
 	c.mu.Lock()
 	if c.closed != nil {
@@ -242,7 +244,8 @@ const (
 	fin = 0x80
 )
 
-// bare is a minimal WebSocket: it needs almost no resources, and it can send frames that no library would.
+// bare is a minimal WebSocket: it needs almost no resources, and it can send frames that no library
+// would.
 type bare struct {
 	net.Conn
 
@@ -422,7 +425,8 @@ func (b *bare) answer(id string) (json.RawMessage, error) {
 // stillOpen is the result of end for a connection that has not ended in time.
 const stillOpen = -1
 
-// end reads until the connection has ended and returns the close code; 0 = it ended without a close frame.
+// end reads until the connection has ended and returns the close code; 0 = it ended without a close
+// frame.
 func (b *bare) end(limit time.Duration) int {
 	_ = b.SetReadDeadline(time.Now().Add(limit))
 	for {

@@ -23,7 +23,8 @@ import (
 	"laneway/internal/testrun"
 )
 
-// copiedRows must be the same in every copy, as text: the engines differ in the name of one table and in the representation of booleans.
+// copiedRows must be the same in every copy, as text: the engines differ in the name of one table
+// and in the representation of booleans.
 var copiedRows = map[string]string{
 	"messages":    "SELECT session_key, seq, coalesce(message_id, ''), coalesce(dedupe, ''), body, state, coalesce(outcome, ''), coalesce(run_id, ''), accepted_at FROM inbox",
 	"runs":        "SELECT id, session_key, session_id, seq_from, seq_to, state, cause, started_at, coalesce(ended_at, 0) FROM runs",
@@ -34,7 +35,8 @@ var copiedRows = map[string]string{
 	"offers":      "SELECT id, coalesce(run_id, ''), session_key, channel, payload, state, place FROM outbox",
 }
 
-// content returns the content of a database, sorted here, because the engines sort text differently.
+// content returns the content of a database, sorted here, because the engines sort text
+// differently.
 func content(t *testing.T, g *Gateway, url string) map[string][]string {
 	t.Helper()
 	o := OpenOracle(t, g, url)
@@ -56,9 +58,9 @@ func sameContent(t *testing.T, what string, a, b map[string][]string) {
 	}
 }
 
-// A gateway moves from SQLite to PostgreSQL and back. It is killed under load, its store is copied (the first attempt is also killed), it
-// continues on the copy, and is copied back. Nothing is lost, a repeated call has no second effect, and every slot of every job is in the
-// ledger once.
+// A gateway moves from SQLite to PostgreSQL and back. It is killed under load, its store is copied
+// (the first attempt is also killed), it continues on the copy, and is copied back. Nothing is
+// lost, a repeated call has no second effect, and every slot of every job is in the ledger once.
 func TestAStoreIsCopiedThereAndBackAndJobsFireOnce(t *testing.T) {
 	NeedsProcesses(t)
 	t.Parallel()
@@ -173,7 +175,8 @@ func storeCopied(t *testing.T, g *Gateway, args ...string) string {
 	return fmt.Sprintf("%s%s\nin %s", errs, out, time.Since(began).Round(time.Millisecond))
 }
 
-// killedCopy starts a copy and kills it while a table is being copied; the next attempt continues it.
+// killedCopy starts a copy and kills it while a table is being copied; the next attempt continues
+// it.
 func killedCopy(t *testing.T, g *Gateway, table string, args ...string) {
 	t.Helper()
 	cmd := exec.Command(g.binary, append([]string{"store", "copy"}, args...)...)
@@ -209,7 +212,8 @@ func refusedCopy(t *testing.T, g *Gateway, url, source string) {
 	}
 }
 
-// A backup is made while the gateway works, and can be served as a data directory. It is held until it is released.
+// A backup is made while the gateway works, and can be served as a data directory. It is held until
+// it is released.
 func TestABackupOfARunningGatewayCanBeServed(t *testing.T) {
 	NeedsProcesses(t)
 	t.Parallel()
@@ -290,7 +294,8 @@ func (g *Gateway) statusOf(t *testing.T) string {
 	return out
 }
 
-// Before, a step back of the schema under running gateways made every message fail, while /readyz and status reported no problem.
+// Before, a step back of the schema under running gateways made every message fail, while /readyz
+// and status reported no problem.
 func TestMigrateDownIsRefusedWhileGatewaysRun(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		g := Install(t, database, "")
@@ -324,7 +329,8 @@ func TestMigrateDownIsRefusedWhileGatewaysRun(t *testing.T) {
 	})
 }
 
-// During a rolling upgrade the new program extends the schema; replicas with the old program continue with it.
+// During a rolling upgrade the new program extends the schema; replicas with the old program
+// continue with it.
 func TestAReplicaStaysReadyWhenANewerProgramExtendsTheSchema(t *testing.T) {
 	t.Parallel()
 	database := testpg.DB(t)
@@ -340,7 +346,8 @@ func TestAReplicaStaysReadyWhenANewerProgramExtendsTheSchema(t *testing.T) {
 	}
 }
 
-// A database whose disk is full, or that is read-only, answers every read; load balancers and operators must see that it refuses messages.
+// A database whose disk is full, or that is read-only, answers every read; load balancers and
+// operators must see that it refuses messages.
 func TestReadinessNoticesThatMessagesAreRefused(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct{ code, says string }{
@@ -392,8 +399,8 @@ func TestAMissingColumnIsNamed(t *testing.T) {
 	}
 }
 
-// A database from before the first release cannot be migrated. Every command that would use it reports that, and what to do, and does not
-// change it.
+// A database from before the first release cannot be migrated. Every command that would use it
+// reports that, and what to do, and does not change it.
 func TestADatabaseFromBeforeTheFirstReleaseIsRefused(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		g := Install(t, database, "")

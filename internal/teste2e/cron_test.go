@@ -24,10 +24,12 @@ import (
 	"laneway/internal/wire"
 )
 
-// cronLease is the lease in the scenarios of this file, after which another process takes over from a killed one.
+// cronLease is the lease in the scenarios of this file, after which another process takes over from
+// a killed one.
 const cronLease = 3 * time.Second
 
-// cronConfig is a gateway whose agent executes the text of a job, with limits that the tests do not reach.
+// cronConfig is a gateway whose agent executes the text of a job, with limits that the tests do not
+// reach.
 const cronConfig = `
 cluster: {lease: 3s, heartbeat: 500ms, sweep: 200ms}
 agents:
@@ -36,7 +38,8 @@ limits: {chat: 0, requests: 0, cron_writes: 0}
 drain_timeout: 2s
 `
 
-// connect dials a gateway with its own token; the connection ends with the test or with the process.
+// connect dials a gateway with its own token; the connection ends with the test or with the
+// process.
 func connect(tb testing.TB, g *Gateway) *Client {
 	tb.Helper()
 	c, err := Dial(g.URL(), g.Token(), nil)
@@ -128,7 +131,8 @@ func execute(tb testing.TB, db *sql.DB, query string) int64 {
 // unfinished counts entries of the ledger that have not ended.
 const unfinished = "SELECT count(*) FROM cron_run_logs WHERE state IN ('queued', 'running', 'retrying')"
 
-// retire prevents further fires, directly in the database so that the plan of each job is kept, and waits until running ones have ended.
+// retire prevents further fires, directly in the database so that the plan of each job is kept, and
+// waits until running ones have ended.
 func retire(tb *testing.T, g *Gateway, o *Oracle, database string) {
 	tb.Helper()
 	execute(tb, writable(tb, g, database), "UPDATE cron_jobs SET enabled = (1 = 0) WHERE owner <> 'system'")
@@ -164,12 +168,13 @@ func (o *Oracle) ledger() map[string][]ledgerEntry {
 type census struct {
 	slots, rows, lost, doubled int
 	states                     map[string]int
-	// late has the delays of starts after their slots in milliseconds, of runs of the trigger schedule.
+	// late has the delays of starts after their slots in milliseconds, of runs of the trigger
+	// schedule.
 	late []int64
 }
 
-// countSlots enumerates the slots of every recurring job of a test, from its first fire to the planned one, and compares them with the
-// ledger: every slot must be in exactly one entry.
+// countSlots enumerates the slots of every recurring job of a test, from its first fire to the
+// planned one, and compares them with the ledger: every slot must be in exactly one entry.
 func countSlots(t testing.TB, o *Oracle, interval time.Duration, first map[string]int64) census {
 	t.Helper()
 	c := census{states: map[string]int{}}
@@ -266,7 +271,8 @@ type whySlot struct {
 	text    string
 }
 
-// TestEveryVerdictAboutASlotIsOneSentenceInCallCommandAndChat makes a situation for each verdict that the source declares.
+// TestEveryVerdictAboutASlotIsOneSentenceInCallCommandAndChat makes a situation for each verdict
+// that the source declares.
 func TestEveryVerdictAboutASlotIsOneSentenceInCallCommandAndChat(t *testing.T) {
 	source, err := os.ReadFile("../cron/explain.go")
 	if err != nil {
@@ -312,7 +318,8 @@ func daily(ago int) time.Time {
 	return time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, -ago).Add(9 * time.Hour)
 }
 
-// situations makes the jobs, changes them by calls, and writes what takes days or a crash into the tables.
+// situations makes the jobs, changes them by calls, and writes what takes days or a crash into the
+// tables.
 func (w *whyWorld) situations(database string) map[cron.Why]whySlot {
 	t, db := w.t, writable(w.t, w.g, database)
 	ids := map[string]string{}
@@ -385,7 +392,8 @@ func (w *whyWorld) situations(database string) map[cron.Why]whySlot {
 	return slots
 }
 
-// compare asks about a slot in three ways. It asks the first way again at the end: a sentence with a duration changes with the clock.
+// compare asks about a slot in three ways. It asks the first way again at the end: a sentence with
+// a duration changes with the clock.
 func (w *whyWorld) compare(why cron.Why, slot whySlot) {
 	w.t.Helper()
 	at := slot.at.Format("2006-01-02T15:04:05Z")

@@ -87,7 +87,8 @@ func TestTheCommandLineLooksAfterJobs(t *testing.T) {
 	})
 }
 
-// exportAndImport removes the three jobs and restores them from the output of export, as YAML and as lines of JSON.
+// exportAndImport removes the three jobs and restores them from the output of export, as YAML and
+// as lines of JSON.
 func exportAndImport(t *testing.T, run func(code int, pattern string, args ...string) string) {
 	t.Helper()
 	run(0, `.`, "cron", "edit", "digest", `{"payload":{"kind":"agentTurn","message":"  the digest\n\n- yes: \"no\" # 0x1F\n\tend\n"},"description":"2027-03-01"}`)
@@ -167,8 +168,8 @@ func TestTheCommandLineDeliversToTheSessionThatItNames(t *testing.T) {
 	})
 }
 
-// Random jobs are exported, the file is imported into an empty gateway, and the result is exported again. Both files are equal, in both
-// forms, and so is the state that is not in the files.
+// Random jobs are exported, the file is imported into an empty gateway, and the result is exported
+// again. Both files are equal, in both forms, and so is the state that is not in the files.
 func TestExportAndImportAreEqual(t *testing.T) {
 	t.Parallel()
 	for store, databases := range map[string]func(t *testing.T) [2]string{
@@ -245,7 +246,8 @@ func wireJobs(t *testing.T, c *Client) map[string]map[string]any {
 	return out
 }
 
-// randomJob makes a job of random members that does not fire during the test; some are paused, some disabled.
+// randomJob makes a job of random members that does not fire during the test; some are paused, some
+// disabled.
 func randomJob(t *testing.T, c *Client, dice *rand.Rand, i int) {
 	t.Helper()
 	pick := func(list ...any) any { return list[dice.IntN(len(list))] }
@@ -321,7 +323,8 @@ func TestAPauseIsBroughtAlongOnlyByAnAdd(t *testing.T) {
 	})
 }
 
-// The gateway sorts, filters, counts and pages: a client that shows a hundred jobs reads only these.
+// The gateway sorts, filters, counts and pages: a client that shows a hundred jobs reads only
+// these.
 func TestAListOfJobsIsSortedFilteredAndCountedByTheGateway(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		g := Install(t, database, cronConfig)
@@ -391,7 +394,8 @@ func TestAListOfJobsIsSortedFilteredAndCountedByTheGateway(t *testing.T) {
 	})
 }
 
-// Before, a second laneway cron add under a name made a second job, which also fired, and edit accepted only JSON.
+// Before, a second laneway cron add under a name made a second job, which also fired, and edit
+// accepted only JSON.
 func TestANameIdentifiesAJobOnTheCommandLine(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		g := Install(t, database, cronConfig)
@@ -440,8 +444,8 @@ func TestANameIdentifiesAJobOnTheCommandLine(t *testing.T) {
 	})
 }
 
-// 6 MiB of jobs exceed the size of one page of a list. The command line lists every job, in the table and in the JSON, and with a limit it
-// shows how to continue.
+// 6 MiB of jobs exceed the size of one page of a list. The command line lists every job, in the
+// table and in the JSON, and with a limit it shows how to continue.
 func TestTheCommandLineListsMoreThanOnePage(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		const jobs = 75

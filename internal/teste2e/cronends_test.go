@@ -15,8 +15,9 @@ import (
 	"laneway/internal/testrun"
 )
 
-// Jobs are changed so that slots end without running. Clients of every replica must receive one finished event for each finished row of the
-// ledger. A pause that ends by itself is an updated event.
+// Jobs are changed so that slots end without running. Clients of every replica must receive one
+// finished event for each finished row of the ledger. A pause that ends by itself is an updated
+// event.
 func TestEveryEndOfASlotIsAnEvent(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -73,7 +74,8 @@ func everyEndIsAnEvent(t *testing.T, database string, all ...*Gateway) {
 	}
 }
 
-// watchCron starts the gateways and connects a client to each, until every one of them receives the cron events of the first.
+// watchCron starts the gateways and connects a client to each, until every one of them receives the
+// cron events of the first.
 func watchCron(t *testing.T, all []*Gateway) (heard []*cronEvents, clients []*Client) {
 	t.Helper()
 	for i, g := range all {
@@ -125,8 +127,8 @@ func (e *cronEvents) finished() (out []string) {
 	return out
 }
 
-// Runs of jobs wait in sessions with long turns, and each operation of a session ends them. Clients of every replica receive one finished
-// event for each run.
+// Runs of jobs wait in sessions with long turns, and each operation of a session ends them. Clients
+// of every replica receive one finished event for each run.
 func TestARunThatAMessageOperationEndsIsAnEvent(t *testing.T) {
 	t.Parallel()
 	const config = cronConfig + "queue: {cap: 2, drop: old}\n"
@@ -245,7 +247,8 @@ func (e *cronEvents) has(prefix string, n int) bool {
 	return count >= n
 }
 
-// Jobs are changed on one replica, and runs execute on either: clients of both receive the same events, each once.
+// Jobs are changed on one replica, and runs execute on either: clients of both receive the same
+// events, each once.
 func TestCronEventsReachClientsOfEveryReplica(t *testing.T) {
 	t.Parallel()
 	database := testpg.DB(t)
@@ -328,7 +331,8 @@ type backfillAnswer struct {
 	Fires              []struct{ RunID, Action string }
 }
 
-// Before, doctor and the oracle reported the waiting runs of a backfill in one session as a queue above its cap.
+// Before, doctor and the oracle reported the waiting runs of a backfill in one session as a queue
+// above its cap.
 func TestABackfillThatWaitsIsNoQueueBeyondItsCap(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		g := Install(t, database, cronConfig)

@@ -21,7 +21,8 @@ import (
 	"laneway/internal/testrun"
 )
 
-// agentThatMarks is an agent that records when it begins and ends a run, so that a test knows what was executed independently of the rows.
+// agentThatMarks is an agent that records when it begins and ends a run, so that a test knows what
+// was executed independently of the rows.
 type agentThatMarks struct{ file string }
 
 // marksVariable makes the test binary that agent; it names the file of its marks.
@@ -57,7 +58,8 @@ func (a agentThatMarks) count(mark, run string) int {
 	return strings.Count(string(text), mark+" "+run+"\n")
 }
 
-// killMoment is a moment in the life of a run: reach waits for it, the kill follows, and was reports whether the remaining rows show it.
+// killMoment is a moment in the life of a run: reach waits for it, the kill follows, and was
+// reports whether the remaining rows show it.
 type killMoment struct {
 	name  string
 	reach func(k *killScene, run string)
@@ -118,7 +120,8 @@ func (k *killScene) hold(run string) {
 	if k.database != "" {
 		begin, lock = "BEGIN", "SELECT 1 FROM cron_run_logs WHERE id = '"+run+"' FOR UPDATE"
 	}
-	// SQLite has no queue for writers: another writer beside a busy gateway may fail to get the lock many times.
+	// SQLite has no queue for writers: another writer beside a busy gateway may fail to get the
+	// lock many times.
 	k.until("the file is ours", func() bool {
 		if _, err = k.held.ExecContext(ctx, begin); err != nil && !strings.Contains(err.Error(), "database is locked") {
 			k.Fatalf("%s: %v", begin, err)
@@ -130,7 +133,8 @@ func (k *killScene) hold(run string) {
 	}
 }
 
-// release releases the lock when the process is dead. On PostgreSQL, its waiting statements are cancelled, so that they are not executed.
+// release releases the lock when the process is dead. On PostgreSQL, its waiting statements are
+// cancelled, so that they are not executed.
 func (k *killScene) release() {
 	k.Helper()
 	if k.database != "" {
@@ -145,7 +149,8 @@ func (k *killScene) release() {
 	_ = k.held.Close()
 }
 
-// The process is killed with SIGKILL at each moment in the life of a run, while other jobs fire each second.
+// The process is killed with SIGKILL at each moment in the life of a run, while other jobs fire
+// each second.
 func TestAKillAtAnyMomentOfARunLosesNoSlotAndDoublesNone(t *testing.T) {
 	NeedsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
@@ -187,7 +192,8 @@ func TestAKillAtAnyMomentOfARunLosesNoSlotAndDoublesNone(t *testing.T) {
 	})
 }
 
-// round makes a reminder, kills the process at the moment and starts it again. hit reports whether the remaining rows show the moment.
+// round makes a reminder, kills the process at the moment and starts it again. hit reports whether
+// the remaining rows show the moment.
 func (k *killScene) round(name string, m killMoment) (run string, hit bool) {
 	k.Helper()
 	c, err := Dial(k.g.URL(), k.g.Token(), nil)
@@ -212,8 +218,8 @@ func (k *killScene) round(name string, m killMoment) (run string, hit bool) {
 	return run, hit
 }
 
-// judge checks the end of every reminder: one entry, ok, and executed as often as the kills require. A reminder that was killed three times
-// is abandoned.
+// judge checks the end of every reminder: one entry, ok, and executed as often as the kills
+// require. A reminder that was killed three times is abandoned.
 func (k *killScene) judge(atLeast map[string]int) {
 	k.Helper()
 	for run, least := range atLeast {
@@ -295,8 +301,9 @@ func pause(d time.Duration) {
 	<-t.C
 }
 
-// Jobs fire each second on two replicas. One of them is always being restarted as in an upgrade, or stopped for longer than its lease and
-// continued. The other continues, and the stopped one changes nothing that it no longer owns.
+// Jobs fire each second on two replicas. One of them is always being restarted as in an upgrade, or
+// stopped for longer than its lease and continued. The other continues, and the stopped one changes
+// nothing that it no longer owns.
 func TestEverySlotFiresOnceWhileReplicasRestartOrSleep(t *testing.T) {
 	NeedsProcesses(t)
 	t.Parallel()
@@ -355,8 +362,9 @@ func TestEverySlotFiresOnceWhileReplicasRestartOrSleep(t *testing.T) {
 	}
 }
 
-// Two processes have two releases of the zone rules, as during an update. A job at a local time of today by the newer rules, which is an hour later by the older ones, fires once: its
-// next slot is tomorrow, whichever process has fired it and planned the next one.
+// Two processes have two releases of the zone rules, as during an update. A job at a local time of
+// today by the newer rules, which is an hour later by the older ones, fires once: its next slot is
+// tomorrow, whichever process has fired it and planned the next one.
 func TestTwoProcessesWithTwoZoneReleasesFireOnce(t *testing.T) {
 	NeedsProcesses(t)
 	t.Parallel()
@@ -399,7 +407,8 @@ func TestTwoProcessesWithTwoZoneReleasesFireOnce(t *testing.T) {
 	}
 }
 
-// providersConfig is a gateway whose agents use the model server, each with the API of its provider.
+// providersConfig is a gateway whose agents use the model server, each with the API of its
+// provider.
 func providersConfig(model *testmodel.Server) string {
 	return fmt.Sprintf(`
 agents:
@@ -409,8 +418,8 @@ limits: {chat: 0, requests: 0, cron_writes: 0}
 `, model.URL())
 }
 
-// The model refuses every call with 503, and the job decides how often that is repeated. A message of a person, which nothing else repeats,
-// is still retried by the runner.
+// The model refuses every call with 503, and the job decides how often that is repeated. A message
+// of a person, which nothing else repeats, is still retried by the runner.
 func TestAnAttemptOfAJobCallsTheModelOnce(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		model := testmodel.Start(t)

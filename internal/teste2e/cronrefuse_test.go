@@ -17,7 +17,8 @@ import (
 	"laneway/internal/testrun"
 )
 
-// badJob is a job that has to be refused: members that replace those of a valid one, and a part of the sentence.
+// badJob is a job that has to be refused: members that replace those of a valid one, and a part of
+// the sentence.
 type badJob struct {
 	name    string
 	members string // JSON, so that numbers and strings are exactly what a client may send
@@ -163,7 +164,8 @@ func refusedForGood(t *testing.T, what string, err error) string {
 	return r.Message
 }
 
-// Bad jobs that can be written on a command line are passed to laneway cron add, and some to next, edit and import.
+// Bad jobs that can be written on a command line are passed to laneway cron add, and some to next,
+// edit and import.
 func TestTheCommandLineRefusesBadJobsWithASentence(t *testing.T) {
 	t.Parallel()
 	g := Install(t, "", cronConfig)
@@ -254,7 +256,8 @@ func decodeInto[T any](t testing.TB, raw json.RawMessage) T {
 	return v
 }
 
-// neighbours are jobs that fire each second and must not be affected by a faulty one. On a busy machine a slot may be late, but it still fires.
+// neighbours are jobs that fire each second and must not be affected by a faulty one. On a busy
+// machine a slot may be late, but it still fires.
 func neighbours(t *testing.T, c *Client, n int) map[string]int64 {
 	t.Helper()
 	first := map[string]int64{}

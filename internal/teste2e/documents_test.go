@@ -22,7 +22,8 @@ import (
 	"laneway/internal/testtelegram"
 )
 
-// notRun are commands of the documents that no test runs, with the reason. An entry that is in no document fails the test.
+// notRun are commands of the documents that no test runs, with the reason. An entry that is in no
+// document fails the test.
 var notRun = map[string]string{
 	"TELEGRAM_TOKEN=123456789:AAH… laneway serve --agent claude":                               "needs Telegram; TestAnUpdateBecomesOneAnswer and its like use a Bot API of their own",
 	"laneway pair approve K7QF2M3A     # in a second terminal: the code that the bot sent you": "needs that bot",
@@ -50,7 +51,8 @@ type stage struct {
 	as      *syscall.Credential
 }
 
-// configDir returns a directory that only its owner can change, because root accepts no configuration from another one.
+// configDir returns a directory that only its owner can change, because root accepts no
+// configuration from another one.
 func (s *stage) configDir() string {
 	s.t.Helper()
 	dir := s.t.TempDir()
@@ -79,7 +81,8 @@ func newStage(t *testing.T, replace ...string) *stage {
 	return s
 }
 
-// claude puts a program of the name that the preset claude looks for into the PATH: an agent that repeats what it reads.
+// claude puts a program of the name that the preset claude looks for into the PATH: an agent that
+// repeats what it reads.
 func (s *stage) claude() {
 	s.t.Helper()
 	script := fmt.Sprintf("#!/bin/sh\nexec env %s=http %s\n", acpVariable, ownBinary(s.t))
@@ -145,8 +148,9 @@ func (s *stage) page(blocks []block) {
 	}
 }
 
-// play plays a block that a terminal shows: its first command runs on a terminal of the test, the person types the lines after the prompt, the
-// other commands run elsewhere, and all other lines appear by themselves, in order.
+// play plays a block that a terminal shows: its first command runs on a terminal of the test, the
+// person types the lines after the prompt, the other commands run elsewhere, and all other lines
+// appear by themselves, in order.
 func (s *stage) play(b block) {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), testrun.Patience)
@@ -186,8 +190,8 @@ func (s *stage) play(b block) {
 	}
 }
 
-// takesAMoment matches commands whose output on the page appears only after some seconds: a job has run, a new token is valid, a summary is
-// made.
+// takesAMoment matches commands whose output on the page appears only after some seconds: a job has
+// run, a new token is valid, a summary is made.
 var takesAMoment = regexp.MustCompile(` runs |\.laneway-token|sessions show`)
 
 var startsGateway = regexp.MustCompile(`laneway serve\b`)
@@ -227,7 +231,8 @@ func (s *stage) exchange(b block, e exchange) {
 	}
 }
 
-// gateway starts a gateway for the rest of the page, or, when it already has one, briefly in another home directory.
+// gateway starts a gateway for the rest of the page, or, when it already has one, briefly in
+// another home directory.
 func (s *stage) gateway(line string) {
 	if !slices.ContainsFunc(s.env, func(v string) bool { return strings.HasPrefix(v, "LANEWAY_URL=") }) {
 		s.serve(line)
@@ -249,7 +254,8 @@ func (s *stage) keepToken(out string) {
 	}
 }
 
-// Every command block of the documents is run, each page in a new home directory, and the output of each command must match the page.
+// Every command block of the documents is run, each page in a new home directory, and the output of
+// each command must match the page.
 func TestEveryCommandOfTheDocumentsRunsAsPrinted(t *testing.T) {
 	NeedsProcesses(t)
 	t.Parallel()
@@ -480,7 +486,8 @@ var (
 	manyForms = regexp.MustCompile(`(?m)^/remind WHEN TEXT - .*: (.+)\.$|; write (.+) or a cron expression\.$`)
 )
 
-// commandsOf returns the commands and the forms of times in the section of docs/cron.md about chats.
+// commandsOf returns the commands and the forms of times in the section of docs/cron.md about
+// chats.
 func commandsOf(t *testing.T) (commands, times []string) {
 	t.Helper()
 	page, err := os.ReadFile("../../docs/cron.md")
@@ -517,7 +524,8 @@ func formsIn(t *testing.T, sentence string) []string {
 	return strings.Split(found[1]+found[2], ", ")
 }
 
-// written returns the messages for a command or a time of the documents. n makes the names of jobs different.
+// written returns the messages for a command or a time of the documents. n makes the names of jobs
+// different.
 func written(commands, times []string, n int) (texts []string) {
 	day := time.Now().AddDate(0, 0, 20).Format(time.DateOnly)
 	for _, command := range commands {
@@ -533,8 +541,8 @@ func written(commands, times []string, n int) (texts []string) {
 	return texts
 }
 
-// Every command and every form of a time in docs/cron.md, /help and the refusal of a time is sent unchanged: in Telegram by a separate
-// person for each, on the web in one conversation.
+// Every command and every form of a time in docs/cron.md, /help and the refusal of a time is sent
+// unchanged: in Telegram by a separate person for each, on the web in one conversation.
 func TestEveryFormOfTheDocumentsWorksInTelegramAndOnTheWeb(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

@@ -23,8 +23,9 @@ import (
 	"laneway/internal/testrun"
 )
 
-// One turn never ends, one ends a second into the drain, and five wait. A client that waits for an answer receives it, or the error that
-// the gateway stops. Interrupted and waiting work continues in the next process.
+// One turn never ends, one ends a second into the drain, and five wait. A client that waits for an
+// answer receives it, or the error that the gateway stops. Interrupted and waiting work continues
+// in the next process.
 func TestADrainEndsInTimeAndAnswersEveryCaller(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		g := Install(t, database, "lanes: {main: 2}\nagents: {main: {runner: echo, script: true}}\nlimits: {chat: 0, requests: 0}\ndrain_timeout: 2s\n").AtOnce()
@@ -79,8 +80,8 @@ func TestADrainEndsInTimeAndAnswersEveryCaller(t *testing.T) {
 	})
 }
 
-// The signal is sent at many moments of a start with an empty database: the process ends in time, damages nothing, and the next start finds
-// a usable schema.
+// The signal is sent at many moments of a start with an empty database: the process ends in time,
+// damages nothing, and the next start finds a usable schema.
 func TestSIGTERMDuringTheStartEndsCleanly(t *testing.T) {
 	NeedsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
@@ -149,8 +150,8 @@ func TestSIGTERMWithTheDatabaseDownEndsInTime(t *testing.T) {
 	o.Check(5 * time.Second)
 }
 
-// Before, the ports closed at the same time as /readyz started to fail, so a load balancer sent requests to a closed port until it detected
-// that.
+// Before, the ports closed at the same time as /readyz started to fail, so a load balancer sent
+// requests to a closed port until it detected that.
 func TestAGatewayServesOnWhileItIsNotReadyAnyMore(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		g := Install(t, database, "shutdown_delay: 3s\n")
@@ -183,8 +184,9 @@ func TestTheSecondSignalEndsTheShutdownDelay(t *testing.T) {
 	}
 }
 
-// The replica that runs a turn loses its database until the other one has answered. Its client, whose connection stays open, receives that
-// answer and no stop; so does a client whose message waited.
+// The replica that runs a turn loses its database until the other one has answered. Its client,
+// whose connection stays open, receives that answer and no stop; so does a client whose message
+// waited.
 func TestAClientOfAReplicaThatWasCutOffGetsTheAnswerOfTheOther(t *testing.T) {
 	t.Parallel()
 	database := testpg.DB(t)
@@ -341,7 +343,8 @@ func chatText(session, text, key string) map[string]any {
 	return map[string]any{"sessionKey": session, "message": text, "idempotencyKey": key}
 }
 
-// Below the minimum of free space, the gateway refuses new messages and reports that; with enough space it accepts the same message.
+// Below the minimum of free space, the gateway refuses new messages and reports that; with enough
+// space it accepts the same message.
 func TestNewMessagesAreRefusedBelowTheFloorOfFreeSpace(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		const most, hookSecret = "limits: {free_space: 1125899906842624}\n", "hook-secret-Zk7Qw3Rt9Yb2Nc5Vm8Xa4"

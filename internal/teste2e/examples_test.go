@@ -37,7 +37,8 @@ func buildExample(t *testing.T, pkg string) string {
 	return program
 }
 
-// serveExample starts a server of the documentation, which prints its address, and returns the address with its later output.
+// serveExample starts a server of the documentation, which prints its address, and returns the
+// address with its later output.
 func serveExample(t *testing.T, program string, env ...string) (address string, output *syncBuffer, stop func()) {
 	t.Helper()
 	cmd := exec.CommandContext(withTimeout(t, 2*time.Minute), program, "127.0.0.1:0")
@@ -70,7 +71,8 @@ func serveExample(t *testing.T, program string, env ...string) (address string, 
 	return address, output, stop
 }
 
-// The shell, Python and Go agents of the documentation run behind a gateway: each answers, fails with one sentence, and shows its feature.
+// The shell, Python and Go agents of the documentation run behind a gateway: each answers, fails
+// with one sentence, and shows its feature.
 func TestTheExamplesOfPrograms(t *testing.T) {
 	t.Parallel()
 	examples, err := filepath.Abs("../../docs/examples")
@@ -134,7 +136,8 @@ default_agent: shell
 	}
 }
 
-// It streams, doctor finds it, a turn that runs again after a kill has the same answer, and without the secret it refuses.
+// It streams, doctor finds it, a turn that runs again after a kill has the same answer, and without
+// the secret it refuses.
 func TestTheExampleOfAnAgentBehindHTTP(t *testing.T) {
 	NeedsProcesses(t)
 	t.Parallel()
@@ -179,7 +182,8 @@ func TestTheExampleOfAnAgentBehindHTTP(t *testing.T) {
 	}
 }
 
-// After kill -9 the program of the first attempt runs on. It is ended before the second attempt begins.
+// After kill -9 the program of the first attempt runs on. It is ended before the second attempt
+// begins.
 func TestProgramOfAKilledAttemptIsEnded(t *testing.T) {
 	NeedsProcesses(t)
 	if runtime.GOOS != "linux" {
@@ -215,7 +219,8 @@ func TestProgramOfAKilledAttemptIsEnded(t *testing.T) {
 	})
 }
 
-// The clients of the documentation print the answer while it is written. A gateway that is killed in the middle and starts again answers the same message once.
+// The clients of the documentation print the answer while it is written. A gateway that is killed
+// in the middle and starts again answers the same message once.
 func TestTheExamplesOfClientsOutliveAKill(t *testing.T) {
 	NeedsProcesses(t)
 	t.Parallel()
@@ -266,7 +271,8 @@ func TestTheExamplesOfClientsOutliveAKill(t *testing.T) {
 	}
 }
 
-// The gateway accepts the calls of the documentation's sender, once for each key; the sender reports a refusal.
+// The gateway accepts the calls of the documentation's sender, once for each key; the sender
+// reports a refusal.
 func TestTheExampleOfAHookSenderIsTakenOnce(t *testing.T) {
 	NeedsProcesses(t)
 	t.Parallel()
@@ -315,7 +321,8 @@ type delivery struct {
 	status int
 }
 
-// wiretap is a relay between gateway and receiver that records deliveries. It answers the first delivery itself, with a failure.
+// wiretap is a relay between gateway and receiver that records deliveries. It answers the first
+// delivery itself, with a failure.
 type wiretap struct {
 	url string
 
@@ -361,7 +368,8 @@ func post(url string, header http.Header, body []byte) (int, error) {
 	return resp.StatusCode, resp.Body.Close()
 }
 
-// The receiver of the documentation accepts each delivery of a gateway once, and refuses modified recordings.
+// The receiver of the documentation accepts each delivery of a gateway once, and refuses modified
+// recordings.
 func TestTheExampleOfAWebhookReceiverTakesDeliveriesOnce(t *testing.T) {
 	t.Parallel()
 	const secret = "webhook-secret-Zk7Qw3Rt9Yb2Nc5Vm8"

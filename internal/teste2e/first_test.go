@@ -40,7 +40,8 @@ func TestMain(m *testing.M) {
 	os.Exit(run(m))
 }
 
-// run ends with checks over all scenarios: no goroutine is left, and no gateway, command or test has printed a token of a bot.
+// run ends with checks over all scenarios: no goroutine is left, and no gateway, command or test
+// has printed a token of a bot.
 func run(m *testing.M) int {
 	restore, err := leak.Streams()
 	if err != nil {

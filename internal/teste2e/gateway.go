@@ -1,13 +1,16 @@
-// Package teste2e tests a complete gateway as its users use it: over sockets, HTTP, a fake Telegram and a fake model. It contains the
-// harness; the tests are the scenarios that the README describes, on both stores.
+// Package teste2e tests a complete gateway as its users use it: over sockets, HTTP, a fake Telegram
+// and a fake model. It contains the harness; the tests are the scenarios that the README describes,
+// on both stores.
 //
-// Gateways and commands run in the process of the test, by the function of package cli that the program calls. A test about a process calls
-// [NeedsProcesses] in its first line: it kills or stops a gateway, or measures it from outside. Then its gateways are the built binary, and
-// -short skips it. What a rule, a store or one package shows alone is tested there, not here.
+// Gateways and commands run in the process of the test, by the function of package cli that the
+// program calls. A test about a process calls [NeedsProcesses] in its first line: it kills or stops
+// a gateway, or measures it from outside. Then its gateways are the built binary, and -short skips
+// it. What a rule, a store or one package shows alone is tested there, not here.
 //
-// The WebSocket client here is written from the protocol and shares no code with the gateway or the command line, so that both are checked
-// by an independent implementation. Every scenario ends with the invariant queries of package store against the database that dead and live
-// processes have left.
+// The WebSocket client here is written from the protocol and shares no code with the gateway or the
+// command line, so that both are checked by an independent implementation. Every scenario ends with
+// the invariant queries of package store against the database that dead and live processes have
+// left.
 package teste2e
 
 import (
@@ -35,13 +38,16 @@ import (
 	"laneway/internal/testrun"
 )
 
-// startTime limits the time until a gateway listens; building with the race detector is slow on small machines.
+// startTime limits the time until a gateway listens; building with the race detector is slow on
+// small machines.
 const startTime = 60 * time.Second
 
-// raceSettings end a process at the first race; without the second setting, each process would sleep for a second before it ends.
+// raceSettings end a process at the first race; without the second setting, each process would
+// sleep for a second before it ends.
 const raceSettings = "GORACE=halt_on_error=1 atexit_sleep_ms=0"
 
-// Gateway is one installation: a data directory and a configuration. Its process may be started and killed many times.
+// Gateway is one installation: a data directory and a configuration. Its process may be started and
+// killed many times.
 type Gateway struct {
 	tb     testing.TB
 	Dir    string
@@ -50,8 +56,8 @@ type Gateway struct {
 	args   []string
 	binary string
 	real   bool // its gateways are processes, see NeedsProcesses
-	// fresh: the first start creates the data directory and its database. Otherwise tests on SQLite start with both, see seed; a test may
-	// set it.
+	// fresh: the first start creates the data directory and its database. Otherwise tests on SQLite
+	// start with both, see seed; a test may set it.
 	fresh bool
 
 	mu   sync.Mutex
@@ -87,7 +93,8 @@ func (s *syncBuffer) String() string {
 	return s.b.String()
 }
 
-// Install creates an installation. With database "", it uses SQLite in the data directory; config is the YAML without addresses.
+// Install creates an installation. With database "", it uses SQLite in the data directory; config
+// is the YAML without addresses.
 func Install(tb testing.TB, database, config string, args ...string) *Gateway {
 	tb.Helper()
 	dir := tb.TempDir()
@@ -113,8 +120,8 @@ func Install(tb testing.TB, database, config string, args ...string) *Gateway {
 	return g
 }
 
-// AtOnce gives processes on PostgreSQL enough connections for two concurrent statements of each kind. Scenarios with much concurrency call
-// it before the start. See sharedServer.
+// AtOnce gives processes on PostgreSQL enough connections for two concurrent statements of each
+// kind. Scenarios with much concurrency call it before the start. See sharedServer.
 func (g *Gateway) AtOnce() *Gateway {
 	if !testrun.Long() { // a long run uses the default
 		g.env = append(g.env, "LANEWAY_DATABASE_CONNS=4")
@@ -259,7 +266,8 @@ func (g *Gateway) Token() string {
 // SQLite returns the path of the embedded database.
 func (g *Gateway) SQLite() string { return filepath.Join(g.Dir, "data", "laneway.db") }
 
-// Kill ends the process with SIGKILL and waits for its end. A report of the race detector fails the test.
+// Kill ends the process with SIGKILL and waits for its end. A report of the race detector fails the
+// test.
 func (g *Gateway) Kill() {
 	if !g.real {
 		g.tb.Error("only a process can be killed: the test says NeedsProcesses")
@@ -315,8 +323,8 @@ func (g *Gateway) checkRaces(p *process) {
 	}
 }
 
-// CLI runs a command for this installation, in the process of the test, and returns its output and exit code. A command that must be a
-// process is started by its test, from [Binary].
+// CLI runs a command for this installation, in the process of the test, and returns its output and
+// exit code. A command that must be a process is started by its test, from [Binary].
 func (g *Gateway) CLI(ctx context.Context, stdin string, args ...string) (stdout, stderr string, code int) {
 	g.tb.Helper()
 	variables := slices.Clone(g.env)
@@ -346,8 +354,9 @@ func (g *Gateway) Get(path string) (int, string) {
 // withProcesses are the tests that called [NeedsProcesses].
 var withProcesses sync.Map
 
-// NeedsProcesses is the first line of a test about a process, which it kills, stops or measures from outside. Its gateways are processes;
-// those of all other tests run in the process of the test, as commands do in every test ([Gateway.CLI]). With -short it skips the test.
+// NeedsProcesses is the first line of a test about a process, which it kills, stops or measures
+// from outside. Its gateways are processes; those of all other tests run in the process of the
+// test, as commands do in every test ([Gateway.CLI]). With -short it skips the test.
 func NeedsProcesses(tb testing.TB) {
 	tb.Helper()
 	if testing.Short() {
@@ -362,7 +371,8 @@ func rootOf(tb testing.TB) string {
 	return root
 }
 
-// ownBinary returns the test binary, which can be the program of an agent or a server of tools. With -short it skips the test.
+// ownBinary returns the test binary, which can be the program of an agent or a server of tools.
+// With -short it skips the test.
 func ownBinary(tb testing.TB) string {
 	tb.Helper()
 	if testing.Short() {
@@ -416,7 +426,8 @@ func (g *Gateway) signalInside(p *process, s syscall.Signal) {
 	}
 }
 
-// commandLine returns the options of a command line in the process of the test, with these variables.
+// commandLine returns the options of a command line in the process of the test, with these
+// variables.
 func commandLine(variables []string, stdin io.Reader, stdout, stderr io.Writer) cli.Options {
 	return cli.Options{
 		Stdin: stdin, Stdout: stdout, Stderr: stderr, SystemConfig: "/nonexistent/laneway.yaml",
@@ -488,8 +499,8 @@ func Binary(tb testing.TB) string {
 	return path
 }
 
-// build builds the binary once, buildPlain a second one as released: without the race detector, which needs many times the program's
-// memory.
+// build builds the binary once, buildPlain a second one as released: without the race detector,
+// which needs many times the program's memory.
 var (
 	build = sync.OnceValues(func() (string, error) {
 		dir, err := os.MkdirTemp("", "laneway-e2e-")
@@ -535,8 +546,9 @@ func buildProgram(path, pkg string, flags []string) error {
 	return nil
 }
 
-// readSources opens every directory of the module once. The go command caches the result of a test while its code and the files that it has
-// read are the same; a program that a test builds is neither. For a directory that was read, it records the size and the time of each file.
+// readSources opens every directory of the module once. The go command caches the result of a test
+// while its code and the files that it has read are the same; a program that a test builds is
+// neither. For a directory that was read, it records the size and the time of each file.
 var readSources = sync.OnceValue(func() error {
 	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}").Output()
 	if err != nil {

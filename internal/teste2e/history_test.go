@@ -42,7 +42,8 @@ func (g *Gateway) peak() int {
 	return 0
 }
 
-// bigSession creates a session of n messages of 262,000 bytes each, and as many answers of that size.
+// bigSession creates a session of n messages of 262,000 bytes each, and as many answers of that
+// size.
 func bigSession(t *testing.T, c *Client, key string, n int) {
 	t.Helper()
 	text := strings.Repeat("x", 262_000)
@@ -61,8 +62,9 @@ func bigSession(t *testing.T, c *Client, key string, n int) {
 	})
 }
 
-// Many histories of a session with large messages are requested concurrently, with one character of each message. The memory of the process
-// depends on the limits of a read and of concurrent reads, not on the size of the session.
+// Many histories of a session with large messages are requested concurrently, with one character of
+// each message. The memory of the process depends on the limits of a read and of concurrent reads,
+// not on the size of the session.
 func TestManyHistoriesAtOnceTakeLittleMemory(t *testing.T) {
 	NeedsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
@@ -102,8 +104,9 @@ const (
 	countSums   = "SELECT count(*) FROM transcript WHERE to_seq > 0"
 )
 
-// The conversation with one agent has 120 turns, 2,000 in a long run. No request is larger than the window, no turn waits for a summary,
-// nothing is deleted, and the content of the first turn is found.
+// The conversation with one agent has 120 turns, 2,000 in a long run. No request is larger than the
+// window, no turn waits for a summary, nothing is deleted, and the content of the first turn is
+// found.
 func TestAConversationOfThousandsOfTurnsFitsAWindowOfEightThousandTokens(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long")
@@ -194,8 +197,8 @@ func (g *Gateway) asked(t *testing.T, token, path string) (status int, header ht
 	return resp.StatusCode, resp.Header, string(content)
 }
 
-// The files of a conversation can be read by those who may read the conversation, by no other principal, and under no other name. Before, a
-// history had only their names.
+// The files of a conversation can be read by those who may read the conversation, by no other
+// principal, and under no other name. Before, a history had only their names.
 func TestFilesOfAHistoryAreReadWithIt(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		g := Install(t, database, "agents: {main: {runner: echo}}\n")
@@ -284,7 +287,8 @@ func ofToc(call testmodel.Call) bool {
 	return strings.HasPrefix(call.System, "You keep the table of contents")
 }
 
-// The built-in job summarises old conversations; the gateway is killed in the middle, and one conversation is deleted.
+// The built-in job summarises old conversations; the gateway is killed in the middle, and one
+// conversation is deleted.
 func TestWhatWasSaidIsSummarisedThroughAKill(t *testing.T) {
 	NeedsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {

@@ -28,7 +28,8 @@ import (
 // forged must not begin a line of the log.
 const forged = "level=FATAL"
 
-// hostile are strings, as JSON, that have broken programs: they end a string in C or SQL, forge a line, are invalid text, or are too large.
+// hostile are strings, as JSON, that have broken programs: they end a string in C or SQL, forge a
+// line, are invalid text, or are too large.
 func hostile() map[string]json.RawMessage {
 	long := strings.Repeat("x", 20_000) // all values of a method fit into one message
 	texts := map[string]string{
@@ -156,9 +157,10 @@ func plant(in map[string]any, value any) map[string]any {
 	return out
 }
 
-// Hostile strings are put into every field of every published method. Each call is answered, or refused with its reason; none causes a
-// defect, and none reaches the database as anything but a value. On PostgreSQL a normal run makes one call in four, with a different
-// selection each time, because the code before the store is the same.
+// Hostile strings are put into every field of every published method. Each call is answered, or
+// refused with its reason; none causes a defect, and none reaches the database as anything but a
+// value. On PostgreSQL a normal run makes one call in four, with a different selection each time,
+// because the code before the store is the same.
 func TestNoStringInAnyFieldOfAnyMethodBreaksAnything(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long")
@@ -217,7 +219,8 @@ func unprintable(r rune) bool {
 	return unicode.IsControl(r) || (r >= 0x202a && r <= 0x202e) || (r >= 0x2066 && r <= 0x2069)
 }
 
-// hostileCalls makes the calls of a method with a value in each of its fields; ignored fields are all set in one call.
+// hostileCalls makes the calls of a method with a value in each of its fields; ignored fields are
+// all set in one call.
 func hostileCalls(m publishedMethod, job string, value any, next func() int, try func(method, field string, params map[string]any)) {
 	together := map[string]any{}
 	for field, shape := range m.Params.Properties {
@@ -267,8 +270,8 @@ func suspicious(log string) string {
 
 const ciSecret = "hook-secret-0123456789-abcdefghijk"
 
-// A hook that may name its session can use one of its own agent that no other principal owns. Any other session does not exist for it and
-// receives no message.
+// A hook that may name its session can use one of its own agent that no other principal owns. Any
+// other session does not exist for it and receives no message.
 func TestAHookThatNamesItsSessionReachesNoOther(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		g := Install(t, database, "agents: {main: {runner: echo}, other: {runner: echo}}\n"+
@@ -319,7 +322,8 @@ func TestAHookThatNamesItsSessionReachesNoOther(t *testing.T) {
 	})
 }
 
-// A recorded delivery of GitHub is the same one, even with additional headers that GitHub does not send.
+// A recorded delivery of GitHub is the same one, even with additional headers that GitHub does not
+// send.
 func TestARecordedDeliveryIsNotNewUnderAnotherKey(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		g := Install(t, database, "hooks: {push: {secret: "+ciSecret+", scheme: github}}\n")
@@ -349,7 +353,8 @@ func TestARecordedDeliveryIsNotNewUnderAnotherKey(t *testing.T) {
 	})
 }
 
-// pageHeaders are the headers that a browser adds to a request that a page of another site makes without script: an image, a form, a link.
+// pageHeaders are the headers that a browser adds to a request that a page of another site makes
+// without script: an image, a form, a link.
 func pageHeaders(dest, mode string) map[string]string {
 	return map[string]string{
 		"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": mode, "Sec-Fetch-Dest": dest, "Referer": "https://page.example/",
@@ -375,8 +380,9 @@ func sent(t *testing.T, method, url string, header map[string]string) (int, stri
 	return roundTrip(t, req)
 }
 
-// A page of any site can make the browser of the operator send any number of requests. It has no secret to present, so none of them is a
-// failed login, and the operator's address is not locked. Wrong secrets still lock it.
+// A page of any site can make the browser of the operator send any number of requests. It has no
+// secret to present, so none of them is a failed login, and the operator's address is not locked.
+// Wrong secrets still lock it.
 func TestAPageThatPresentsNoSecretLocksNoAddressOut(t *testing.T) {
 	t.Parallel()
 	g := Proxied(t)
@@ -446,8 +452,8 @@ func TestAPageThatPresentsNoSecretLocksNoAddressOut(t *testing.T) {
 	}
 }
 
-// A page whose name resolves to loopback could read the metrics and profiles as if it were local. The listener answers only to names of
-// this machine.
+// A page whose name resolves to loopback could read the metrics and profiles as if it were local.
+// The listener answers only to names of this machine.
 func TestTheMetricsListenerAnswersUnderLocalNamesAlone(t *testing.T) {
 	t.Parallel()
 	g := Install(t, "", "pprof: true\n", "--metrics-listen", "127.0.0.1:0")
@@ -479,8 +485,9 @@ func TestTheMetricsListenerAnswersUnderLocalNamesAlone(t *testing.T) {
 	}
 }
 
-// reverseProxy is a typical reverse proxy: it adds the address of its caller to X-Forwarded-For. The callers of a test have the address in the
-// header From-Address, because all of them are on this machine.
+// reverseProxy is a typical reverse proxy: it adds the address of its caller to X-Forwarded-For.
+// The callers of a test have the address in the header From-Address, because all of them are on
+// this machine.
 func reverseProxy(t *testing.T, g *Gateway) string {
 	t.Helper()
 	target, err := url.Parse(g.URL())
@@ -503,8 +510,8 @@ func reverseProxy(t *testing.T, g *Gateway) string {
 	return strings.TrimPrefix(srv.URL, "http://")
 }
 
-// Behind a proxy every client has a local address but is not local: without a credential every route refuses, and a client that guesses is
-// locked out by its own address.
+// Behind a proxy every client has a local address but is not local: without a credential every
+// route refuses, and a client that guesses is locked out by its own address.
 func TestAProxyMakesNoClientLocal(t *testing.T) {
 	t.Parallel()
 	g := Proxied(t)

@@ -26,8 +26,9 @@ import (
 	"laneway/internal/testtelegram"
 )
 
-// injections are 55 texts that instruct an agent to act: eleven calls, each in five forms. The scripted model obeys all of them: where it
-// reads <<tool arguments>> it makes the call. victim is a job that the calls try to change.
+// injections are 55 texts that instruct an agent to act: eleven calls, each in five forms. The
+// scripted model obeys all of them: where it reads <<tool arguments>> it makes the call. victim is
+// a job that the calls try to change.
 func injections(victim string) []string {
 	dress := []string{
 		"%s",
@@ -60,7 +61,8 @@ func injections(victim string) []string {
 
 var ordered = regexp.MustCompile(`<<(\w+) (.*?)>>`)
 
-// obedient is a model that obeys any text that it reads, once in a turn, and answers with the result.
+// obedient is a model that obeys any text that it reads, once in a turn, and answers with the
+// result.
 func obedient(call testmodel.Call) testmodel.Reply {
 	last := call.Messages[len(call.Messages)-1]
 	text := last.Content
@@ -76,7 +78,8 @@ func obedient(call testmodel.Call) testmodel.Reply {
 	return testmodel.Reply{Calls: []testmodel.ToolCall{{ID: fmt.Sprint("c", len(call.Messages)), Name: order[1], Args: order[2]}}}
 }
 
-// mailbox is a server of tools: note returns the lines of a file, one by one, and send appends a line to another file.
+// mailbox is a server of tools: note returns the lines of a file, one by one, and send appends a
+// line to another file.
 type mailbox struct{ notes, sent string }
 
 func newMailbox(t *testing.T) mailbox {
@@ -136,8 +139,9 @@ func openInjection(t *testing.T, database string) *injection {
 	return in
 }
 
-// check runs a part, in which texts have to cause at least a number of calls. Then it counts what must not exist: jobs, messages and texts
-// that no person requested, changes of the victim, and messages of the tool server.
+// check runs a part, in which texts have to cause at least a number of calls. Then it counts what
+// must not exist: jobs, messages and texts that no person requested, changes of the victim, and
+// messages of the tool server.
 func (in *injection) check(phase string, least int, run func()) {
 	in.t.Helper()
 	before := in.tried.Load()
@@ -198,7 +202,8 @@ func (in *injection) hooks() {
 	testrun.Eventually(in.t, "the turns of the hooks have ended", func() bool { return ended() == before+2*len(in.texts) })
 }
 
-// each sends a message for each text in a separate session, concurrently, and waits for the ends of the turns.
+// each sends a message for each text in a separate session, concurrently, and waits for the ends of
+// the turns.
 func (in *injection) each(name string, text func(i int) string) {
 	in.t.Helper()
 	for i := range in.texts {
@@ -246,7 +251,8 @@ func (in *injection) jobs() {
 	})
 }
 
-// group tests messages of six people in six topics of a group, because one person may not write that many.
+// group tests messages of six people in six topics of a group, because one person may not write
+// that many.
 func (in *injection) group() {
 	before := in.questions()
 	const eve = 9000 // and five more; none of them presses the button
@@ -265,8 +271,9 @@ func (in *injection) group() {
 	in.pressAsAnother(anna)
 }
 
-// An obedient agent receives 55 hostile texts: as calls of a webhook, as results of a tool of the gateway and one of another server, as the
-// text of a job, and in a group of Telegram. Nothing is made, changed or sent without the button of a person.
+// An obedient agent receives 55 hostile texts: as calls of a webhook, as results of a tool of the
+// gateway and one of another server, as the text of a job, and in a group of Telegram. Nothing is
+// made, changed or sent without the button of a person.
 func TestInjectedTextActsNowhere(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		in := openInjection(t, database)
@@ -283,7 +290,8 @@ func TestInjectedTextActsNowhere(t *testing.T) {
 	})
 }
 
-// pressAsAnother presses the first button of a question in the group as a person other than the one who is asked.
+// pressAsAnother presses the first button of a question in the group as a person other than the one
+// who is asked.
 func (c *Chatroom) pressAsAnother(person int64) {
 	c.t.Helper()
 	var asked []testtelegram.Message
@@ -318,7 +326,8 @@ func serverState(t *testing.T, c *Client, name string) string {
 	return ""
 }
 
-// forgeries are strings that would look like a line of the gateway in a log or a list, if they were written unchanged.
+// forgeries are strings that would look like a line of the gateway in a log or a list, if they were
+// written unchanged.
 func forgeries() []string {
 	return []string{
 		"x\ntime=1999-01-01T00:00:00.000Z level=ERROR msg=forged", "x\r\nlaneway: forged", "x\rforged", "\x1b[2J\x1b[31mforged", "x\u202eforged\u202c",
@@ -326,8 +335,8 @@ func forgeries() []string {
 	}
 }
 
-// For any content of a name, a text, a key, a header or a path, the gateway wrote every line of the log, and no output can control a
-// terminal. The same applies to the lists of the command line.
+// For any content of a name, a text, a key, a header or a path, the gateway wrote every line of the
+// log, and no output can control a terminal. The same applies to the lists of the command line.
 func TestNothingForgesALineOfTheLog(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts processes")
@@ -372,7 +381,8 @@ func TestNothingForgesALineOfTheLog(t *testing.T) {
 	}
 }
 
-// checkNotForged requires text without control characters except its line ends, none of which comes from a sender.
+// checkNotForged requires text without control characters except its line ends, none of which comes
+// from a sender.
 func checkNotForged(t *testing.T, what, text string) {
 	t.Helper()
 	for line := range strings.SplitSeq(text, "\n") {

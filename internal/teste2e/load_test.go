@@ -35,8 +35,8 @@ func (l lanesStatus) main() (capacity, active int, finished int64) {
 	return 0, 0, 0
 }
 
-// This load stops some gateways of this kind for ever: 25 groups with three concurrent turns each need half as much again as 30 slots can
-// do. A person who waits for the lane sends /stop.
+// This load stops some gateways of this kind for ever: 25 groups with three concurrent turns each
+// need half as much again as 30 slots can do. A person who waits for the lane sends /stop.
 func TestAFullLaneKeepsMoving(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long")
@@ -95,8 +95,8 @@ func TestAFullLaneKeepsMoving(t *testing.T) {
 	})
 }
 
-// watchThroughput compares what the lane finishes, in each window and in total, with what its slots can do. A mean alone would hide a lane
-// that is blocked with every slot in use.
+// watchThroughput compares what the lane finishes, in each window and in total, with what its slots
+// can do. A mean alone would hide a lane that is blocked with every slot in use.
 func watchThroughput(t *testing.T, g *Gateway, token string, length time.Duration, slots int, mean time.Duration) {
 	t.Helper()
 	c, err := Dial(g.URL(), token, nil)
@@ -224,8 +224,9 @@ func TestASecondSignalEndsTheDrainAtOnce(t *testing.T) {
 	})
 }
 
-// The load of trees. The lanes have different numbers of slots, so that the turns of loadRoots roots, their sub-turns and the plain
-// messages between them fill each of them for about the same time: 200 roots for a minute.
+// The load of trees. The lanes have different numbers of slots, so that the turns of loadRoots
+// roots, their sub-turns and the plain messages between them fill each of them for about the same
+// time: 200 roots for a minute.
 const (
 	loadTurn    = 220 * time.Millisecond // of each request to a model
 	loadSpawned = 4                      // children of a root in the lane subagent, and as many in the lane team
@@ -235,9 +236,10 @@ const (
 
 func loadLanes() map[string]int { return map[string]int{"main": 5, "subagent": 3, "team": 3} }
 
-// Roots with eight sub-turns each run while the lanes are full, and the same turns without trees, in one gateway. The trees need at most a
-// tenth more time. Meanwhile no lane shows more turns than it has slots, doctor finds nothing, and all slots are free at the end. A short
-// run has a lower limit, because the first root and the last one, which fill no lane, have more weight.
+// Roots with eight sub-turns each run while the lanes are full, and the same turns without trees,
+// in one gateway. The trees need at most a tenth more time. Meanwhile no lane shows more turns than
+// it has slots, doctor finds nothing, and all slots are free at the end. A short run has a lower
+// limit, because the first root and the last one, which fill no lane, have more weight.
 func TestTreesKeepTheThroughputOfTheirTurns(t *testing.T) {
 	NeedsProcesses(t)
 	roots := testrun.Size(20, loadRoots)
@@ -274,7 +276,8 @@ func TestTreesKeepTheThroughputOfTheirTurns(t *testing.T) {
 	})
 }
 
-// loadedModel answers `tree` with calls for eight tasks, `long` after the time of two requests, and any other message after that of one.
+// loadedModel answers `tree` with calls for eight tasks, `long` after the time of two requests, and
+// any other message after that of one.
 func loadedModel(call testmodel.Call) testmodel.Reply {
 	switch {
 	case len(call.Results()) > 0:
@@ -356,8 +359,8 @@ func (l *treeLoad) sendTree(i int) {
 	l.sendPlain("tree", i)
 }
 
-// measure returns the time until no work is left. Meanwhile it checks that the table shows no more running turns than a lane has slots, and
-// runs doctor.
+// measure returns the time until no work is left. Meanwhile it checks that the table shows no more
+// running turns than a lane has slots, and runs doctor.
 func (l *treeLoad) measure(send func()) time.Duration {
 	l.t.Helper()
 	begin := time.Now()
@@ -392,8 +395,9 @@ func (l *treeLoad) measure(send func()) time.Duration {
 	return took
 }
 
-// A lane of one slot is filled with turns of one second from six sessions through five entry points: they take six seconds, and calls that
-// need no slot are answered meanwhile. (Telegram has a separate test.)
+// A lane of one slot is filled with turns of one second from six sessions through five entry
+// points: they take six seconds, and calls that need no slot are answered meanwhile. (Telegram has
+// a separate test.)
 func TestEverythingUsesLanes(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long")

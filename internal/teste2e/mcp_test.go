@@ -24,9 +24,10 @@ import (
 // programVariable makes the test binary the program of an agent, see toolsProgram.
 const programVariable = "TESTE2E_TOOLS_PROGRAM"
 
-// toolsProgram is a program of an agent that uses the official client of the Go SDK. Each line of the message is a step: `tools` prints the
-// names of the tools, `token` the token, `print TEXT` the text, `hang` waits for the end of the process in the first attempt, and any other
-// line is a call, `NAME ARGUMENTS`.
+// toolsProgram is a program of an agent that uses the official client of the Go SDK. Each line of
+// the message is a step: `tools` prints the names of the tools, `token` the token, `print TEXT` the
+// text, `hang` waits for the end of the process in the first attempt, and any other line is a call,
+// `NAME ARGUMENTS`.
 func toolsProgram() int {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -107,7 +108,8 @@ func programConfig(t *testing.T, more string) string {
 	return fmt.Sprintf("agents:\n  main: {runner: command, command: [%q], env: {%s: \"1\"}}\nlimits: {chat: 0, requests: 0, cron_writes: 0}\n%s", self, programVariable, more)
 }
 
-// A program lists and calls tools with the official client, and uses its token when its turn has ended.
+// A program lists and calls tools with the official client, and uses its token when its turn has
+// ended.
 func TestTheProgramOfAnAgentHasToolsForItsTurn(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		g := Install(t, database, programConfig(t, ""))
@@ -153,7 +155,8 @@ func TestTheProgramOfAnAgentHasToolsForItsTurn(t *testing.T) {
 	})
 }
 
-// The gateway is killed after calls of a program, at each commit of the last one. The program makes all of its calls again.
+// The gateway is killed after calls of a program, at each commit of the last one. The program makes
+// all of its calls again.
 func TestAProgramThatRunsAgainDoublesNothing(t *testing.T) {
 	NeedsProcesses(t)
 	const (
@@ -205,7 +208,8 @@ func TestAProgramThatRunsAgainDoublesNothing(t *testing.T) {
 	})
 }
 
-// A program with a write token, and the agent of a turn, request jobs that cron.add refuses for a caller without admin.
+// A program with a write token, and the agent of a turn, request jobs that cron.add refuses for a
+// caller without admin.
 func TestToolsKeepTheBoundsOfJobs(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		g := Install(t, database, programConfig(t, "cron: {max_jobs_per_owner: 2}\n"))
@@ -273,7 +277,8 @@ func declared(ctx context.Context, t *testing.T, session *mcp.ClientSession) []s
 	return out
 }
 
-// Every tool is called with a person's token, over HTTP and through `laneway mcp`; jobs and sessions of another owner do not exist.
+// Every tool is called with a person's token, over HTTP and through `laneway mcp`; jobs and
+// sessions of another owner do not exist.
 func TestACredentialHasToolsOfItsOwn(t *testing.T) {
 	NeedsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {

@@ -27,13 +27,15 @@ import (
 	"laneway/internal/testtelegram"
 )
 
-// Oracle reads the database of a gateway directly: the content of the rows, whichever process wrote them.
+// Oracle reads the database of a gateway directly: the content of the rows, whichever process wrote
+// them.
 type Oracle struct {
 	tb testing.TB
 	db *sql.DB
 }
 
-// OpenOracle opens the database of an installation; url "" = its SQLite file, which a gateway may be using.
+// OpenOracle opens the database of an installation; url "" = its SQLite file, which a gateway may
+// be using.
 func OpenOracle(tb testing.TB, g *Gateway, url string) *Oracle {
 	tb.Helper()
 	driver, dsn := "pgx", url
@@ -98,7 +100,8 @@ func (o *Oracle) Rows(query string) []string {
 	return out
 }
 
-// Check checks every invariant; a row is a violation. lease is the longest lease of a node of the test.
+// Check checks every invariant; a row is a violation. lease is the longest lease of a node of the
+// test.
 func (o *Oracle) Check(lease time.Duration) {
 	o.tb.Helper()
 	now := time.Now().UnixMilli()
@@ -119,8 +122,9 @@ func (o *Oracle) Check(lease time.Duration) {
 	}
 }
 
-// migrated is the content of a SQLite file with every migration and no row. A gateway that applies the migrations itself needs twice the
-// processor time for its start; that is tested with [Gateway] fresh, and in the start-up matrices.
+// migrated is the content of a SQLite file with every migration and no row. A gateway that applies
+// the migrations itself needs twice the processor time for its start; that is tested with [Gateway]
+// fresh, and in the start-up matrices.
 var migrated = sync.OnceValues(func() (text []byte, err error) {
 	dir, err := os.MkdirTemp("", "laneway-e2e-template-")
 	if err != nil {
@@ -133,7 +137,8 @@ var migrated = sync.OnceValues(func() (text []byte, err error) {
 	return os.ReadFile(filepath.Join(dir, "data", "laneway.db"))
 })
 
-// seed creates the data directory of an installation, with a migrated database, if it does not exist.
+// seed creates the data directory of an installation, with a migrated database, if it does not
+// exist.
 func (g *Gateway) seed() error {
 	data := filepath.Join(g.Dir, "data")
 	if _, err := os.Stat(data); g.fresh || !errors.Is(err, fs.ErrNotExist) {
@@ -146,9 +151,11 @@ func (g *Gateway) seed() error {
 	return errors.Join(os.Mkdir(data, 0o700), os.WriteFile(g.SQLite(), text, 0o600))
 }
 
-// sharedServer are the settings for a process whose PostgreSQL server many processes share. It plans each statement at its first use,
-// instead of all statements of turns on each connection, and opens few connections, because connecting and planning are the main cost for
-// the server. Of the two connections, one is for turns and one for everything else; [Gateway.AtOnce] allows two of a kind.
+// sharedServer are the settings for a process whose PostgreSQL server many processes share. It
+// plans each statement at its first use, instead of all statements of turns on each connection, and
+// opens few connections, because connecting and planning are the main cost for the server. Of the
+// two connections, one is for turns and one for everything else; [Gateway.AtOnce] allows two of a
+// kind.
 func sharedServer(database string) []string {
 	separator := "?"
 	if strings.Contains(database, "?") {
@@ -157,7 +164,8 @@ func sharedServer(database string) []string {
 	return []string{"LANEWAY_DATABASE_URL=" + database + separator + "pool_min_conns=0", "LANEWAY_DATABASE_CONNS=" + testrun.Size("2", "20")}
 }
 
-// leak searches all output of gateways, commands and tests for the token of a bot, until the last test has ended.
+// leak searches all output of gateways, commands and tests for the token of a bot, until the last
+// test has ended.
 var leak testtelegram.Leak
 
 // Everything returns every row of every table as text.
@@ -190,8 +198,8 @@ type Search struct {
 	Own []string
 }
 
-// In searches everything that a gateway has left: its output, its tables, its files, and Heard. It returns one line for each match, without
-// the secret itself.
+// In searches everything that a gateway has left: its output, its tables, its files, and Heard. It
+// returns one line for each match, without the secret itself.
 func (s Search) In(tb testing.TB, g *Gateway) []string {
 	tb.Helper()
 	var found []string
@@ -223,7 +231,8 @@ func (s Search) In(tb testing.TB, g *Gateway) []string {
 	return found
 }
 
-// Proxied starts a gateway with all HTTP features for a proxy on the same host, which calls it gateway.example.
+// Proxied starts a gateway with all HTTP features for a proxy on the same host, which calls it
+// gateway.example.
 func Proxied(tb testing.TB) *Gateway {
 	tb.Helper()
 	g := Install(tb, "", "trusted_proxies: [127.0.0.1]\nbehind_tls_proxy: true\nallowed_hosts: [gateway.example]\nhooks: {ci: {secret: hook-secret-0123456789-abcdefghijk}}\n")
@@ -232,9 +241,10 @@ func Proxied(tb testing.TB) *Gateway {
 	return g
 }
 
-// CheckWithoutCredential sends requests without a credential through a proxy, to every route and each of the methods. The open routes
-// answer, without data about the gateway; all others refuse. The proxy calls from loopback, which grants nothing, and neither do headers of
-// the client about its origin.
+// CheckWithoutCredential sends requests without a credential through a proxy, to every route and
+// each of the methods. The open routes answer, without data about the gateway; all others refuse.
+// The proxy calls from loopback, which grants nothing, and neither do headers of the client about
+// its origin.
 func CheckWithoutCredential(tb testing.TB, proxy string, methods []string) {
 	tb.Helper()
 	for _, forwarded := range []string{"", "127.0.0.1", "::1, 127.0.0.1"} {
@@ -345,7 +355,8 @@ type exchange struct {
 	prints  []string
 }
 
-// exchanges returns the commands of a block. The output of those of the language sh is not compared.
+// exchanges returns the commands of a block. The output of those of the language sh is not
+// compared.
 func (b block) exchanges() (list []exchange) {
 	for line := range strings.Lines(b.text) {
 		line = strings.TrimSuffix(line, "\n")
@@ -369,11 +380,12 @@ func (b block) exchanges() (list []exchange) {
 	return list
 }
 
-// sceneLine is a line of a block of the language terminal: a command on that terminal or on another one (`$ …`), a line that the person types into
-// the command (`> …`), or what the terminal shows.
+// sceneLine is a line of a block of the language terminal: a command on that terminal or on another
+// one (`$ …`), a line that the person types into the command (`> …`), or what the terminal shows.
 type sceneLine struct{ command, typed, shows string }
 
-// scene returns the lines of a block of the language terminal. The first is the command that stays on the terminal.
+// scene returns the lines of a block of the language terminal. The first is the command that stays
+// on the terminal.
 func (b block) scene() (lines []sceneLine) {
 	for line := range strings.Lines(b.text) {
 		line = strings.TrimSpace(line)
@@ -422,8 +434,8 @@ func settled(lines []string) (out []string) {
 	return out
 }
 
-// printed reports whether the output of a command matches its document: the same lines except for the unsteady parts. `…` in a line matches
-// anything, and as a line any lines.
+// printed reports whether the output of a command matches its document: the same lines except for
+// the unsteady parts. `…` in a line matches anything, and as a line any lines.
 func printed(want, got []string) bool {
 	want, got = settled(want), settled(got)
 	if i := slices.Index(want, "…"); i >= 0 {

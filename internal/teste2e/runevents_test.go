@@ -96,8 +96,8 @@ func watch(t *testing.T, g *Gateway) *runEvents {
 	return r
 }
 
-// checkRunEvents reports errors in the events of a run: more than one end, an event after the end, a number that does not increase. The
-// life cycle event of an end has the number of the end.
+// checkRunEvents reports errors in the events of a run: more than one end, an event after the end,
+// a number that does not increase. The life cycle event of an end has the number of the end.
 func checkRunEvents(t *testing.T, run string, events []runEvent) {
 	t.Helper()
 	ended, last := false, int64(0)
@@ -126,8 +126,8 @@ func interrupting(c *Client, wg *sync.WaitGroup, t *testing.T, session, id, text
 	})
 }
 
-// Twenty messages interrupt each other without waiting for the answers. For each run, another connection receives one end, nothing after
-// it, and increasing numbers.
+// Twenty messages interrupt each other without waiting for the answers. For each run, another
+// connection receives one end, nothing after it, and increasing numbers.
 func TestNothingFollowsTheEndOfARun(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		g := Install(t, database, "agents: {main: {runner: echo, script: true, delay: 5ms}}\nlimits: {chat: 0, requests: 0}\n")
@@ -178,8 +178,9 @@ func historyOf(t *testing.T, c *Client, session string) string {
 	return out.String()
 }
 
-// The scheduler is restarted during a turn that has written text. The second attempt continues the numbers of the first, so that a client
-// which drops old numbers receives the text that replaces the first one.
+// The scheduler is restarted during a turn that has written text. The second attempt continues the
+// numbers of the first, so that a client which drops old numbers receives the text that replaces
+// the first one.
 func TestNumbersOfARunGoOnAfterARestartInPlace(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		model := testmodel.Start(t)
@@ -261,8 +262,8 @@ func (e *chatEnds) changed(what string) int {
 	return e.changes[what]
 }
 
-// Messages are sent through one replica and run on another one. The sender, and subscribers of either replica, receive each end once, with
-// the complete text.
+// Messages are sent through one replica and run on another one. The sender, and subscribers of
+// either replica, receive each end once, with the complete text.
 func TestEndsOfRunsReachClientsOfEveryReplica(t *testing.T) {
 	t.Parallel()
 	database := testpg.DB(t)
@@ -312,8 +313,9 @@ func TestEndsOfRunsReachClientsOfEveryReplica(t *testing.T) {
 	}
 }
 
-// An idempotency key belongs to the principal that uses it. The same key of another principal is another call with its own run. Each
-// principal sees its run under that key and receives no event of the other's.
+// An idempotency key belongs to the principal that uses it. The same key of another principal is
+// another call with its own run. Each principal sees its run under that key and receives no event
+// of the other's.
 func TestAKeyThatAnotherUsesIsFree(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		const write = "write-token-0123456789-abcdefghijklmnopq"
@@ -377,8 +379,8 @@ func TestAKeyThatAnotherUsesIsFree(t *testing.T) {
 	})
 }
 
-// abortUnderOneKey runs a long turn of each caller under one key, and each stops its own; an operator stops that of another by the id that
-// it sees.
+// abortUnderOneKey runs a long turn of each caller under one key, and each stops its own; an
+// operator stops that of another by the id that it sees.
 func abortUnderOneKey(t *testing.T, callers map[string]*resetter, session func(string) string) {
 	t.Helper()
 	const key = "long"

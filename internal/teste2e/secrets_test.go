@@ -23,8 +23,8 @@ import (
 // canary returns a secret that is recognisable everywhere.
 func canary(name string) string { return "canary-" + name + "-0123456789-abcdefghij" }
 
-// planted are secrets in all places where an operator or a client can put them: the configuration, the environment, headers, the URL, a
-// frame.
+// planted are secrets in all places where an operator or a client can put them: the configuration,
+// the environment, headers, the URL, a frame.
 func planted() map[string]string {
 	all := map[string]string{}
 	for _, name := range []string{
@@ -36,7 +36,8 @@ func planted() map[string]string {
 	return all
 }
 
-// withSecrets is an installation with a secret in every setting that can have one. No process listens at the addresses of its models.
+// withSecrets is an installation with a secret in every setting that can have one. No process
+// listens at the addresses of its models.
 func withSecrets(t *testing.T, database string) *Gateway {
 	t.Helper()
 	g := Install(t, database, strings.Join([]string{
@@ -56,8 +57,8 @@ func withSecrets(t *testing.T, database string) *Gateway {
 	return g
 }
 
-// Secrets that were planted everywhere are found nowhere: not in logs at level debug, answers, metrics, rows, or files, after valid and
-// invalid calls and a failure of every agent.
+// Secrets that were planted everywhere are found nowhere: not in logs at level debug, answers,
+// metrics, rows, or files, after valid and invalid calls and a failure of every agent.
 func TestPlantedSecretsAreFoundNowhere(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts processes")
@@ -157,7 +158,8 @@ func (g *Gateway) knockWithSecrets(t *testing.T, hear func(string)) {
 	}
 }
 
-// rotateTime limits the time until a new secret in a file is valid; it includes the delays of the race detector and busy machines.
+// rotateTime limits the time until a new secret in a file is valid; it includes the delays of the
+// race detector and busy machines.
 const rotateTime = 5 * time.Second
 
 // replaceFile replaces a file atomically, as an operator should.
@@ -172,8 +174,8 @@ func replaceFile(t *testing.T, path, text string, mode os.FileMode) {
 	}
 }
 
-// A new token in the file takes effect without a restart, on every replica that reads it: the old one is refused and its sockets are
-// closed; other credentials are not affected.
+// A new token in the file takes effect without a restart, on every replica that reads it: the old
+// one is refused and its sockets are closed; other credentials are not affected.
 func TestAnotherTokenInTheFileActsWithoutARestart(t *testing.T) {
 	t.Parallel()
 	const reader = "reader-token-Hg5Fd3Sa1Po9Iu7Yt"
@@ -240,7 +242,8 @@ func TestAnotherTokenInTheFileActsWithoutARestart(t *testing.T) {
 	}
 }
 
-// A file that a start would refuse changes nothing, and the log gives the reason, without the secret.
+// A file that a start would refuse changes nothing, and the log gives the reason, without the
+// secret.
 func TestABadTokenFileLocksNoClientOut(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

@@ -23,7 +23,8 @@ var (
 	ordinaryUser = &syscall.Credential{Uid: 4243, Gid: 4243}
 )
 
-// serverHost is a gateway that a service manager runs as a separate user, with a configuration and a secret of root.
+// serverHost is a gateway that a service manager runs as a separate user, with a configuration and
+// a secret of root.
 type serverHost struct {
 	t   *testing.T
 	dir string
@@ -93,7 +94,8 @@ func (h *serverHost) start(env ...string) {
 	}
 }
 
-// command returns laneway as a user whose only configuration is the host's. XDG_CONFIG_HOME replaces /etc, which a test does not write to.
+// command returns laneway as a user whose only configuration is the host's. XDG_CONFIG_HOME
+// replaces /etc, which a test does not write to.
 func (h *serverHost) command(ctx context.Context, as *syscall.Credential, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, Binary(h.t), args...)
 	cmd.Dir = h.dir + "/home"
@@ -124,8 +126,8 @@ func (h *serverHost) run(as *syscall.Credential, env []string, args ...string) (
 	return b.String(), cmd.ProcessState.ExitCode()
 }
 
-// Before, every command of root failed on a host whose service manager runs the gateway as a separate user, and advised to take the token
-// from the gateway.
+// Before, every command of root failed on a host whose service manager runs the gateway as a
+// separate user, and advised to take the token from the gateway.
 func TestRootUsesTheCommandsBesideAGatewayOfAnotherUser(t *testing.T) {
 	NeedsProcesses(t)
 	t.Parallel()
@@ -198,8 +200,8 @@ func TestAnOrdinaryUserBesideAGatewayOfAnotherUser(t *testing.T) {
 	}
 }
 
-// asUsers is a command, with the exit status and a part of the output for root, for a user without access to the gateway's files, and for
-// that user with their own token that may write.
+// asUsers is a command, with the exit status and a part of the output for root, for a user without
+// access to the gateway's files, and for that user with their own token that may write.
 type asUsers struct {
 	args                string // separated by spaces
 	root, plain, holder int
@@ -212,7 +214,8 @@ const (
 	tooFew   = "operator.admin"
 )
 
-// everyCommand is the command line, in an order in which one prepares the next. %D is a world-writable directory, %S the state directory.
+// everyCommand is the command line, in an order in which one prepares the next. %D is a
+// world-writable directory, %S the state directory.
 var everyCommand = []asUsers{
 	{"version", 0, 0, 0, "laneway", "laneway"},
 	{"completion bash", 0, 0, 0, "complete", "complete"},
@@ -284,7 +287,8 @@ var everyCommand = []asUsers{
 	{"hold --reason moving", 0, 78, 78, "is held", noRights},
 }
 
-// leavesOf returns the commands that can be called, from the binary's own completion. No command has more than two words.
+// leavesOf returns the commands that can be called, from the binary's own completion. No command
+// has more than two words.
 func (h *serverHost) leavesOf(words ...string) []string {
 	switch {
 	case len(words) == 2, strings.Join(words, " ") == "completion": // the following words are values
@@ -307,9 +311,10 @@ func (h *serverHost) leavesOf(words ...string) []string {
 	return slices.Concat(leaves...)
 }
 
-// Every command runs beside a gateway of another user, with a configuration of root and a secret in a directory of credentials. Root can
-// use all of them, leaves each file with its owner and is never advised to change the owner. Another user receives one sentence, and with
-// their own token what that token may do.
+// Every command runs beside a gateway of another user, with a configuration of root and a secret in
+// a directory of credentials. Root can use all of them, leaves each file with its owner and is
+// never advised to change the owner. Another user receives one sentence, and with their own token
+// what that token may do.
 func TestEveryCommandAsRootAndAsAnOrdinaryUser(t *testing.T) {
 	NeedsProcesses(t)
 	t.Parallel()
@@ -357,8 +362,9 @@ func (h *serverHost) as(who string, user *syscall.Credential, env []string, comm
 	}
 }
 
-// startCredentialHost is startServerHost with a secret that systemd provides, and a log file. The directory is the one in which systemd
-// creates those of its units, because a command of root recognises it by its path.
+// startCredentialHost is startServerHost with a secret that systemd provides, and a log file. The
+// directory is the one in which systemd creates those of its units, because a command of root
+// recognises it by its path.
 func startCredentialHost(t *testing.T) serverHost {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -375,7 +381,8 @@ func startCredentialHost(t *testing.T) serverHost {
 	h := layServerHost(t, func(dir string) string {
 		return "hooks: {deploy: {secret_file: " + provided + "/deploy}}\nlog: {file: " + dir + "/state/gateway.log}\n"
 	})
-	// The directory belongs to the unit's user, the file to root. The access list for the unit's user is replaced by a group here.
+	// The directory belongs to the unit's user, the file to root. The access list for the unit's
+	// user is replaced by a group here.
 	err = errors.Join(
 		os.WriteFile(provided+"/deploy", []byte(strongToken+"-more\n"), 0o440), os.Chown(provided+"/deploy", 0, int(serviceUser.Gid)), os.Chmod(provided+"/deploy", 0o440),
 		os.Chown(provided, int(serviceUser.Uid), int(serviceUser.Gid)), os.Chmod(provided, 0o500),

@@ -88,9 +88,9 @@ limits: {chat: 0, requests: 0}
 	})
 }
 
-// Messages are sent to every agent through each of three replicas while they restart one after the other with one additional agent. Input
-// is answered, or refused because no replica has its agent at that time. After a kill the remaining replicas report what the work of the
-// dead one waits for.
+// Messages are sent to every agent through each of three replicas while they restart one after the
+// other with one additional agent. Input is answered, or refused because no replica has its agent
+// at that time. After a kill the remaining replicas report what the work of the dead one waits for.
 func TestReplicasWithDifferentAgentsRestartOneAfterTheOther(t *testing.T) {
 	NeedsProcesses(t)
 	t.Parallel()
@@ -181,7 +181,8 @@ func TestReplicasWithDifferentAgentsRestartOneAfterTheOther(t *testing.T) {
 	oracle.Check(3 * time.Second)
 }
 
-// A request to the model of these tests costs a hundred tokens; their turns make sixteen requests, the last one without tools.
+// A request to the model of these tests costs a hundred tokens; their turns make sixteen requests,
+// the last one without tools.
 const (
 	budgetTurns = 30
 	budgetRound = 100
@@ -216,7 +217,8 @@ func endless(t *testing.T) *testmodel.Server {
 
 const countTokens = "SELECT coalesce(sum(input_tokens + output_tokens), 0) FROM usage_counters"
 
-// Each turn exceeds the budget by one round at most, a killed process loses no count, and the next one continues it.
+// Each turn exceeds the budget by one round at most, a killed process loses no count, and the next
+// one continues it.
 func TestABudgetHoldsForThirtyTurnsAndOverAKill(t *testing.T) {
 	NeedsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {

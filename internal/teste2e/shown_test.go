@@ -8,7 +8,8 @@ import (
 	"laneway/internal/testtelegram"
 )
 
-// What a job wrote into a chat is what its person answers: the agent gets it once, and what wrote it.
+// What a job wrote into a chat is what its person answers: the agent gets it once, and what wrote
+// it.
 func TestAnswersOfJobsAreKnownInTheirChats(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		c := openChatroom(t, database, "    allow: [7]\n    groups: [-100500]\n    members: any\n    activation: always\n", testtelegram.Config{})

@@ -121,8 +121,8 @@ func calm(t *testing.T, database string) (g *Gateway, token string, p99 time.Dur
 	return g, token, p99
 }
 
-// Idle sockets need little memory and delay no client: calls are answered as quickly as without them, messages run, and an event reaches
-// every socket.
+// Idle sockets need little memory and delay no client: calls are answered as quickly as without
+// them, messages run, and an event reaches every socket.
 func TestIdleSocketsCostLittle(t *testing.T) {
 	NeedsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
@@ -150,7 +150,8 @@ func TestIdleSocketsCostLittle(t *testing.T) {
 	})
 }
 
-// broadcast subscribes every socket, publishes one event, and returns the time until the last socket has it.
+// broadcast subscribes every socket, publishes one event, and returns the time until the last
+// socket has it.
 func broadcast(tb testing.TB, g *Gateway, token string, sockets []*bare) time.Duration {
 	tb.Helper()
 	for i, b := range sockets {
@@ -189,8 +190,8 @@ func broadcast(tb testing.TB, g *Gateway, token string, sockets []*bare) time.Du
 	return slices.MaxFunc(heard, time.Time.Compare).Sub(told)
 }
 
-// speak sends messages at a rate for some time, each in a separate session, and waits for all answers. A slow gateway receives fewer,
-// because a connection may have 64 calls in flight.
+// speak sends messages at a rate for some time, each in a separate session, and waits for all
+// answers. A slow gateway receives fewer, because a connection may have 64 calls in flight.
 func speak(t *testing.T, g *Gateway, token string, perSecond int, length time.Duration) int {
 	t.Helper()
 	c, err := Dial(g.URL(), token, nil)
@@ -218,8 +219,8 @@ func speak(t *testing.T, g *Gateway, token string, perSecond int, length time.Du
 	return sent
 }
 
-// A connection that is slow to present a credential is closed by the deadlines: 10 s for the headers, 15 s for connect. Other clients
-// connect meanwhile.
+// A connection that is slow to present a credential is closed by the deadlines: 10 s for the
+// headers, 15 s for connect. Other clients connect meanwhile.
 func TestSlowConnectionsWithoutACredentialAreClosedAndDelayNoOther(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -281,7 +282,8 @@ func TestSlowConnectionsWithoutACredentialAreClosedAndDelayNoOther(t *testing.T)
 	}
 }
 
-// unauthenticated opens a connection: kind 0 has sent half of the headers, kinds 1 and 2 are upgraded.
+// unauthenticated opens a connection: kind 0 has sent half of the headers, kinds 1 and 2 are
+// upgraded.
 func unauthenticated(addr string, kind int) (*bare, error) {
 	if kind > 0 {
 		return upgrade(addr)
@@ -331,8 +333,8 @@ func trickle(b *bare, kind int, limit time.Duration) error {
 	}
 }
 
-// All clients connect concurrently after the gateway died: all succeed quickly. A connection uses no database, so the database is not
-// overloaded.
+// All clients connect concurrently after the gateway died: all succeed quickly. A connection uses
+// no database, so the database is not overloaded.
 func TestAllClientsReconnectAtOnce(t *testing.T) {
 	NeedsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
@@ -389,7 +391,8 @@ func comeBack(addr, token string) (time.Duration, error) {
 	}
 }
 
-// transactions returns how many the PostgreSQL server has committed in this database; 0 for SQLite, which does not count them.
+// transactions returns how many the PostgreSQL server has committed in this database; 0 for SQLite,
+// which does not count them.
 func (o *Oracle) transactions(database string) int {
 	if database == "" {
 		return 0
@@ -397,7 +400,8 @@ func (o *Oracle) transactions(database string) int {
 	return o.Count("SELECT xact_commit FROM pg_stat_database WHERE datname = current_database()")
 }
 
-// A client that disconnects during a turn loses nothing: the turn continues, and the answer is in the history and under its key.
+// A client that disconnects during a turn loses nothing: the turn continues, and the answer is in
+// the history and under its key.
 func TestClientsThatDropInMidTurnFindTheirAnswers(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		n := testrun.Size(30, 1000)
@@ -458,7 +462,8 @@ func sayAndDrop(addr, token string, i int) error {
 	return err
 }
 
-// found checks for the answer as a reconnecting client does: it repeats the call and reads the history.
+// found checks for the answer as a reconnecting client does: it repeats the call and reads the
+// history.
 func found(c *Client, i int) error {
 	session, text, key := dropped(i)
 	var status struct{ Status string }
@@ -521,8 +526,8 @@ func (g *Gateway) metrics(t *testing.T, token string) string {
 	return string(body)
 }
 
-// The LISTEN of a starting replica is delayed. The end of a run on the other replica, right after the first client has connected, must
-// still reach that client.
+// The LISTEN of a starting replica is delayed. The end of a run on the other replica, right after
+// the first client has connected, must still reach that client.
 func TestTheFirstClientOfAReplicaReceivesEveryEnd(t *testing.T) {
 	t.Parallel()
 	database := testpg.DB(t)

@@ -52,16 +52,16 @@ type startRow struct {
 	args []string
 	yaml string
 	file os.FileMode // of the file that LANEWAY_TOKEN_FILE names; 0 = no file
-	// foreign: that file belongs to another user. config is the mode of the YAML, 0 = 0600; data is the mode of an existing data directory,
-	// 0 = it does not exist.
+	// foreign: that file belongs to another user. config is the mode of the YAML, 0 = 0600; data is
+	// the mode of an existing data directory, 0 = it does not exist.
 	foreign      bool
 	config, data os.FileMode
-	// code and says describe the refusal. With code 0 it starts, with noDatabase it waits for its database; says is then a warning
-	// or empty.
+	// code and says describe the refusal. With code 0 it starts, with noDatabase it waits for its
+	// database; says is then a warning or empty.
 	code int
 	says string
-	// prepare creates what the row needs in its directory, dataThere says that this includes the data directory; as starts the process as
-	// another user.
+	// prepare creates what the row needs in its directory, dataThere says that this includes the
+	// data directory; as starts the process as another user.
 	prepare   func(dir string) error
 	dataThere bool
 	as        *syscall.Credential
@@ -119,8 +119,8 @@ func startRows() []startRow {
 	}
 }
 
-// A start that must be refused reports why with exit code 78 (2 for a flag that does not exist) and has created nothing. Any other start
-// listens, and warns where the table requires it.
+// A start that must be refused reports why with exit code 78 (2 for a flag that does not exist) and
+// has created nothing. Any other start listens, and warns where the table requires it.
 func TestStartsAreJudgedBeforeAnythingIsMade(t *testing.T) {
 	t.Parallel()
 	for _, row := range slices.Concat(startRows(), foreignRows(), odderRows()) {
@@ -143,7 +143,8 @@ func TestStartsOfAnotherUserAndOnPublicAddressesAreJudged(t *testing.T) {
 // apart reports whether the row needs a separate process: it has another user or another network.
 func (row startRow) apart() bool { return row.as != nil || row.public }
 
-// judged is a start: its output, the function that ends it, and the function that waits for its exit code.
+// judged is a start: its output, the function that ends it, and the function that waits for its
+// exit code.
 type judged struct {
 	stdout io.Reader
 	stop   func()
@@ -225,7 +226,8 @@ func (row startRow) startProcess(ctx context.Context, t *testing.T, env, args []
 	}}
 }
 
-// install creates what the row needs in a directory, and returns the environment and the arguments of its start.
+// install creates what the row needs in a directory, and returns the environment and the arguments
+// of its start.
 func (row startRow) install(t *testing.T, dir string) (env, args []string) {
 	t.Helper()
 	if row.file != 0 {
@@ -276,8 +278,8 @@ func (row startRow) install(t *testing.T, dir string) (env, args []string) {
 	return env, append(args, row.args...)
 }
 
-// odderRows are rows of the start-up matrix with unusual faults: special files, networks that together cover all addresses, and hosts that
-// are written as numbers.
+// odderRows are rows of the start-up matrix with unusual faults: special files, networks that
+// together cover all addresses, and hosts that are written as numbers.
 func odderRows() []startRow {
 	pipe := func(dir string) error { return syscall.Mkfifo(filepath.Join(dir, "t"), 0o600) }
 	socket := func(dir string) error { return syscall.Mknod(filepath.Join(dir, "t"), syscall.S_IFSOCK|0o600, 0) } // binding a socket would need a short path
@@ -405,8 +407,9 @@ type wantStart struct {
 	close   int
 }
 
-// Another session holds the schema, like a replica that migrates. Until it releases it, every connect is refused as retryable, every other
-// request with 503, and the probes report alive and not ready.
+// Another session holds the schema, like a replica that migrates. Until it releases it, every
+// connect is refused as retryable, every other request with 503, and the probes report alive and
+// not ready.
 func TestAClientBeforeTheStoreIsOpenLearnsThatTheGatewayStarts(t *testing.T) {
 	t.Parallel()
 	database := testpg.DB(t)

@@ -120,7 +120,8 @@ func say(t testing.TB, c *Client, session, id, text string) {
 	}
 }
 
-// fillLanes fills every lane with turns that do not end and lets messages wait for them: thirty sessions share them in the lane main.
+// fillLanes fills every lane with turns that do not end and lets messages wait for them: thirty
+// sessions share them in the lane main.
 func fillLanes(t testing.TB, g *Gateway, waiting int) {
 	t.Helper()
 	c := mustDial(t, g, nil)
@@ -160,7 +161,8 @@ limits: {chat: 0, requests: 0}
 drain_timeout: 1s
 `
 
-// stops sends /stop n times, to one session after the other, and returns how long each took to reach the running turn and to be answered.
+// stops sends /stop n times, to one session after the other, and returns how long each took to
+// reach the running turn and to be answered.
 func stops(t testing.TB, g *Gateway, n int) (signals, answers []time.Duration) {
 	t.Helper()
 	e := newEndings()
@@ -192,8 +194,9 @@ func quantile(d []time.Duration, q float64) time.Duration {
 	return d[int(q*float64(len(d)-1))]
 }
 
-// shared is the factor by which the time limits are wider here than documented, because tests share the machine and the race detector slows
-// down the gateway; the figure itself is a row of the benchmarks.
+// shared is the factor by which the time limits are wider here than documented, because tests share
+// the machine and the race detector slows down the gateway; the figure itself is a row of the
+// benchmarks.
 const shared = 10
 
 // Every lane is full and ten thousand messages wait, and a stop is as fast as without them.
@@ -231,8 +234,9 @@ func TestStopReachesItsTurnWithTenThousandWaiting(t *testing.T) {
 	})
 }
 
-// A message is sent and stopped a thousand times, at every moment of a turn. What a stop has reported as stopped ends as stopped and is
-// never started again, no turns overlap, and all slots are free at the end.
+// A message is sent and stopped a thousand times, at every moment of a turn. What a stop has
+// reported as stopped ends as stopped and is never started again, no turns overlap, and all slots
+// are free at the end.
 func TestStopStormOnOneSession(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long")
@@ -297,8 +301,8 @@ func TestStopStormOnOneSession(t *testing.T) {
 	})
 }
 
-// A run of one replica is stopped through another one, in every possible way: the call is cancelled within a second and its end has the
-// reason of the stop.
+// A run of one replica is stopped through another one, in every possible way: the call is cancelled
+// within a second and its end has the reason of the stop.
 func TestAStopReachesAnotherReplicaWithinASecond(t *testing.T) {
 	t.Parallel()
 	database := testpg.DB(t)
@@ -411,8 +415,8 @@ func (r *resetter) say(t *testing.T, session, text, run string) (string, error) 
 	return answer, nil
 }
 
-// /reset, /new and sessions.reset have one rule: admin, or write for a session that the caller owns. A session that a caller may not see
-// does not exist.
+// /reset, /new and sessions.reset have one rule: admin, or write for a session that the caller
+// owns. A session that a caller may not see does not exist.
 func TestResetHasOneRuleForMethodAndCommand(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		const write = "write-token-0123456789-abcdefghijklmnopq"

@@ -20,7 +20,8 @@ import (
 	"laneway/internal/testtelegram"
 )
 
-// killroom is a chatroom for tests that kill the process at a certain moment: previews are drafts, so that a sendMessage is an answer.
+// killroom is a chatroom for tests that kill the process at a certain moment: previews are drafts,
+// so that a sendMessage is an answer.
 func killroom(t *testing.T, database string) *Chatroom {
 	t.Helper()
 	c := openChatroom(t, database, "    allow: [7, 8]\n", testtelegram.Config{Drafts: true})
@@ -45,7 +46,8 @@ func (c *Chatroom) wantOnce(text string) {
 	}
 }
 
-// rest waits until every message has its outcome and every outgoing message is known to have arrived.
+// rest waits until every message has its outcome and every outgoing message is known to have
+// arrived.
 func (c *Chatroom) rest() {
 	c.t.Helper()
 	oracle := OpenOracle(c.t, c.Gateway, c.database)
@@ -63,8 +65,8 @@ func hanging(n int, f testtelegram.Fault) []testtelegram.Fault {
 	return list
 }
 
-// dropWaiting ends the transactions of a killed process that wait for a lock: PostgreSQL has received them completely and would commit them
-// when the lock is released.
+// dropWaiting ends the transactions of a killed process that wait for a lock: PostgreSQL has
+// received them completely and would commit them when the lock is released.
 func (c *Chatroom) dropWaiting(ctx context.Context) {
 	c.t.Helper()
 	if c.database == "" {
@@ -118,8 +120,8 @@ func (c *Chatroom) lockDatabase(ctx context.Context) (release func()) {
 	}
 }
 
-// The process is killed when Telegram has shown the answer and the process does not know that: the answer is repeated at most once, and
-// marked as a possible repetition.
+// The process is killed when Telegram has shown the answer and the process does not know that: the
+// answer is repeated at most once, and marked as a possible repetition.
 func TestKilledBetweenTelegramsAnswerAndTheMark(t *testing.T) {
 	NeedsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
@@ -159,8 +161,9 @@ func numberedQuestion(i int) string { return fmt.Sprintf("message %04d.", i) }
 // groupOf is the group of a person.
 func groupOf(i int) int64 { return -1_000_000 - personOf(i) }
 
-// openFleet starts two replicas on PostgreSQL, the one process on SQLite. People write in private chats if drafts are on, else every second one in a group of
-// its own: there the unfinished answers are messages.
+// openFleet starts two replicas on PostgreSQL, the one process on SQLite. People write in private
+// chats if drafts are on, else every second one in a group of its own: there the unfinished answers
+// are messages.
 func openFleet(t *testing.T, database string, drafts bool) *fleet {
 	t.Helper()
 	settings := "    access: open\n"
@@ -196,7 +199,8 @@ func openFleet(t *testing.T, database string, drafts bool) *fleet {
 	return f
 }
 
-// ask lets the next people write, and waits until answers are being sent to Telegram, which is slow.
+// ask lets the next people write, and waits until answers are being sent to Telegram, which is
+// slow.
 func (f *fleet) ask(messages int) {
 	f.t.Helper()
 	before := len(f.Telegram.Calls("sendMessage"))
@@ -210,8 +214,8 @@ func (f *fleet) ask(messages int) {
 	})
 }
 
-// unanswered returns how many questions have no complete answer; doubled are those that have several, and most is the number of additional
-// answers of one chat.
+// unanswered returns how many questions have no complete answer; doubled are those that have
+// several, and most is the number of additional answers of one chat.
 func (f *fleet) unanswered() (missing int, doubled []string, most int) {
 	further := map[int64]int{}
 	for i := range f.asked {
@@ -235,14 +239,16 @@ func (f *fleet) settle() {
 	f.rest()
 }
 
-// interruptions returns how often a replica is ended during the traffic, and how many messages people write before each time.
+// interruptions returns how often a replica is ended during the traffic, and how many messages
+// people write before each time.
 func interruptions(t *testing.T, usual int) (times, messages int) {
 	t.Helper()
 	times = testrun.Size(usual, 20)
 	return times, max(1, testrun.Size(25*times, 500)/times)
 }
 
-// The replicas restart one after the other during the traffic: a provider that answers within the drain timeout shows each answer once.
+// The replicas restart one after the other during the traffic: a provider that answers within the
+// drain timeout shows each answer once.
 func TestRollingRestartsSendEveryTelegramAnswerOnce(t *testing.T) {
 	NeedsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
@@ -280,7 +286,8 @@ func (f *fleet) roll() (restarts int) {
 	return restarts
 }
 
-// The same where answers grow as messages, in groups and in private chats without drafts: no part of an answer stays beside it.
+// The same where answers grow as messages, in groups and in private chats without drafts: no part
+// of an answer stays beside it.
 func TestRollingRestartsLeaveOneMessageWithoutDrafts(t *testing.T) {
 	NeedsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
@@ -299,7 +306,8 @@ func TestRollingRestartsLeaveOneMessageWithoutDrafts(t *testing.T) {
 	})
 }
 
-// The same with SIGKILL: a request in transit may be repeated, at most once in a chat for each kill, and is marked.
+// The same with SIGKILL: a request in transit may be repeated, at most once in a chat for each
+// kill, and is marked.
 func TestKilledReplicasRepeatAtMostTheRequestOnTheWire(t *testing.T) {
 	NeedsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
@@ -323,9 +331,9 @@ func TestKilledReplicasRepeatAtMostTheRequestOnTheWire(t *testing.T) {
 	})
 }
 
-// A replica that was stopped for longer than its lease has claimed messages whose next parts wait for the limit of their chats. Another
-// replica sends them meanwhile; the first one continues and sends nothing. A request that was in transit when it was stopped may have been
-// sent twice.
+// A replica that was stopped for longer than its lease has claimed messages whose next parts wait
+// for the limit of their chats. Another replica sends them meanwhile; the first one continues and
+// sends nothing. A request that was in transit when it was stopped may have been sent twice.
 func TestAReplicaThatWakesAfterItsLeaseSendsNothing(t *testing.T) {
 	NeedsProcesses(t)
 	t.Parallel()
@@ -385,7 +393,8 @@ func TestAReplicaThatWakesAfterItsLeaseSendsNothing(t *testing.T) {
 	} else {
 		t.Logf("%d of %d parts came twice: they were on the wire", duplicates, people*parts)
 	}
-	// It is unknown how many messages the first replica had claimed when it was stopped: at least one, because parts of each were unsent.
+	// It is unknown how many messages the first replica had claimed when it was stopped: at least
+	// one, because parts of each were unsent.
 	if !regexp.MustCompile(`laneway_outbox_sends_total{channel="telegram",kind="reply",result="resent"} [1-5]\b`).MatchString(c.metrics()) {
 		t.Error("what may have been sent twice is not counted")
 	}
@@ -398,7 +407,8 @@ func passing(n int) []testtelegram.Fault {
 	return hanging(n, testtelegram.Fault{Delay: time.Millisecond})
 }
 
-// wantOrder checks that every sender received the answers to its messages once each, in the order of the messages.
+// wantOrder checks that every sender received the answers to its messages once each, in the order
+// of the messages.
 func (c *Chatroom) wantOrder(people, messages int) {
 	c.t.Helper()
 	for i := range people {
@@ -418,8 +428,8 @@ func (c *Chatroom) wantOrder(people, messages int) {
 	}
 }
 
-// A fifth of all sends is refused with a time to wait. Nothing is lost or duplicated, every chat keeps its order, and the server receives
-// no call during such a time (Close checks).
+// A fifth of all sends is refused with a time to wait. Nothing is lost or duplicated, every chat
+// keeps its order, and the server receives no call during such a time (Close checks).
 func TestAFifthOfTheSendsIsFlooded(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long")
@@ -461,7 +471,8 @@ func TestAFifthOfTheSendsIsFlooded(t *testing.T) {
 	})
 }
 
-// Another process polls with the same token for a while. The state shows that; the bot stops polling and starts again when it can.
+// Another process polls with the same token for a while. The state shows that; the bot stops
+// polling and starts again when it can.
 func TestASecondPollerIsOutlived(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long")
@@ -490,7 +501,8 @@ func TestASecondPollerIsOutlived(t *testing.T) {
 	})
 }
 
-// One person writes continuously. They receive one notice that it is too much; the answers of others are not affected.
+// One person writes continuously. They receive one notice that it is too much; the answers of
+// others are not affected.
 func TestAFloodOfOnePersonIsTheirOwn(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		c := loadedChatroom(t, database, "")

@@ -19,13 +19,15 @@ import (
 	"laneway/internal/testtelegram"
 )
 
-// hundred is how many people write one message each, in a separate chat, so that Telegram's limit for a chat delays none of them.
+// hundred is how many people write one message each, in a separate chat, so that Telegram's limit
+// for a chat delays none of them.
 const hundred = 100
 
 func personOf(i int) int64    { return int64(1000 + i) }
 func questionOf(i int) string { return fmt.Sprintf("question %03d.", i) }
 
-// loadedChatroom is a chatroom whose bot answers many users; settings are additional lines below channels.telegram. It is not started.
+// loadedChatroom is a chatroom whose bot answers many users; settings are additional lines below
+// channels.telegram. It is not started.
 func loadedChatroom(t *testing.T, database, settings string) *Chatroom {
 	t.Helper()
 	c := openChatroom(t, database, "    access: open\n"+settings, testtelegram.Config{Drafts: true})
@@ -46,7 +48,8 @@ func (c *Chatroom) ask() {
 	}
 }
 
-// answered counts the answers to all users: how many people have none, how many have more than one, and the maximum.
+// answered counts the answers to all users: how many people have none, how many have more than one,
+// and the maximum.
 func (c *Chatroom) answered() (missing, doubled, most int) {
 	for i := range hundred {
 		n := c.Count(personOf(i), questionOf(i))
@@ -76,7 +79,8 @@ func (c *Chatroom) wantAll() {
 	}
 }
 
-// restartsAndAnswersOnce starts the next process and checks that every person is answered once, by one turn. It returns how long that took.
+// restartsAndAnswersOnce starts the next process and checks that every person is answered once, by
+// one turn. It returns how long that took.
 func (c *Chatroom) restartsAndAnswersOnce() time.Duration {
 	c.t.Helper()
 	began := time.Now()
@@ -110,8 +114,8 @@ func TestAHundredMessagesOutliveAKillBeforeTheCommit(t *testing.T) {
 	})
 }
 
-// A hundred messages were stored and answered, and Telegram knows of none of that when the process is killed: it delivers all of them
-// again.
+// A hundred messages were stored and answered, and Telegram knows of none of that when the process
+// is killed: it delivers all of them again.
 func TestAHundredMessagesThatComeAgainAreKnown(t *testing.T) {
 	NeedsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
@@ -132,8 +136,8 @@ func TestAHundredMessagesThatComeAgainAreKnown(t *testing.T) {
 	})
 }
 
-// A hundred models have answered and no end of a turn is stored when the process is killed: every turn runs again, once, and every person
-// reads one answer.
+// A hundred models have answered and no end of a turn is stored when the process is killed: every
+// turn runs again, once, and every person reads one answer.
 func TestAHundredAnswersThatWereNotWrittenDownAreMadeAgain(t *testing.T) {
 	NeedsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
@@ -182,9 +186,9 @@ func TestAHundredAnswersThatWereNotWrittenDownAreMadeAgain(t *testing.T) {
 	})
 }
 
-// The process is killed repeatedly while a hundred turns end and their answers are sent. Every person receives an answer, no message
-// becomes two finished turns, and a kill duplicates at most one answer in a chat. There are two kills: a turn that is interrupted three
-// times is abandoned.
+// The process is killed repeatedly while a hundred turns end and their answers are sent. Every
+// person receives an answer, no message becomes two finished turns, and a kill duplicates at most
+// one answer in a chat. There are two kills: a turn that is interrupted three times is abandoned.
 func TestAHundredAnswersOutliveKillsWhileTheyGoOut(t *testing.T) {
 	NeedsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
@@ -213,8 +217,9 @@ func TestAHundredAnswersOutliveKillsWhileTheyGoOut(t *testing.T) {
 	})
 }
 
-// Two hundred messages of Anna wait at Telegram when the bot starts to poll, followed by one of Bob. Bob has his answer before the first
-// turn of Anna ends. Of hers, as many as one person may send in a minute are accepted.
+// Two hundred messages of Anna wait at Telegram when the bot starts to poll, followed by one of
+// Bob. Bob has his answer before the first turn of Anna ends. Of hers, as many as one person may
+// send in a minute are accepted.
 func TestAFloodOfOnePersonDelaysNoOther(t *testing.T) {
 	const flood, aMinute = 200, 20
 	onBothStores(t, func(t *testing.T, database string) {
@@ -241,8 +246,9 @@ func TestAFloodOfOnePersonDelaysNoOther(t *testing.T) {
 	})
 }
 
-// A hundred people have written while the bot was unavailable. Their messages arrive in one poll and wait for no common row: a few
-// transactions store them. A message that waits for a row of the bot would need a separate transaction.
+// A hundred people have written while the bot was unavailable. Their messages arrive in one poll
+// and wait for no common row: a few transactions store them. A message that waits for a row of the
+// bot would need a separate transaction.
 func TestMessagesOfOnePollShareTransactions(t *testing.T) {
 	t.Parallel()
 	c := loadedChatroom(t, testpg.DB(t), "lanes: {main: 1}\n")
@@ -269,7 +275,8 @@ func TestMessagesOfOnePollShareTransactions(t *testing.T) {
 
 const webhookSecret = "a-secret-of-the-webhook-0123456789-abc"
 
-// An update is delivered to the gateway as by Telegram, and one with another secret, which leaves no row.
+// An update is delivered to the gateway as by Telegram, and one with another secret, which leaves
+// no row.
 func TestAWebhookIsReachedUnderTheNameThatTelegramWasGiven(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		c := openChatroom(t, database, "    allow: [7]\n    mode: webhook\n    webhook_url: https://bot.example.org/telegram/webhook/default\n"+
@@ -310,7 +317,8 @@ func TestAWebhookIsReachedUnderTheNameThatTelegramWasGiven(t *testing.T) {
 	})
 }
 
-// The agent answers with a sentence and creates a picture and a text. Both have the right magic bytes.
+// The agent answers with a sentence and creates a picture and a text. Both have the right magic
+// bytes.
 const drawing = `#!/bin/sh
 read -r question
 printf '\211PNG\r\n\032\na chart of %s' "$question" >"$LANEWAY_OUTPUT_DIR/chart.png"
@@ -346,8 +354,9 @@ func (c *Chatroom) wantSeen(chat int64, want []string) {
 	}
 }
 
-// A chart is requested three times: undisturbed, with a kill while the second file waits for Telegram, and with a kill when Telegram has it
-// and the process does not know. The sentence comes first, then the picture, then the text; only the one in flight may be duplicated.
+// A chart is requested three times: undisturbed, with a kill while the second file waits for
+// Telegram, and with a kill when Telegram has it and the process does not know. The sentence comes
+// first, then the picture, then the text; only the one in flight may be duplicated.
 func TestFilesReachThePersonOnceAcrossKills(t *testing.T) {
 	NeedsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
@@ -397,8 +406,8 @@ func TestFilesReachThePersonOnceAcrossKills(t *testing.T) {
 	})
 }
 
-// Files of an answer that no channel sends stay: their lines name them, and the same credential fetches
-// them, also after a restart.
+// Files of an answer that no channel sends stay: their lines name them, and the same credential
+// fetches them, also after a restart.
 func TestFilesOutsideOfChannelsAreFetched(t *testing.T) {
 	NeedsProcesses(t)
 	t.Parallel()

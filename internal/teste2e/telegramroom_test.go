@@ -25,7 +25,8 @@ const (
 	forum = int64(-100500)
 )
 
-// Chatroom is a gateway with a bot: the fake Telegram and the fake model are in the process of the test, the gateway is the binary.
+// Chatroom is a gateway with a bot: the fake Telegram and the fake model are in the process of the
+// test, the gateway is the binary.
 type Chatroom struct {
 	*Gateway
 	t        *testing.T
@@ -38,7 +39,8 @@ type Chatroom struct {
 	installed []*Gateway
 }
 
-// openChatroom creates an installation whose bot has its token in TELEGRAM_TOKEN; settings are additional lines below channels.telegram.
+// openChatroom creates an installation whose bot has its token in TELEGRAM_TOKEN; settings are
+// additional lines below channels.telegram.
 func openChatroom(t *testing.T, database, settings string, telegram testtelegram.Config) *Chatroom {
 	t.Helper()
 	return openChatroomOf(t, database, "", settings, telegram)
@@ -69,8 +71,8 @@ func openChatroomOf(t *testing.T, database, agent, settings string, telegram tes
 	return c
 }
 
-// Close checks what must hold after every scenario: the invariants of the tables, no improper call at the fake server, and no occurrence of
-// the bot's token.
+// Close checks what must hold after every scenario: the invariants of the tables, no improper call
+// at the fake server, and no occurrence of the bot's token.
 func (c *Chatroom) Close() {
 	c.t.Helper()
 	OpenOracle(c.t, c.Gateway, c.database).Check(4 * time.Second)
@@ -90,8 +92,8 @@ func (c *Chatroom) Restart() {
 
 func (c *Chatroom) remember() { c.spoken = append(c.spoken, c.Output()) }
 
-// wantNoSecret searches the output, metrics and store of the gateways for the secret half of the bot's token.
-// TestPlantedSecretsAreFoundNowhere searches the output of commands.
+// wantNoSecret searches the output, metrics and store of the gateways for the secret half of the
+// bot's token. TestPlantedSecretsAreFoundNowhere searches the output of commands.
 func (c *Chatroom) wantNoSecret() {
 	c.t.Helper()
 	_, secret, _ := strings.Cut(c.Telegram.Token(), ":")
@@ -262,8 +264,8 @@ func storyteller(call testmodel.Call) testmodel.Reply {
 	return testmodel.Reply{Pieces: []string{"You said: **" + call.Last() + "**"}}
 }
 
-// askingGroup is a group with a bot and the example agent of the SDK, which asks before it writes a file. patience is how long it waits for
-// the answer.
+// askingGroup is a group with a bot and the example agent of the SDK, which asks before it writes a
+// file. patience is how long it waits for the answer.
 func askingGroup(t *testing.T, patience string) *Chatroom {
 	t.Helper()
 	program := buildExample(t, "github.com/coder/acp-go-sdk/example/agent")
@@ -274,7 +276,8 @@ func askingGroup(t *testing.T, patience string) *Chatroom {
 	return c
 }
 
-// The press of another member is refused and the question stays open; that of the asked person counts.
+// The press of another member is refused and the question stays open; that of the asked person
+// counts.
 func TestAnAgentIsAllowedByAButtonInTelegram(t *testing.T) {
 	c := askingGroup(t, "5m")
 	c.pressAsAnother(bob)
@@ -298,8 +301,8 @@ func TestAnAgentWithoutAnAnswerIsRefusedInTelegram(t *testing.T) {
 	c.Close()
 }
 
-// Two bots run in one process. Their updates have the same numbers, and the same person writes to both: each has its own people,
-// conversations and faults.
+// Two bots run in one process. Their updates have the same numbers, and the same person writes to
+// both: each has its own people, conversations and faults.
 func TestTwoBotsShareAGatewayAndNothingElse(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		work := testtelegram.New(testtelegram.Config{Token: "555555555:WORK-Token-canary-9876543210zyxwvutsrqp", Username: "work_bot", Drafts: true})
@@ -360,8 +363,8 @@ func TestTwoBotsShareAGatewayAndNothingElse(t *testing.T) {
 	})
 }
 
-// The line names the running call, its time and the number of calls. It is one message, which is edited in place, and the answer replaces
-// it.
+// The line names the running call, its time and the number of calls. It is one message, which is
+// edited in place, and the answer replaces it.
 func TestTheToolLoopOfAModelIsOneLineInTelegram(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long")
@@ -405,7 +408,8 @@ func TestTheToolLoopOfAModelIsOneLineInTelegram(t *testing.T) {
 	})
 }
 
-// The text of the reply differs from the notice that the budget is used up, which the channel would not repeat within a minute.
+// The text of the reply differs from the notice that the budget is used up, which the channel would
+// not repeat within a minute.
 func TestMessagesOverTheBudgetGetOneReplyInTelegram(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long")
@@ -432,8 +436,8 @@ func TestMessagesOverTheBudgetGetOneReplyInTelegram(t *testing.T) {
 	})
 }
 
-// A full queue refuses several messages of a person. They receive one notice per burst, with the number, and another one when more are
-// refused later.
+// A full queue refuses several messages of a person. They receive one notice per burst, with the
+// number, and another one when more are refused later.
 func TestRefusalsOfAFullQueueAreReportedWithTheirNumber(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long")

@@ -28,8 +28,9 @@ func taskCall(id, agent, task string, wait bool) testmodel.ToolCall {
 	return testmodel.ToolCall{ID: id, Name: name, Args: string(text)}
 }
 
-// The gateway is killed while a turn calls a colleague. If a commit follows the step, its rows are removed. The model requests another task
-// when it is called again, which happens only where nothing was recorded.
+// The gateway is killed while a turn calls a colleague. If a commit follows the step, its rows are
+// removed. The model requests another task when it is called again, which happens only where
+// nothing was recorded.
 func TestAKillAtAnyStepOfATreeDoublesNothing(t *testing.T) {
 	NeedsProcesses(t)
 	const (
@@ -41,8 +42,8 @@ func TestAKillAtAnyStepOfATreeDoublesNothing(t *testing.T) {
 	)
 	steps := []struct {
 		name string
-		// hang is where the model does not answer before the kill: the first request of the parent, that of the child, or the second one of
-		// the parent.
+		// hang is where the model does not answer before the kill: the first request of the parent,
+		// that of the child, or the second one of the parent.
 		hang string
 		undo []string
 		task string
@@ -171,8 +172,8 @@ func questionsOf(t *testing.T, c *Client) []wire.Question {
 	return out.Questions
 }
 
-// The question of the SDK's example agent is listed and answered over the protocol: by its person, not by others, once, and not after its
-// timeout.
+// The question of the SDK's example agent is listed and answered over the protocol: by its person,
+// not by others, once, and not after its timeout.
 func TestAQuestionIsAnsweredOverTheProtocol(t *testing.T) {
 	NeedsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {

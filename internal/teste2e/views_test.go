@@ -23,11 +23,13 @@ import (
 	"laneway/internal/wire/wiretest"
 )
 
-// jobExtras are the members of a job that exist only in the extended view, for a job with a cron expression.
+// jobExtras are the members of a job that exist only in the extended view, for a job with a cron
+// expression.
 const jobExtras = "atMostOnce dst errorCount jitterMs key keyDerived lane missed nextScheduledForMs overlap pauseAfterFailures principal queuedRuns retry runCount timeoutSeconds"
 
-// more compares the views of one object: the members of the standard view must be in the extended one with the same value. It returns the
-// additional members; of lists, it compares the first elements.
+// more compares the views of one object: the members of the standard view must be in the extended
+// one with the same value. It returns the additional members; of lists, it compares the first
+// elements.
 func more(t *testing.T, at string, standard, extended any) []string {
 	t.Helper()
 	switch s := standard.(type) {
@@ -81,7 +83,8 @@ func decoded(t *testing.T, raw json.RawMessage) any {
 	return v
 }
 
-// Everything with views is requested in both of them: by request on one connection, and as events on two.
+// Everything with views is requested in both of them: by request on one connection, and as events
+// on two.
 func TestTheExtendedViewIsTheStandardOneAndMore(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		g := Install(t, database, "agents: {main: {runner: echo, chunk: 3}}\n")
@@ -194,11 +197,13 @@ func kindOf(name string, payload json.RawMessage) string {
 	return name + " " + p.Action + p.State + p.Data.Phase
 }
 
-// endsOfRun are the kinds of events at the end of a run of a job. The one of cron may overtake the others, which wait for paced text.
+// endsOfRun are the kinds of events at the end of a run of a job. The one of cron may overtake the
+// others, which wait for paced text.
 var endsOfRun = []string{"cron finished", "agent end", "chat final"}
 
-// runAndWatch runs a job by hand and reads until all ends of the run have arrived; it returns the last event of each kind. Events of a run
-// may precede the answer to the call that requested it, so all frames from the request on count.
+// runAndWatch runs a job by hand and reads until all ends of the run have arrived; it returns the
+// last event of each kind. Events of a run may precede the answer to the call that requested it, so
+// all frames from the request on count.
 func runAndWatch(t *testing.T, b *bare, job string) map[string]json.RawMessage {
 	t.Helper()
 	_ = b.SetReadDeadline(time.Now().Add(30 * time.Second))
@@ -233,8 +238,8 @@ func runAndWatch(t *testing.T, b *bare, job string) map[string]json.RawMessage {
 	return events
 }
 
-// The program's answers to every method, with its own store and job service, and the events that follow, are compared with the published
-// description of the protocol.
+// The program's answers to every method, with its own store and job service, and the events that
+// follow, are compared with the published description of the protocol.
 func TestAnswersAndEventsOfTheProgramAreAsDescribed(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		described, err := wiretest.Load("../../docs/protocol.json")
@@ -338,8 +343,9 @@ func echoModel(t *testing.T) *testmodel.Server {
 	return model
 }
 
-// An early response of a long conversation is continued repeatedly: the disk grows by the content of the requests, not by copies of the
-// conversation, and each branch has all of it. Before, 152 such requests of 18 KB used 329 MB.
+// An early response of a long conversation is continued repeatedly: the disk grows by the content
+// of the requests, not by copies of the conversation, and each branch has all of it. Before, 152
+// such requests of 18 KB used 329 MB.
 func TestABranchOfAResponseCostsWhatItSends(t *testing.T) {
 	const turns, branches, size = 20, 40, 18 << 10
 	onBothStores(t, func(t *testing.T, database string) {
@@ -402,8 +408,8 @@ func TestACompletionAddsToItsConversationOnce(t *testing.T) {
 // onePixel is a picture.
 const onePixel = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 
-// A picture and a table are sent with `laneway send --file` to every kind of agent: models see the picture, a program opens both by their
-// paths, and the next turn reads their names.
+// A picture and a table are sent with `laneway send --file` to every kind of agent: models see the
+// picture, a program opens both by their paths, and the next turn reads their names.
 func TestFilesReachAgents(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts processes")
@@ -488,7 +494,8 @@ func TestModelThatSeesNoPicturesIsAskedWithout(t *testing.T) {
 	}
 }
 
-// The requests have the form in which OpenAI's Python client sends the examples of docs/openai.md, and other forms that it may send.
+// The requests have the form in which OpenAI's Python client sends the examples of docs/openai.md,
+// and other forms that it may send.
 func TestRequestsOfThePythonClient(t *testing.T) {
 	g := Install(t, "", "agents: {main: {runner: echo}}\n")
 	g.Start()

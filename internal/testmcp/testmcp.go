@@ -1,7 +1,9 @@
-// Package testmcp is a deliberately faulty MCP server over standard input and output, for tests of the client. A test binary becomes the server when
-// [Variable] is set, see [Serve]. It does not use an SDK, because no SDK makes these faults.
+// Package testmcp is a deliberately faulty MCP server over standard input and output, for tests of
+// the client. A test binary becomes the server when [Variable] is set, see [Serve]. It does not use
+// an SDK, because no SDK makes these faults.
 //
-// It has no state outside of the process, runs in one goroutine (two in a flood), and ends when its input ends.
+// It has no state outside of the process, runs in one goroutine (two in a flood), and ends when its
+// input ends.
 package testmcp
 
 import (
@@ -16,12 +18,15 @@ import (
 	"time"
 )
 
-// Variable makes a test binary the server; its value is "good", or a fault of the server itself: "endless" (a list of tools without end), "restless" (each
-// reading of the list changes it), "silent" (it does not answer unknown methods), "noisy" (it prints other lines at its start and before each message), "names" (its tools have the names of [Names]) or
-// "schemas" (all tools except the first have unusable schemas).
+// Variable makes a test binary the server; its value is "good", or a fault of the server itself:
+// "endless" (a list of tools without end), "restless" (each reading of the list changes it),
+// "silent" (it does not answer unknown methods), "noisy" (it prints other lines at its start and
+// before each message), "names" (its tools have the names of [Names]) or "schemas" (all tools
+// except the first have unusable schemas).
 const Variable = "LANEWAY_TEST_MCP"
 
-// The variables of the tools note and send: a file whose lines note returns, and a file to which send appends its arguments.
+// The variables of the tools note and send: a file whose lines note returns, and a file to which
+// send appends its arguments.
 const (
 	Notes = "LANEWAY_TEST_NOTES"
 	Sent  = "LANEWAY_TEST_SENT"

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Reply describes what the server does with one call, in this order: wait, refuse or begin, stream the pieces, fail or end.
-// The zero value is an empty answer.
+// Reply describes what the server does with one call, in this order: wait, refuse or begin, stream
+// the pieces, fail or end. The zero value is an empty answer.
 type Reply struct {
 	// Delay before the status line.
 	Delay time.Duration
@@ -33,19 +33,22 @@ type Reply struct {
 	Thoughts string
 	// Whole answers with one JSON document instead of a stream.
 	Whole bool
-	// EachByte writes and flushes byte by byte, so that characters arrive in parts; Pause waits before each byte.
+	// EachByte writes and flushes byte by byte, so that characters arrive in parts; Pause waits
+	// before each byte.
 	EachByte bool
 	Pause    time.Duration
 
-	// After the pieces, at most one: Hang sends nothing more, Cut resets the connection, Half closes it properly without an end
-	// of the answer, Garbage sends this string and closes, StreamError sends an error event of this kind.
+	// After the pieces, at most one: Hang sends nothing more, Cut resets the connection, Half
+	// closes it properly without an end of the answer, Garbage sends this string and closes,
+	// StreamError sends an error event of this kind.
 	Hang, Cut, Half bool
 	Garbage         string
 	StreamError     string
 
 	// Finish is the finish reason of the protocol; "" means the normal one.
 	Finish string
-	// NoDone leaves out [DONE] (OpenAI), TwiceDone sends it twice, KeepOpen does not close after it.
+	// NoDone leaves out [DONE] (OpenAI), TwiceDone sends it twice, KeepOpen does not close after
+	// it.
 	NoDone, TwiceDone, KeepOpen bool
 	// CloseAfter is the time between the last event and the end of the stream.
 	CloseAfter time.Duration
@@ -208,7 +211,8 @@ func jsonText(value any) string {
 
 func (s script) text() string { return strings.Join(s.reply.Pieces, "") }
 
-// finishReason returns the finish reason of the reply, or the normal one of an answer without or with calls.
+// finishReason returns the finish reason of the reply, or the normal one of an answer without or
+// with calls.
 func (s script) finishReason(text, calls string) string {
 	if len(s.reply.Calls) > 0 {
 		text = calls

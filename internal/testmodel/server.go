@@ -1,12 +1,16 @@
-// Package testmodel is a model server for tests: it speaks the chat completions API of OpenAI and the Messages API of Anthropic, for foreign programs
-// also the Responses API of OpenAI and that of Gemini, records its requests, and fails in every way in which real ones do.
+// Package testmodel is a model server for tests: it speaks the chat completions API of OpenAI and
+// the Messages API of Anthropic, for foreign programs also the Responses API of OpenAI and that of
+// Gemini, records its requests, and fails in every way in which real ones do.
 //
-// A [Server] calls one function, set with [Server.Answer], for the reply to each [Call]; a [Reply] is an answer in pieces, a fault, or both.
-// Without a function it repeats the last message of the user. Everything is counted: calls, calls that are being answered, and the most that
-// were answered at once per user (the field `user`, or metadata.user_id), so that a test can check that no session ever had two turns at a time.
+// A [Server] calls one function, set with [Server.Answer], for the reply to each [Call]; a [Reply]
+// is an answer in pieces, a fault, or both. Without a function it repeats the last message of the
+// user. Everything is counted: calls, calls that are being answered, and the most that were
+// answered at once per user (the field `user`, or metadata.user_id), so that a test can check that
+// no session ever had two turns at a time.
 //
-// [Start] listens on loopback. [StartInMemory] does not listen: its connections are pipes, made by [Server.Transport],
-// and may be used in a testing/synctest bubble, where a minute without data costs no time.
+// [Start] listens on loopback. [StartInMemory] does not listen: its connections are pipes, made by
+// [Server.Transport], and may be used in a testing/synctest bubble, where a minute without data
+// costs no time.
 //
 // A server ends with its test; handlers that hang are released then.
 //
@@ -40,7 +44,8 @@ type Protocol string
 const (
 	OpenAI    Protocol = "openai"
 	Anthropic Protocol = "anthropic"
-	// Responses is OpenAI's other API, Gemini that of Google; of their calls only the model, the tools and the body are parsed.
+	// Responses is OpenAI's other API, Gemini that of Google; of their calls only the model, the
+	// tools and the body are parsed.
 	Responses Protocol = "responses"
 	Gemini    Protocol = "gemini"
 )
@@ -77,11 +82,13 @@ type Call struct {
 	Model    string
 	// User is the field `user`, or metadata.user_id; "" if none was sent.
 	User string
-	// Messages without the system prompt, which is in System, and without the note about the person's clock, which is in Clock.
+	// Messages without the system prompt, which is in System, and without the note about the
+	// person's clock, which is in Clock.
 	Messages []Message
 	System   string
 	Clock    string
-	// Tools are the names of the offered tools; ToolChoice is how they may be used, "" if the model may choose.
+	// Tools are the names of the offered tools; ToolChoice is how they may be used, "" if the model
+	// may choose.
 	Tools      []string
 	ToolChoice string
 	Stream     bool
@@ -145,8 +152,9 @@ func Start(tb testing.TB) *Server {
 	return s
 }
 
-// StartInMemory serves connections that are pipes, made only by [Server.Transport]. It ends with the test, or earlier with
-// the function that it returns, which a test in a synctest bubble has to call.
+// StartInMemory serves connections that are pipes, made only by [Server.Transport]. It ends with
+// the test, or earlier with the function that it returns, which a test in a synctest bubble has to
+// call.
 func StartInMemory(tb testing.TB) (*Server, func()) {
 	tb.Helper()
 	pipes := newPipes()
@@ -191,10 +199,12 @@ func (s *Server) serve(tb testing.TB, listener net.Listener) func() {
 // URL returns the address without a path: add /v1 for OpenAI clients.
 func (s *Server) URL() string { return s.url }
 
-// Transport returns a transport to the server; nil for a server on loopback, which any client reaches.
+// Transport returns a transport to the server; nil for a server on loopback, which any client
+// reaches.
 func (s *Server) Transport() http.RoundTripper { return s.transport }
 
-// Answer sets the function for all later replies. The function may be called from many goroutines at once; it may block.
+// Answer sets the function for all later replies. The function may be called from many goroutines
+// at once; it may block.
 func (s *Server) Answer(answer func(Call) Reply) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -244,7 +254,8 @@ func (s *Server) count(_ net.Conn, state http.ConnState) {
 	}
 }
 
-// WaitFor blocks until calls have arrived and active are being answered, or the context is done. active < 0 means any number.
+// WaitFor blocks until calls have arrived and active are being answered, or the context is done.
+// active < 0 means any number.
 func (s *Server) WaitFor(ctx context.Context, calls, active int) error {
 	for {
 		s.mu.Lock()

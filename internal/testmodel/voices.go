@@ -124,7 +124,8 @@ func (m messages) piece(text string) string {
 	return m.event("content_block_delta", object{"index": textBlock, "delta": object{"type": "text_delta", "text": text}})
 }
 
-// The blocks of an answer: thoughts, text, then calls. Blocks need not come in the order of their numbers.
+// The blocks of an answer: thoughts, text, then calls. Blocks need not come in the order of their
+// numbers.
 const (
 	firstThought = 0
 	textBlock    = 1

@@ -35,13 +35,15 @@ var installed = []string{
 	"usr/share/bash-completion/completions/laneway", "usr/share/fish/vendor_completions.d/laneway.fish", "usr/share/doc/laneway/copyright",
 }
 
-// From an empty root and the package alone to a bot that answers: install, start with a token, write, approve the code, write.
+// From an empty root and the package alone to a bot that answers: install, start with a token,
+// write, approve the code, write.
 func TestAPackageInAnEmptyRootMakesABotThatAnswers(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Fatal("this test needs root: it changes into the root directory of the installation")
 	}
 	for format, install := range map[string]string{
-		// dpkg runs the scripts of the package on this machine, with DPKG_ROOT. The scripts of an rpm need a shell in the root, and are run below.
+		// dpkg runs the scripts of the package on this machine, with DPKG_ROOT. The scripts of an
+		// rpm need a shell in the root, and are run below.
 		"deb":        `mkdir -p var/lib/dpkg/info var/lib/dpkg/updates etc && touch var/lib/dpkg/status etc/passwd etc/group && dpkg --root="$PWD" --force-script-chrootless --force-not-root --force-depends -i "$PACKAGE"`,
 		"rpm":        `rpm --root "$PWD" --initdb && rpm --root "$PWD" --nodeps --noscripts --ignorearch -i "$PACKAGE" && rpm --root "$PWD" -q --scripts laneway | grep -q systemd-sysusers`,
 		"install.sh": `LANEWAY_FROM="$PACKAGE" LANEWAY_BIN="$PWD/usr/bin" HOME="$PWD" sh "$PACKAGE/install.sh"`,
@@ -89,7 +91,8 @@ func packageFile(t *testing.T, format string) string {
 	return files[0]
 }
 
-// bot starts the installed gateway with a token, as the only program of its root, and has a conversation.
+// bot starts the installed gateway with a token, as the only program of its root, and has a
+// conversation.
 func bot(t *testing.T, root string) {
 	t.Helper()
 	telegram := testtelegram.New(testtelegram.Config{})
@@ -152,7 +155,8 @@ type image struct {
 	StopSignal  string
 }
 
-// unpacked writes the files of the image to a directory, layer after layer, and returns its configuration.
+// unpacked writes the files of the image to a directory, layer after layer, and returns its
+// configuration.
 func unpacked(t *testing.T, root string) image {
 	t.Helper()
 	dir := t.TempDir()
@@ -219,7 +223,8 @@ func untar(t *testing.T, archive, dir string) {
 	}
 }
 
-// overTCP returns an address of a relay to a database at a Unix socket, which a program in another root cannot reach.
+// overTCP returns an address of a relay to a database at a Unix socket, which a program in another
+// root cannot reach.
 func overTCP(t *testing.T, address string) string {
 	t.Helper()
 	cfg, err := pgconn.ParseConfig(address)
@@ -256,7 +261,8 @@ func overTCP(t *testing.T, address string) string {
 	return fmt.Sprintf("postgres://%s:%s@%s/%s?sslmode=disable", cfg.User, cfg.Password, relay.Addr(), cfg.Database)
 }
 
-// The two gateways of compose's profile "replicas", as processes: the root directory, the user and the commands are those of the image.
+// The two gateways of compose's profile "replicas", as processes: the root directory, the user and
+// the commands are those of the image.
 func TestTwoGatewaysOfTheImageShareADatabase(t *testing.T) {
 	root := t.TempDir()
 	i := unpacked(t, root)

@@ -9,8 +9,8 @@
 //     unix socket only. Postgres refuses to run as root, so root's cluster runs as `postgres` or `nobody`.
 //  3. docker compose: a container, bound to a free port of the loopback address.
 //
-// When none works the error names the three ways. No test is skipped silently. The command cmd/testpg wraps this around any other
-// command:
+// When none works the error names the three ways. No test is skipped silently. The command
+// cmd/testpg wraps this around any other command:
 //
 //	go run ./cmd/testpg -- go test ./...
 //
@@ -18,17 +18,18 @@
 //
 //	url := testpg.DB(t)            // an empty, migrated database; dropped when the test ends
 //
-// The database is a file copy of a template which is migrated once per schema and server. The template's name contains a hash of
-// the migrations, so working copies with different schemas may share one server. An advisory lock keeps parallel test binaries from
-// building it twice.
+// The database is a file copy of a template which is migrated once per schema and server. The
+// template's name contains a hash of the migrations, so working copies with different schemas may
+// share one server. An advisory lock keeps parallel test binaries from building it twice.
 //
-// A test that must stop or kill the server starts a separate one with [Private], without an effect on other tests.
+// A test that must stop or kill the server starts a separate one with [Private], without an effect
+// on other tests.
 //
 // # How it ends
 //
-// [Server.Stop] ends the server and removes its directory. On Linux the kernel also ends the server when the process that
-// started it is killed before it can clean up. The package starts one goroutine per private server, which waits for the
-// process and ends with it.
+// [Server.Stop] ends the server and removes its directory. On Linux the kernel also ends the server
+// when the process that started it is killed before it can clean up. The package starts one
+// goroutine per private server, which waits for the process and ends with it.
 package testpg
 
 import (
@@ -65,8 +66,9 @@ const (
 	codeSyntax = "42601"
 )
 
-// DB makes an empty, migrated database and returns its address. It is dropped when the test ends, even while clients are connected.
-// Under -short the test is skipped. Without TEST_DATABASE_URL it fails and states how to get a server. Call it from the goroutine of the test.
+// DB makes an empty, migrated database and returns its address. It is dropped when the test ends,
+// even while clients are connected. Under -short the test is skipped. Without TEST_DATABASE_URL it
+// fails and states how to get a server. Call it from the goroutine of the test.
 func DB(tb testing.TB) string {
 	tb.Helper()
 	return DBOn(tb, server(tb))
@@ -131,8 +133,8 @@ func Empty(tb testing.TB) string {
 	return target
 }
 
-// Private starts a server that belongs to the test alone and may be killed; it ends with the test. It needs the server programs on
-// this machine and fails the test if they are missing.
+// Private starts a server that belongs to the test alone and may be killed; it ends with the test.
+// It needs the server programs on this machine and fails the test if they are missing.
 func Private(tb testing.TB, cfg ServerConfig) *Server {
 	tb.Helper()
 	skipShort(tb)
@@ -167,7 +169,8 @@ func create(ctx context.Context, admin string) (string, error) {
 	return withName(admin, name), err
 }
 
-// copyDatabase copies files rather than pages through the log, which is several times faster; older servers always copy files.
+// copyDatabase copies files rather than pages through the log, which is several times faster; older
+// servers always copy files.
 func copyDatabase(ctx context.Context, conn *pgx.Conn, name, template string) error {
 	sql := "CREATE DATABASE " + name + " TEMPLATE " + template
 	_, err := conn.Exec(ctx, sql+" STRATEGY FILE_COPY")
@@ -180,8 +183,8 @@ func copyDatabase(ctx context.Context, conn *pgx.Conn, name, template string) er
 	return nil
 }
 
-// ensureTemplate returns the name of the migrated template, which it makes if it does not exist. It becomes visible under its
-// name only when it is complete.
+// ensureTemplate returns the name of the migrated template, which it makes if it does not exist. It
+// becomes visible under its name only when it is complete.
 func ensureTemplate(ctx context.Context, conn *pgx.Conn, admin string) (string, error) {
 	name, err := templateName()
 	if err != nil {
@@ -260,7 +263,8 @@ func drop(ctx context.Context, admin, target string) error {
 	})
 }
 
-// withAdmin gives fn a connection to the maintenance database. Each call opens a connection, so none stays open.
+// withAdmin gives fn a connection to the maintenance database. Each call opens a connection, so
+// none stays open.
 func withAdmin(ctx context.Context, admin string, fn func(*pgx.Conn) error) error {
 	conn, err := pgx.Connect(ctx, admin)
 	if err != nil {
@@ -290,8 +294,8 @@ func hasCode(err error, code string) bool {
 // rolePassword is for servers that require a password; the private cluster does not.
 const rolePassword = "of-a-test-role"
 
-// Role makes a role that may log in and nothing else. It is dropped when the test ends, after the databases that were made later: so call
-// it before [DB] or [Empty].
+// Role makes a role that may log in and nothing else. It is dropped when the test ends, after the
+// databases that were made later: so call it before [DB] or [Empty].
 func Role(tb testing.TB) string {
 	tb.Helper()
 	admin := server(tb)

@@ -14,10 +14,12 @@ import (
 	"strings"
 )
 
-// URLVariable is the environment variable through which a launcher passes the address of the server to test binaries.
+// URLVariable is the environment variable through which a launcher passes the address of the server
+// to test binaries.
 const URLVariable = "TEST_DATABASE_URL"
 
-// ErrNoServer is returned when no Postgres can be found or started. Its message states how to get one.
+// ErrNoServer is returned when no Postgres can be found or started. Its message states how to get
+// one.
 var ErrNoServer = errors.New("no Postgres for the tests: set " + URLVariable +
 	", or install the server programs (Debian: apt-get install postgresql; or name their directory in PG_BIN), or start Docker")
 
@@ -29,9 +31,11 @@ type Config struct {
 	PGBin string
 	// NoFsync is passed to a private cluster.
 	NoFsync bool
-	// Dir is the parent of a private cluster's directory; "" means the directory for temporary files.
+	// Dir is the parent of a private cluster's directory; "" means the directory for temporary
+	// files.
 	Dir string
-	// Stable makes the address of a private cluster in Dir depend only on Dir and the server's version. Dir belongs to the caller.
+	// Stable makes the address of a private cluster in Dir depend only on Dir and the server's
+	// version. Dir belongs to the caller.
 	Stable bool
 }
 
@@ -47,7 +51,8 @@ type Provided struct {
 // Stop ends what [Provide] has started, and only that.
 func (p *Provided) Stop(ctx context.Context) error { return p.stop(ctx) }
 
-// Provide finds or starts a server. It blocks until the server answers; the error wraps [ErrNoServer] if none can be found or started.
+// Provide finds or starts a server. It blocks until the server answers; the error wraps
+// [ErrNoServer] if none can be found or started.
 func Provide(ctx context.Context, cfg Config) (*Provided, error) {
 	if cfg.URL != "" {
 		return &Provided{URL: cfg.URL, How: URLVariable, stop: func(context.Context) error { return nil }}, nil
@@ -80,7 +85,8 @@ func private(ctx context.Context, cfg Config, bin string) (*Provided, error) {
 	return &Provided{URL: s.URL(), How: "private cluster by " + bin, stop: func(context.Context) error { return s.Stop() }}, nil
 }
 
-// nameOf returns a directory name for a cluster from the version of the server in bin, for example "pg-5f0c1d2e".
+// nameOf returns a directory name for a cluster from the version of the server in bin, for example
+// "pg-5f0c1d2e".
 func nameOf(ctx context.Context, bin string) (string, error) {
 	version, err := exec.CommandContext(ctx, filepath.Join(bin, "postgres"), "--version").Output() //nolint:gosec // found by findBinaries
 	if err != nil {

@@ -41,7 +41,8 @@ type Loss struct {
 	done chan struct{}
 }
 
-// Proxy relays connections to a database and understands enough of the protocol to lose the reply of a chosen COMMIT. Its goroutines end with the test.
+// Proxy relays connections to a database and understands enough of the protocol to lose the reply
+// of a chosen COMMIT. Its goroutines end with the test.
 type Proxy struct {
 	url    string
 	to     *pgx.ConnConfig
@@ -100,7 +101,8 @@ func (p *Proxy) Lose(l Loss) <-chan struct{} {
 	return l.done
 }
 
-// chosen returns the loss for a COMMIT that ends a transaction with these statements; nil = it passes.
+// chosen returns the loss for a COMMIT that ends a transaction with these statements; nil = it
+// passes.
 func (p *Proxy) chosen(statements []string) *Loss {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -179,7 +181,8 @@ type proxied struct {
 	client, server net.Conn
 
 	mu sync.Mutex
-	// named are the prepared statements, portals the bound ones, statements those of the transaction.
+	// named are the prepared statements, portals the bound ones, statements those of the
+	// transaction.
 	named, portals map[string]string
 	statements     []string
 	lost           *Loss // of the COMMIT that the database executes
@@ -254,7 +257,8 @@ func (c *proxied) requests() {
 	}
 }
 
-// note follows the statements of the transaction; it returns the loss when the message is a chosen COMMIT.
+// note follows the statements of the transaction; it returns the loss when the message is a chosen
+// COMMIT.
 func (c *proxied) note(kind byte, body []byte) *Loss {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -21,7 +21,8 @@ const (
 	superuser    = "laneway"
 	startTimeout = 60 * time.Second
 	stopTimeout  = 20 * time.Second
-	// maxSocketPath is the longest path in a unix socket address on every supported system, less the name of the socket file.
+	// maxSocketPath is the longest path in a unix socket address on every supported system, less
+	// the name of the socket file.
 	maxSocketPath = 80
 )
 
@@ -29,14 +30,17 @@ const (
 type ServerConfig struct {
 	// BinDir holds the server programs; "" means that they are searched.
 	BinDir string
-	// NoFsync makes the server faster; a crash of the machine (not of the server) may then lose data.
+	// NoFsync makes the server faster; a crash of the machine (not of the server) may then lose
+	// data.
 	NoFsync bool
-	// Dir is the parent of the cluster's directory; "" means os.TempDir(). The server's account must be able to pass through it.
+	// Dir is the parent of the cluster's directory; "" means os.TempDir(). The server's account
+	// must be able to pass through it.
 	Dir string
-	// Name is the name of that directory, which must not exist, so that the address is known beforehand; "" means a new one.
+	// Name is the name of that directory, which must not exist, so that the address is known
+	// beforehand; "" means a new one.
 	Name string
-	// MaxConnections is the server's bound; 0 means 1000: three stages of tests run at once, and each store has control
-	// connections besides its pool.
+	// MaxConnections is the server's bound; 0 means 1000: three stages of tests run at once, and
+	// each store has control connections besides its pool.
 	MaxConnections int
 	// Settings are further server settings by name.
 	Settings map[string]string
@@ -52,7 +56,8 @@ type Server struct {
 	exitErr error         // its result; written before exited is closed, read after
 }
 
-// StartServer makes a cluster in a new temporary directory and returns when the server answers. The caller stops it.
+// StartServer makes a cluster in a new temporary directory and returns when the server answers. The
+// caller stops it.
 func StartServer(ctx context.Context, cfg ServerConfig) (*Server, error) {
 	if cfg.BinDir == "" {
 		dir, err := findBinaries("")
@@ -69,8 +74,9 @@ func StartServer(ctx context.Context, cfg ServerConfig) (*Server, error) {
 	})
 }
 
-// StartStandby makes a standby of the server at primary, a connection string in the form of libpq, and returns when the standby answers. It has the
-// settings of s and receives what the primary commits, asynchronously. The caller stops it, see [Server.Promote].
+// StartStandby makes a standby of the server at primary, a connection string in the form of libpq,
+// and returns when the standby answers. It has the settings of s and receives what the primary
+// commits, asynchronously. The caller stops it, see [Server.Promote].
 func (s *Server) StartStandby(ctx context.Context, primary string) (*Server, error) {
 	cfg := s.cfg
 	cfg.Name = ""
@@ -124,8 +130,8 @@ func (s *Server) Stop() error {
 	return errors.Join(err, s.remove())
 }
 
-// Restart ends the server and starts it again on the same data and address. With crash it ends without a checkpoint
-// (mode immediate of pg_ctl) and recovers from its log.
+// Restart ends the server and starts it again on the same data and address. With crash it ends
+// without a checkpoint (mode immediate of pg_ctl) and recovers from its log.
 func (s *Server) Restart(ctx context.Context, crash bool) error {
 	if err := s.Halt(crash); err != nil {
 		return err
@@ -159,8 +165,8 @@ func (s *Server) run(ctx context.Context, program string, args ...string) error 
 	return nil
 }
 
-// socketDir makes the directory of cluster and socket in parent, "" means os.TempDir(). A long path does not fit into a socket address; if no name is
-// given, /tmp is used instead.
+// socketDir makes the directory of cluster and socket in parent, "" means os.TempDir(). A long path
+// does not fit into a socket address; if no name is given, /tmp is used instead.
 func socketDir(parent, name string) (string, error) {
 	if parent == "" {
 		parent = os.TempDir()
@@ -204,7 +210,8 @@ func (s *Server) settings() []string {
 		"max_wal_size=2GB",
 	}
 	if s.cfg.NoFsync {
-		// Creating and dropping a database are checkpoints, and after each checkpoint every page would be logged in full again.
+		// Creating and dropping a database are checkpoints, and after each checkpoint every page
+		// would be logged in full again.
 		all = append(all, "full_page_writes=off")
 	}
 	for name, value := range s.cfg.Settings {
@@ -303,8 +310,8 @@ func (s *Server) remove() error {
 // errNoBinaries means that this machine has no Postgres server programs in the known places.
 var errNoBinaries = errors.New("no Postgres server programs found")
 
-// findBinaries returns the directory that holds `postgres` and `initdb`: pgBin if it is set, otherwise the newest
-// Debian installation, otherwise the one in PATH.
+// findBinaries returns the directory that holds `postgres` and `initdb`: pgBin if it is set,
+// otherwise the newest Debian installation, otherwise the one in PATH.
 func findBinaries(pgBin string) (string, error) {
 	if pgBin != "" {
 		if holdsServer(pgBin) {

@@ -96,7 +96,8 @@ func TestPrivateServerSurvivesACrashAndIsRemoved(t *testing.T) {
 	}
 }
 
-// TestAStableClusterHasTheSameAddressAgain: go test keeps the results of a package while the variables that its tests read are the same, and the address is one.
+// TestAStableClusterHasTheSameAddressAgain: go test keeps the results of a package while the
+// variables that its tests read are the same, and the address is one.
 func TestAStableClusterHasTheSameAddressAgain(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

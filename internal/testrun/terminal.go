@@ -26,7 +26,8 @@ type Terminal struct {
 	seen    int // how much of the shown text Await has passed
 }
 
-// escapes are the sequences with which a line editor moves the cursor and clears a line; rewritten is a line that begins again.
+// escapes are the sequences with which a line editor moves the cursor and clears a line; rewritten
+// is a line that begins again.
 var (
 	escapes   = regexp.MustCompile(`\x1b\[[0-9;?]*[A-Za-z]`)
 	rewritten = regexp.MustCompile(`(?m)^.*\r`)

@@ -1,10 +1,12 @@
-// Package testrun has the common settings of the tests of all packages: how large a run is, the seeds of random histories, and how long a test waits
-// for a condition.
+// Package testrun has the common settings of the tests of all packages: how large a run is, the
+// seeds of random histories, and how long a test waits for a condition.
 //
-// A test has two sizes: the usual one, which decides whether a change lands, and the long one of `make chaos`, which sets [LongVariable]. Random
-// histories begin at the seed in [SeedVariable] (1); a test prints the seed of a history that failed.
+// A test has two sizes: the usual one, which decides whether a change lands, and the long one of
+// `make chaos`, which sets [LongVariable]. Random histories begin at the seed in [SeedVariable]
+// (1); a test prints the seed of a history that failed.
 //
-// No test measures how fast the machine is: it waits for a condition by [Eventually], or for at most [Patience] where it waits itself.
+// No test measures how fast the machine is: it waits for a condition by [Eventually], or for at
+// most [Patience] where it waits itself.
 package testrun
 
 import (
@@ -34,7 +36,8 @@ func Size[T any](usual, long T) T {
 	return usual
 }
 
-// Seeds returns the first seed and the number of random histories: starting at 1, or only the one in [SeedVariable].
+// Seeds returns the first seed and the number of random histories: starting at 1, or only the one
+// in [SeedVariable].
 func Seeds(tb testing.TB, usual, long uint64) (first, n uint64) {
 	tb.Helper()
 	text := os.Getenv(SeedVariable) //nolint:forbidigo // a person sets it
@@ -48,8 +51,8 @@ func Seeds(tb testing.TB, usual, long uint64) (first, n uint64) {
 	return first, 1
 }
 
-// Eventually waits until a condition holds that other goroutines or processes bring about, and fails the test after [Patience]. what completes the sentence
-// "not reached: …".
+// Eventually waits until a condition holds that other goroutines or processes bring about, and
+// fails the test after [Patience]. what completes the sentence "not reached: …".
 func Eventually(tb testing.TB, what string, holds func() bool) {
 	tb.Helper()
 	limit := time.NewTimer(Patience)

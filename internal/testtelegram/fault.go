@@ -42,7 +42,8 @@ func Refuse(code int, description string) Fault { return Fault{Code: code, Descr
 // Flood returns a 429 that asks to wait for some seconds.
 func Flood(seconds int) Fault { return Fault{RetryAfter: seconds} }
 
-// Break queues faults for a method, to be used one by one by its next calls; "*" matches every method without queued faults.
+// Break queues faults for a method, to be used one by one by its next calls; "*" matches every
+// method without queued faults.
 func (s *Server) Break(method string, faults ...Fault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -163,8 +164,9 @@ func (s *Server) huge(w http.ResponseWriter, index, size int) {
 // Marker is in the secret half of the token of every bot of the tests, and nowhere else.
 const Marker = "-Token-canary-"
 
-// Leak searches for [Marker] in everything that the tests of a package write, log and print, until the last of them has ended. The zero value works;
-// it is safe for concurrent use. It does not see the runtime's output about an unrecovered panic: the process has ended by then.
+// Leak searches for [Marker] in everything that the tests of a package write, log and print, until
+// the last of them has ended. The zero value works; it is safe for concurrent use. It does not see
+// the runtime's output about an unrecovered panic: the process has ended by then.
 type Leak struct {
 	mu    sync.Mutex
 	seen  int64
@@ -205,7 +207,8 @@ func (l *Leak) look(place string, text []byte, fresh int) {
 	}
 }
 
-// Streams redirects the standard output and error of this process through the search; restore ends that and waits until everything was read.
+// Streams redirects the standard output and error of this process through the search; restore ends
+// that and waits until everything was read.
 func (l *Leak) Streams() (restore func(), err error) {
 	var undo []func()
 	restore = func() {

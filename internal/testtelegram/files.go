@@ -21,7 +21,8 @@ func (s *Server) AddFile(id string, content []byte) {
 	s.files[id] = content
 }
 
-// AddLocalFile makes the server name a file by an absolute path, as one in local mode does. It serves no such file.
+// AddLocalFile makes the server name a file by an absolute path, as one in local mode does. It
+// serves no such file.
 func (s *Server) AddLocalFile(id, path string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -87,7 +88,8 @@ func (s *Server) Webhook() (address, secret string) {
 	return s.webhook.url, s.webhook.secret
 }
 
-// Deliver sends an update to a webhook handler as Telegram does, and returns the status of the answer.
+// Deliver sends an update to a webhook handler as Telegram does, and returns the status of the
+// answer.
 func (s *Server) Deliver(ctx context.Context, h http.Handler, u map[string]any) int {
 	s.mu.Lock()
 	if _, given := u["update_id"]; !given {
@@ -175,8 +177,8 @@ func readForm(r *http.Request, method string) (url.Values, *File, error) {
 	return form, file, nil
 }
 
-// disposition reads the header of a part as Telegram does: a semicolon ends a value even within quotes, nothing is unescaped, and a part without a
-// plain filename is a parameter.
+// disposition reads the header of a part as Telegram does: a semicolon ends a value even within
+// quotes, nothing is unescaped, and a part without a plain filename is a parameter.
 func disposition(header string) (field, name string, isFile bool) {
 	for i, piece := range strings.Split(header, ";") {
 		key, value, _ := strings.Cut(strings.TrimSpace(piece), "=")

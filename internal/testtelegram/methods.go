@@ -295,7 +295,8 @@ func (s botAPI) getChatMember(p url.Values) answer {
 // MaxText is the longest text of a message in UTF-16 units, counted after the entities were parsed.
 const MaxText = 4096
 
-// MaxEntities is the largest number of entities of a message, and MaxEntityBytes about what their arguments may have together.
+// MaxEntities is the largest number of entities of a message, and MaxEntityBytes about what their
+// arguments may have together.
 const (
 	MaxEntities    = 100
 	MaxEntityBytes = 9500
@@ -324,8 +325,9 @@ type Entity struct {
 // errParse is wrapped by every refusal of ParseHTML.
 var errParse = errors.New("can't parse entities")
 
-// ParseHTML reads Telegram's HTML: it returns the displayed text and its entities, or the error with which Telegram would refuse it.
-// nested names the entities that are nested against the rules, "" if none.
+// ParseHTML reads Telegram's HTML: it returns the displayed text and its entities, or the error
+// with which Telegram would refuse it. nested names the entities that are nested against the rules,
+// "" if none.
 func ParseHTML(src string) (text string, entities []Entity, nested string, err error) {
 	p := htmlParser{}
 	for src != "" {
@@ -353,7 +355,8 @@ func ParseHTML(src string) (text string, entities []Entity, nested string, err e
 	return p.text.String(), p.done, p.nested, nil
 }
 
-// unescape replaces the four named entities and the numbers that Telegram supports; everything else is unchanged.
+// unescape replaces the four named entities and the numbers that Telegram supports; everything else
+// is unchanged.
 func unescape(s string) string {
 	if !strings.Contains(s, "&") {
 		return s

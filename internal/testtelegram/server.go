@@ -1,27 +1,30 @@
-// Package testtelegram is a strict Bot API server for tests: it behaves like Telegram where Telegram is strict, fails where a test
-// requests a fault, and records every call.
+// Package testtelegram is a strict Bot API server for tests: it behaves like Telegram where
+// Telegram is strict, fails where a test requests a fault, and records every call.
 //
 // # What it is for
 //
-// A channel that talks to it uses the real protocol: form bodies, one answer envelope, long polling with offsets, updates that are
-// deleted only when a higher offset confirms them, one poller at a time, files, webhooks. It refuses what Telegram would refuse, with
-// the same status and description: text over 4096 UTF-16 units after parsing, entities that do not parse, edits that change nothing,
-// unknown threads, blocked chats, groups that became supergroups.
+// A channel that talks to it uses the real protocol: form bodies, one answer envelope, long polling
+// with offsets, updates that are deleted only when a higher offset confirms them, one poller at a
+// time, files, webhooks. It refuses what Telegram would refuse, with the same status and
+// description: text over 4096 UTF-16 units after parsing, entities that do not parse, edits that
+// change nothing, unknown threads, blocked chats, groups that became supergroups.
 //
 // # Being stricter than Telegram
 //
-// Telegram accepts some calls that no correct client makes: unknown methods and parameters, tags nested against the rules, a call
-// within a retry_after window. The server records them as [Server.Violations]; a test fails on any.
+// Telegram accepts some calls that no correct client makes: unknown methods and parameters, tags
+// nested against the rules, a call within a retry_after window. The server records them as
+// [Server.Violations]; a test fails on any.
 //
 // # Faults
 //
-// [Server.Break] queues faults for a method: refusals, 429 with a window, HTML from a proxy, garbage, cut and endless bodies, hanging,
-// reset connections, and a failure after the call was executed. A fault is used once.
+// [Server.Break] queues faults for a method: refusals, 429 with a window, HTML from a proxy,
+// garbage, cut and endless bodies, hanging, reset connections, and a failure after the call was
+// executed. A fault is used once.
 //
 // # Time
 //
-// [Server.Transport] calls the server in the caller's goroutine without sockets, so that everything works in a synctest bubble. The
-// same server is an [http.Handler] for tests with real sockets.
+// [Server.Transport] calls the server in the caller's goroutine without sockets, so that everything
+// works in a synctest bubble. The same server is an [http.Handler] for tests with real sockets.
 //
 //	srv := testtelegram.New(testtelegram.Config{})
 //	srv.AddPrivate(7, "Anna")
@@ -58,7 +61,8 @@ type Config struct {
 	Username string
 	// Drafts enables sendMessageDraft. Otherwise the method is not found, as on an older server.
 	Drafts bool
-	// Hurry bounds how long getUpdates waits, whatever timeout is requested; 0 means that the timeout applies.
+	// Hurry bounds how long getUpdates waits, whatever timeout is requested; 0 means that the
+	// timeout applies.
 	Hurry time.Duration
 	// Forgetful means that an offset confirms nothing, so the same updates are always returned.
 	Forgetful bool
@@ -150,7 +154,8 @@ func (s *Server) touch() {
 	s.changed = make(chan struct{})
 }
 
-// Await blocks until ok is true or ctx is done. ok is called again after every change; it may call the server.
+// Await blocks until ok is true or ctx is done. ok is called again after every change; it may call
+// the server.
 func (s *Server) Await(ctx context.Context, ok func() bool) error {
 	for {
 		s.mu.Lock()
@@ -272,11 +277,13 @@ type window struct {
 	from, until time.Time // from is when calls of other methods are refused too
 }
 
-// inFlight is the largest age of a refusal for which a call of another method may have been sent before its caller received the refusal.
+// inFlight is the largest age of a refusal for which a call of another method may have been sent
+// before its caller received the refusal.
 const inFlight = 100 * time.Millisecond
 
-// checkWindow records a call inside the retry_after window of its chat as a violation. A call of another method just after the refusal was sent
-// concurrently with the refused one. The mutex is held.
+// checkWindow records a call inside the retry_after window of its chat as a violation. A call of
+// another method just after the refusal was sent concurrently with the refused one. The mutex is
+// held.
 func (s *Server) checkWindow(c Call) {
 	for _, chat := range []int64{0, c.Chat()} {
 		w := s.windows[chat]
@@ -310,8 +317,9 @@ func write(w http.ResponseWriter, a answer) {
 	}
 }
 
-// Transport calls the server in the goroutine of the caller. A connection that the server resets is an error, a body that it cuts ends
-// unexpectedly, and a caller whose context is done receives its error.
+// Transport calls the server in the goroutine of the caller. A connection that the server resets is
+// an error, a body that it cuts ends unexpectedly, and a caller whose context is done receives its
+// error.
 func (s *Server) Transport() http.RoundTripper { return direct{s} }
 
 type direct struct{ h http.Handler }

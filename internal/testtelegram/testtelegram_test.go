@@ -284,7 +284,8 @@ type upload struct {
 	violations   int
 }
 
-// TestUploads checks that forms are read as Telegram reads them, and that every other body is refused or a violation.
+// TestUploads checks that forms are read as Telegram reads them, and that every other body is
+// refused or a violation.
 func TestUploads(t *testing.T) {
 	t.Parallel()
 	chat := formPart(`name="chat_id"`, "7")

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// getUpdates implements long polling: an offset confirms the updates before it, the oldest updates from there on are returned, and
-// without any the call waits. A second call ends the first one with 409.
+// getUpdates implements long polling: an offset confirms the updates before it, the oldest updates
+// from there on are returned, and without any the call waits. A second call ends the first one with 409.
 func (s *Server) getUpdates(ctx context.Context, p url.Values) answer {
 	number := func(name string, fallback int) int {
 		n, err := strconv.Atoi(p.Get(name))
@@ -52,8 +52,8 @@ func (s *Server) getUpdates(ctx context.Context, p url.Values) answer {
 	return a
 }
 
-// confirm removes the updates before an offset. An offset beyond all waiting updates, as after a restart of the numbers, confirms
-// nothing. The mutex is held.
+// confirm removes the updates before an offset. An offset beyond all waiting updates, as after a
+// restart of the numbers, confirms nothing. The mutex is held.
 func (s *Server) confirm(offset int) {
 	known := slices.ContainsFunc(s.updates, func(u update) bool { return u.id >= offset-1 }) || slices.Contains(s.confirmed, offset-1)
 	if offset <= 0 || !known {

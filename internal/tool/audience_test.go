@@ -16,7 +16,8 @@ import (
 	"laneway/internal/tool"
 )
 
-// library has the private sessions and jobs of a person, and those of a group that another person owns.
+// library has the private sessions and jobs of a person, and those of a group that another person
+// owns.
 type library struct{ services }
 
 var inGroup = chat.SessionKey{Agent: "main", Rest: "telegram:group:-5"}
@@ -58,8 +59,9 @@ func (*library) CronRuns(_ context.Context, f cron.RunFilter, _ chat.Caller) (cr
 	return cron.RunPage{Runs: []cron.Run{{JobID: f.JobID, State: cron.RunOK}}}, nil
 }
 
-// TestATurnWithSeveralReadersShowsTheirConversationAlone makes the calls that read in a private turn, in a group whose person can be asked, and where
-// no person can be asked: in a turn of a job that answers there, and in a chat without buttons.
+// TestATurnWithSeveralReadersShowsTheirConversationAlone makes the calls that read in a private
+// turn, in a group whose person can be asked, and where no person can be asked: in a turn of a job
+// that answers there, and in a chat without buttons.
 func TestATurnWithSeveralReadersShowsTheirConversationAlone(t *testing.T) {
 	t.Parallel()
 	const (
@@ -116,7 +118,8 @@ func TestATurnWithSeveralReadersShowsTheirConversationAlone(t *testing.T) {
 	}
 }
 
-// TestTheArgumentForEverywhereIsOfferedWhereOthersRead checks that schemas stay valid and that a private turn is not offered the argument.
+// TestTheArgumentForEverywhereIsOfferedWhereOthersRead checks that schemas stay valid and that a
+// private turn is not offered the argument.
 func TestTheArgumentForEverywhereIsOfferedWhereOthersRead(t *testing.T) {
 	t.Parallel()
 	one := turn()

@@ -23,7 +23,8 @@ func ReadTimes(tools []agent.ToolSpec) bool {
 	return slices.ContainsFunc(tools, func(s agent.ToolSpec) bool { return s.Name == "remind" || s.Name == "cron" })
 }
 
-// Clock returns the current local time of a person, with the zone in which the tools read plain times.
+// Clock returns the current local time of a person, with the zone in which the tools read plain
+// times.
 func (t *Table) Clock(ctx context.Context, person string) (string, error) {
 	now, zone, err := t.deps.Jobs.Clock(ctx, command.Call{Principal: person})
 	if err != nil {

@@ -49,7 +49,8 @@ func (t *Table) message() Tool {
 	}
 }
 
-// Sends reports whether a call that succeeded has sent the person something in the conversation of its turn.
+// Sends reports whether a call that succeeded has sent the person something in the conversation of
+// its turn.
 func Sends(call chat.ToolCall) bool {
 	switch call.Name {
 	case "send_file":
@@ -113,8 +114,8 @@ func (t *Table) own(ctx context.Context, turn Turn, name string) (chat.SessionSt
 	return status, err
 }
 
-// readable returns the session that a call of a turn reads: with several readers their conversation, which is also the default, otherwise a session
-// of the owner.
+// readable returns the session that a call of a turn reads: with several readers their
+// conversation, which is also the default, otherwise a session of the owner.
 func (t *Table) readable(ctx context.Context, turn Turn, name string) (chat.SessionStatus, error) {
 	if !turn.Audience.Shared() {
 		return t.own(ctx, turn, name)
@@ -230,8 +231,8 @@ func (t *Table) history(ctx context.Context, turn Turn, a sessionArgs) (string, 
 	return out.String(), nil
 }
 
-// sendToSession sends a message to another session. It is marked as external: the turn that it causes cannot send further messages, so two sessions
-// do not keep each other busy.
+// sendToSession sends a message to another session. It is marked as external: the turn that it
+// causes cannot send further messages, so two sessions do not keep each other busy.
 func (t *Table) sendToSession(ctx context.Context, turn Turn, key string, a sessionArgs) (string, error) {
 	m, err := t.given(ctx, turn, key, a)
 	if err != nil {

@@ -18,7 +18,8 @@ import (
 type Tasks interface {
 	// Start accepts a sub-turn. It does nothing if the id was accepted before.
 	Start(ctx context.Context, t NewTask) error
-	// Wait returns when a sub-turn has ended, or with the cause of ctx. The turn holds no slot meanwhile.
+	// Wait returns when a sub-turn has ended, or with the cause of ctx. The turn holds no slot
+	// meanwhile.
 	Wait(ctx context.Context, id string) (chat.RunEnd, error)
 	// Colleagues returns the other agents.
 	Colleagues() []string
@@ -115,8 +116,8 @@ func startTask(ctx context.Context, turn Turn, task NewTask) error {
 	return turn.Tasks.Start(ctx, task)
 }
 
-// waitFor waits for a sub-turn and returns its answer, or an error with the reason why it has none. A sub-turn works for the same person, so its
-// answer is external text only if it has read some.
+// waitFor waits for a sub-turn and returns its answer, or an error with the reason why it has none.
+// A sub-turn works for the same person, so its answer is external text only if it has read some.
 func waitFor(ctx context.Context, turn Turn, task NewTask) (string, error) {
 	end, err := turn.Tasks.Wait(ctx, task.ID)
 	if end.Foreign {
@@ -143,21 +144,23 @@ func Answer(text string) string {
 	}
 }
 
-// maxAsked bounds the arguments of a call that a person must allow, in bytes: the person has to see all of them.
+// maxAsked bounds the arguments of a call that a person must allow, in bytes: the person has to see
+// all of them.
 const maxAsked = 1500
 
 // Person is the person whom a turn asks before a tool acts.
 type Person struct {
 	// Principal may answer. The call is made for it. "" means that no person can be asked.
 	Principal string `json:"principal"`
-	// ID is the person in the channel of Target, see [chat.Sender]. "" means that the question is shown to every reader of Target, and Principal may
-	// answer.
+	// ID is the person in the channel of Target, see [chat.Sender]. "" means that the question is
+	// shown to every reader of Target, and Principal may answer.
 	ID string `json:"id,omitempty"`
 	// Target is where the question is sent.
 	Target chat.Target `json:"target"`
 }
 
-// Pending is a call that a person has to allow, with everything that another process needs to make it after its turn.
+// Pending is a call that a person has to allow, with everything that another process needs to make
+// it after its turn.
 type Pending struct {
 	Key     string          `json:"key"`
 	Asked   Person          `json:"asked"`
@@ -170,7 +173,8 @@ type Pending struct {
 	Args   string      `json:"args"`
 	// Why is the reason for the question, as the end of a sentence.
 	Why string `json:"why,omitempty"`
-	// Readers names who will see the result besides the person, if the call shows more than belongs to the conversation; otherwise "".
+	// Readers names who will see the result besides the person, if the call shows more than belongs
+	// to the conversation; otherwise "".
 	Readers string `json:"readers,omitempty"`
 }
 
@@ -198,7 +202,8 @@ type Questions interface {
 	Ask(ctx context.Context, p Pending) error
 }
 
-// ask asks the person of the turn about a call and returns a sentence for the model. p has the key and the call; why is the reason.
+// ask asks the person of the turn about a call and returns a sentence for the model. p has the key
+// and the call; why is the reason.
 func (b *box) ask(ctx context.Context, turn Turn, one Tool, p Pending, why string) (string, error) {
 	switch {
 	case !one.Askable || turn.Asked.Principal == "":
@@ -218,7 +223,8 @@ func (b *box) ask(ctx context.Context, turn Turn, one Tool, p Pending, why strin
 		". It is done when they allow it within 10 minutes, and the result is sent to them. Continue without it, and do not request it again.", nil
 }
 
-// show asks the person of the turn whether the readers of the turn may see what belongs to the person alone.
+// show asks the person of the turn whether the readers of the turn may see what belongs to the
+// person alone.
 func (b *box) show(ctx context.Context, turn Turn, one Tool, p Pending) (string, error) {
 	where := "where " + p.Readers + " can read the answer"
 	if why := reason(turn.NoActs); why != "" {
@@ -227,7 +233,8 @@ func (b *box) show(ctx context.Context, turn Turn, one Tool, p Pending) (string,
 	return b.ask(ctx, turn, one, p, where)
 }
 
-// everywhere is the argument with which a call requests more than belongs to the conversation of the turn.
+// everywhere is the argument with which a call requests more than belongs to the conversation of
+// the turn.
 const everywhere = `,"everywhere":{"type":"boolean","description":"Others read this conversation, so only what belongs to it is returned. ` +
 	`With true the person is asked whether others may see all of theirs. Default: false."}`
 
@@ -264,8 +271,8 @@ func (one Tool) check(ctx context.Context, turn Turn, key string, args []byte) e
 	return nil
 }
 
-// Make makes a call that a person has allowed. Its result is for the person. Repeating the call has no second effect, unless the tool belongs to
-// another server ([Table.Outside]).
+// Make makes a call that a person has allowed. Its result is for the person. Repeating the call has
+// no second effect, unless the tool belongs to another server ([Table.Outside]).
 func (t *Table) Make(ctx context.Context, p Pending) chat.ToolResult {
 	sender := p.Sender
 	if p.Asked.ID != sender.ID {
@@ -280,8 +287,9 @@ func (t *Table) Make(ctx context.Context, p Pending) chat.ToolResult {
 
 // Files are the files of one turn. It is safe for concurrent use.
 type Files interface {
-	// TakeFile takes over a file by its path below the directory of the turn; MakeFile makes a file from text. Both keep the bounds of the files of
-	// an answer. name is what the person sees; "" means that of the path. A refusal is a chat.Error.
+	// TakeFile takes over a file by its path below the directory of the turn; MakeFile makes a file
+	// from text. Both keep the bounds of the files of an answer. name is what the person sees; ""
+	// means that of the path. A refusal is a chat.Error.
 	TakeFile(path, name string) (chat.Attachment, error)
 	MakeFile(name, text string) (chat.Attachment, error)
 	// DropFile deletes a file that was taken over and is not sent.
@@ -301,7 +309,8 @@ func (t *Table) sendFile() Tool {
 	}
 }
 
-// fileGone is added to the error of a repeated call, because the first call may have taken over the file.
+// fileGone is added to the error of a repeated call, because the first call may have taken over the
+// file.
 const fileGone = "; if this call is made again after an interruption, the file may have been sent before"
 
 func (t *Table) runSendFile(ctx context.Context, turn Turn, key string, args []byte) (string, error) {

@@ -1,36 +1,44 @@
-// Package tool defines what agents may do through the gateway: one table of tools ([Table]), each a row with its name, description, JSON Schema,
-// scope and function.
+// Package tool defines what agents may do through the gateway: one table of tools ([Table]), each a
+// row with its name, description, JSON Schema, scope and function.
 //
-// The functions are thin: they read arguments strictly, call the services that chat commands call ([Deps]), and answer in one or two lines of
-// text. A tool has no rights of its own. It acts for the owner of the turn, whose principal is in [Turn], and reaches only what belongs to the
-// owner: other jobs and sessions do not exist for it.
+// The functions are thin: they read arguments strictly, call the services that chat commands call
+// ([Deps]), and answer in one or two lines of text. A tool has no rights of its own. It acts for
+// the owner of the turn, whose principal is in [Turn], and reaches only what belongs to the owner:
+// other jobs and sessions do not exist for it.
 //
 // # Who may act
 //
-// A tool that creates or sends ([Tool.Acts]) runs without a question only in a turn that its owner's own message caused. In a turn of a group, of
-// external text, or after the output of an external tool, a person is asked first ([Turn.Asks]): the call becomes a [Pending] one, its result for the
-// model is a sentence, and the turn continues. A call that would fail causes no question ([Tool.Check]). When the person allows it, [Table.Make]
-// makes the call for them, under its key. If no person can be asked, and in turns of jobs, it is refused ([Turn.NoActs]), because a job must not make
-// jobs. In turns of several principals no tool runs ([Turn.Barred]): each tool reaches what belongs to one principal, and nothing belongs to two. The
-// reason is the result, so that the model can pass it on.
+// A tool that creates or sends ([Tool.Acts]) runs without a question only in a turn that its
+// owner's own message caused. In a turn of a group, of external text, or after the output of an
+// external tool, a person is asked first ([Turn.Asks]): the call becomes a [Pending] one, its
+// result for the model is a sentence, and the turn continues. A call that would fail causes no
+// question ([Tool.Check]). When the person allows it, [Table.Make] makes the call for them, under
+// its key. If no person can be asked, and in turns of jobs, it is refused ([Turn.NoActs]), because
+// a job must not make jobs. In turns of several principals no tool runs ([Turn.Barred]): each tool
+// reaches what belongs to one principal, and nothing belongs to two. The reason is the result, so
+// that the model can pass it on.
 //
-// Starting a sub-turn neither creates nor sends in this sense: it is allowed in every turn, and the sub-turn has the rights of its parent ([Tasks]).
+// Starting a sub-turn neither creates nor sends in this sense: it is allowed in every turn, and the
+// sub-turn has the rights of its parent ([Tasks]).
 //
 // # Who reads
 //
-// A turn has an audience ([Turn.Audience]). If others than the owner read its answer, tools return what belongs to the conversation of these readers.
-// A call that goes beyond it ([Tool.Beyond]) needs the owner's answer to a question that names the readers, or is refused. [Table.Make] makes it as
-// if the owner alone read the result.
+// A turn has an audience ([Turn.Audience]). If others than the owner read its answer, tools return
+// what belongs to the conversation of these readers. A call that goes beyond it ([Tool.Beyond])
+// needs the owner's answer to a question that names the readers, or is refused. [Table.Make] makes
+// it as if the owner alone read the result.
 //
 // # Keys
 //
-// Every call has a key that stays the same when the turn runs again. A tool creates and sends under this key, so that a call whose result was not
-// recorded can be repeated: all tools here are idempotent. The key of a call that starts a sub-turn is the id of the sub-turn.
+// Every call has a key that stays the same when the turn runs again. A tool creates and sends under
+// this key, so that a call whose result was not recorded can be repeated: all tools here are
+// idempotent. The key of a call that starts a sub-turn is the id of the sub-turn.
 //
 // # Failures
 //
-// A failure is a result with one sentence, never an error of the turn: wrong arguments, a refusal of a service, a panic of a function (with its stack in the
-// log). The package starts no goroutine and keeps no state.
+// A failure is a result with one sentence, never an error of the turn: wrong arguments, a refusal
+// of a service, a panic of a function (with its stack in the log). The package starts no goroutine
+// and keeps no state.
 package tool
 
 import (
@@ -53,7 +61,8 @@ import (
 	"laneway/internal/store"
 )
 
-// JobEditor has the operations of the tool cron on jobs besides [command.JobActions]. The caller sees its own jobs only.
+// JobEditor has the operations of the tool cron on jobs besides [command.JobActions]. The caller
+// sees its own jobs only.
 type JobEditor interface {
 	CronGet(ctx context.Context, id string, by chat.Caller) (cron.Job, error)
 	CronUpdate(ctx context.Context, id string, patch cron.Members, expected string, by chat.Caller) (cron.Job, error)
@@ -72,7 +81,8 @@ type Sessions interface {
 	ReceiveFrom(ctx context.Context, m chat.Message, by chat.Caller) (chat.Receipt, error)
 	// Reaches returns an error for a channel through which nothing can be sent.
 	Reaches(channel string) error
-	// Send sends a message; it does nothing if RunID and N were sent before. Messages to one chat arrive in the order of the calls.
+	// Send sends a message; it does nothing if RunID and N were sent before. Messages to one chat
+	// arrive in the order of the calls.
 	Send(ctx context.Context, o store.Outgoing) error
 }
 
@@ -80,9 +90,11 @@ type Sessions interface {
 type External interface {
 	// Tools returns the currently known tools of the named servers, with unique names.
 	Tools(servers []string) []Tool
-	// Await returns when the first attempt to connect to each of the named servers has ended in this process, after ten seconds at most, or when ctx ends.
+	// Await returns when the first attempt to connect to each of the named servers has ended in
+	// this process, after ten seconds at most, or when ctx ends.
 	Await(ctx context.Context, servers []string)
-	// ServerOf returns the server whose tool has this name, even while it is not connected; "" if none.
+	// ServerOf returns the server whose tool has this name, even while it is not connected; "" if
+	// none.
 	ServerOf(name string) string
 }
 
@@ -106,26 +118,31 @@ type Turn struct {
 	Session chat.SessionKey
 	Sender  chat.Sender
 	Channel string
-	// Target is where the answer of the turn is sent in addition to the transcript; zero means nowhere.
+	// Target is where the answer of the turn is sent in addition to the transcript; zero means
+	// nowhere.
 	Target chat.Target
-	// Audience describes who reads the answer of the turn. If it is shared, tools return what belongs to its conversation, see [Tool.Beyond].
+	// Audience describes who reads the answer of the turn. If it is shared, tools return what
+	// belongs to its conversation, see [Tool.Beyond].
 	Audience chat.Audience
 	// Files are the files of the turn; nil if its conversation cannot show files.
 	Files Files
-	// NoActs returns why tools that create or send are refused in this turn, as one sentence; "" means that they may run. It is called for each call,
-	// because messages can join a turn while it runs. nil means that they may always run.
+	// NoActs returns why tools that create or send are refused in this turn, as one sentence; ""
+	// means that they may run. It is called for each call, because messages can join a turn while
+	// it runs. nil means that they may always run.
 	NoActs func() string
-	// Asks returns why a person has to allow tools that create or send, as the end of a sentence ("in a group"); "" means that they run without a
-	// question. It is called for each call, after NoActs; nil means never.
+	// Asks returns why a person has to allow tools that create or send, as the end of a sentence
+	// ("in a group"); "" means that they run without a question. It is called for each call, after
+	// NoActs; nil means never.
 	Asks func() string
 	// Asked is the person to ask.
 	Asked Person
 	// Servers are the servers whose tools the turn has, besides those of the gateway.
 	Servers []string
-	// Barred returns why no tool may run at all, as one sentence; "" means that tools may run. It is called for each call; nil means that they always
-	// may.
+	// Barred returns why no tool may run at all, as one sentence; "" means that tools may run. It
+	// is called for each call; nil means that they always may.
 	Barred func() string
-	// Outside reports whether the turn received text from outside, which what it sends may repeat; nil means never.
+	// Outside reports whether the turn received text from outside, which what it sends may repeat;
+	// nil means never.
 	Outside func() bool
 	// Tasks starts sub-turns of the turn; if nil, the tools for sub-turns are not offered.
 	Tasks Tasks
@@ -136,8 +153,8 @@ type Turn struct {
 // markForeign records that the result of the call may contain text that is not the person's own.
 func (t Turn) markForeign() { *t.foreign = true }
 
-// caller returns the owner as the caller of services. It sets Own, because a tool reaches only what belongs to the owner, whatever rights the owner
-// has.
+// caller returns the owner as the caller of services. It sets Own, because a tool reaches only what
+// belongs to the owner, whatever rights the owner has.
 func (t Turn) caller() chat.Caller {
 	return chat.Caller{Principal: t.Owner, Scopes: []string{chat.ScopeWrite}, Own: true, Peer: "tool"}
 }
@@ -150,8 +167,9 @@ func (t Turn) call(name, key, args string) command.Call {
 	}
 }
 
-// here returns the conversation of a turn with several readers for queries of the store, and whose sessions they see. The turn's own conversation and
-// a group belong to all their readers, with any owner of the session; another session belongs to them only if the owner of the turn owns it.
+// here returns the conversation of a turn with several readers for queries of the store, and whose
+// sessions they see. The turn's own conversation and a group belong to all their readers, with any
+// owner of the session; another session belongs to them only if the owner of the turn owns it.
 func (t Turn) here() (session chat.SessionKey, visible string) {
 	session = t.Audience.Conversation
 	if session != t.Session && session.Kind() != chat.KindGroup {
@@ -183,25 +201,30 @@ type Tool struct {
 	Idempotent bool
 	// ReadOnly and Additive are those of [agent.ToolSpec].
 	ReadOnly, Additive bool
-	// Waits is true when a call waits for the end of another turn, and may take as long as its own turn.
+	// Waits is true when a call waits for the end of another turn, and may take as long as its own
+	// turn.
 	Waits bool
-	// InOrder is true when the calls of a turn must take effect in the order of the model's answer, see [agent.ToolSpec].
+	// InOrder is true when the calls of a turn must take effect in the order of the model's answer,
+	// see [agent.ToolSpec].
 	InOrder bool
-	// Offer reports whether the tool is offered in a turn, and can adapt it to the turn; nil means always.
+	// Offer reports whether the tool is offered in a turn, and can adapt it to the turn; nil means
+	// always.
 	Offer func(turn Turn, one *Tool) bool
 	// Acts reports whether a call with these arguments creates or sends something; nil means never.
 	Acts func(args []byte) bool
-	// Askable is true when a call that acts can be made after its turn, once a person allows it. If a person has to be asked, calls of other tools
-	// are refused.
+	// Askable is true when a call that acts can be made after its turn, once a person allows it. If
+	// a person has to be asked, calls of other tools are refused.
 	Askable bool
-	// Beyond reports whether a call with these arguments shows what does not belong to the conversation of the turn; nil means never. If others read
-	// the answer, the owner of the turn has to allow the call, or it is refused.
+	// Beyond reports whether a call with these arguments shows what does not belong to the
+	// conversation of the turn; nil means never. If others read the answer, the owner of the turn
+	// has to allow the call, or it is refused.
 	Beyond func(t Turn, args []byte) bool
-	// Check refuses arguments with which Run would fail, before a person is asked about the call; nil means that only Schema is checked. Its error is
-	// for the model.
+	// Check refuses arguments with which Run would fail, before a person is asked about the call;
+	// nil means that only Schema is checked. Its error is for the model.
 	Check func(ctx context.Context, t Turn, key string, args []byte) error
-	// Foreign reports whether the result of a call with these arguments may contain text that is not the person's own, see [chat.ToolResult]; nil
-	// means only if Run records it. After such a result a person has to allow tools that act.
+	// Foreign reports whether the result of a call with these arguments may contain text that is
+	// not the person's own, see [chat.ToolResult]; nil means only if Run records it. After such a
+	// result a person has to allow tools that act.
 	Foreign func(args []byte) bool
 	// Run makes the call. Its result and its error are for the model.
 	Run func(ctx context.Context, t Turn, key string, args []byte) (string, error)
@@ -262,7 +285,8 @@ func (t *Table) inside(name string) bool {
 	return slices.ContainsFunc(t.tools, func(one Tool) bool { return one.Name == name })
 }
 
-// Outside reports whether a tool belongs to another server: its calls may take long, and must not be repeated if they may have been made.
+// Outside reports whether a tool belongs to another server: its calls may take long, and must not
+// be repeated if they may have been made.
 func (t *Table) Outside(name string) bool {
 	return t.deps.External != nil && !t.inside(name) && t.deps.External.ServerOf(name) != ""
 }
@@ -273,7 +297,8 @@ type box struct {
 	tools     []Tool
 	questions Questions
 	log       *slog.Logger
-	// away reports whether a name belongs to a tool whose server may be disconnected; nil means never.
+	// away reports whether a name belongs to a tool whose server may be disconnected; nil means
+	// never.
 	away func(name string) bool
 }
 
@@ -357,7 +382,8 @@ func reason(rule func() string) string {
 
 func always([]byte) bool { return true }
 
-// unless reports actions other than the named ones. Arguments that cannot be read count as an action: they are refused in any case.
+// unless reports actions other than the named ones. Arguments that cannot be read count as an
+// action: they are refused in any case.
 func unless(harmless ...string) func([]byte) bool {
 	return func(args []byte) bool {
 		var a struct {

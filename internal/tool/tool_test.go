@@ -25,7 +25,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 type conversations = tool.Sessions
 
-// services records its calls. Methods that no test calls panic because of the nil interfaces, as a defect would.
+// services records its calls. Methods that no test calls panic because of the nil interfaces, as a
+// defect would.
 type services struct {
 	command.JobActions
 	tool.JobEditor
@@ -113,7 +114,8 @@ func callOf(s interface {
 	return box.Call(context.Background(), "agent:main:ann-1/run/1/1", chat.ToolCall{ID: "a", Name: name, Args: args})
 }
 
-// colleagues are the other agents of a turn. Their sub-turns answer with their prompt, or fail if it is "fail".
+// colleagues are the other agents of a turn. Their sub-turns answer with their prompt, or fail if
+// it is "fail".
 type colleagues []string
 
 func (colleagues) Start(_ context.Context, n tool.NewTask) error {
@@ -136,7 +138,8 @@ func (reading) Wait(_ context.Context, id string) (chat.RunEnd, error) {
 	return chat.RunEnd{RunID: id, Outcome: chat.OutcomeAnswered, Text: "read", Foreign: true}, nil
 }
 
-// TestTasksAnswerWithinTheBoundsOfAResult reads the answers of the tools for sub-turns, with valid and with wrong arguments.
+// TestTasksAnswerWithinTheBoundsOfAResult reads the answers of the tools for sub-turns, with valid
+// and with wrong arguments.
 func TestTasksAnswerWithinTheBoundsOfAResult(t *testing.T) {
 	t.Parallel()
 	one := turn()
@@ -271,7 +274,8 @@ func TestATurnThatMayNotActReadsOnly(t *testing.T) {
 	}
 }
 
-// TestActionsAreReadOnce checks that the check of an action and its execution read the same member, even if the arguments contain it twice.
+// TestActionsAreReadOnce checks that the check of an action and its execution read the same member,
+// even if the arguments contain it twice.
 func TestActionsAreReadOnce(t *testing.T) {
 	t.Parallel()
 	refusing := turn()
@@ -301,7 +305,8 @@ func TestWhatIsSentFollowsFromTheKey(t *testing.T) {
 	}
 }
 
-// TestATextForAnotherChatGoesThroughTheAccountOfItsPerson sends from a private chat to a group of the same person. Session keys name no account, but channels do.
+// TestATextForAnotherChatGoesThroughTheAccountOfItsPerson sends from a private chat to a group of
+// the same person. Session keys name no account, but channels do.
 func TestATextForAnotherChatGoesThroughTheAccountOfItsPerson(t *testing.T) {
 	t.Parallel()
 	s := &services{}
@@ -347,7 +352,8 @@ func (q *questions) Ask(_ context.Context, p tool.Pending) error {
 	return nil
 }
 
-// TestAPersonIsAskedBeforeAToolActs checks which calls become a question, which are refused, and that an allowed call is the one in the question.
+// TestAPersonIsAskedBeforeAToolActs checks which calls become a question, which are refused, and
+// that an allowed call is the one in the question.
 func TestAPersonIsAskedBeforeAToolActs(t *testing.T) {
 	t.Parallel()
 	s, q := &services{}, &questions{}
@@ -391,8 +397,8 @@ func TestTheWordsOfAQuestionHideNothing(t *testing.T) {
 	}
 }
 
-// TestToolsThatReadTranscriptsReturnTextFromOutside checks that a turn which has read them asks before a tool acts: transcripts contain what webhooks
-// and other people wrote.
+// TestToolsThatReadTranscriptsReturnTextFromOutside checks that a turn which has read them asks
+// before a tool acts: transcripts contain what webhooks and other people wrote.
 func TestToolsThatReadTranscriptsReturnTextFromOutside(t *testing.T) {
 	t.Parallel()
 	for call, want := range map[chat.ToolCall]bool{
@@ -417,7 +423,8 @@ func TestToolsThatReadTranscriptsReturnTextFromOutside(t *testing.T) {
 	}
 }
 
-// TestNoQuestionIsAskedAboutACallThatWouldFail checks that wrong arguments are an error for the model, for tools of the gateway and of other servers.
+// TestNoQuestionIsAskedAboutACallThatWouldFail checks that wrong arguments are an error for the
+// model, for tools of the gateway and of other servers.
 func TestNoQuestionIsAskedAboutACallThatWouldFail(t *testing.T) {
 	t.Parallel()
 	const schema = `{"type":"object","additionalProperties":false,"required":["to"],"properties":{"to":{"type":"string"},"n":{"type":"integer","maximum":5}}}`

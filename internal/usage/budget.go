@@ -11,7 +11,8 @@ import (
 	"laneway/internal/chat"
 )
 
-// Limit is how much may be used, in tokens or money; 0 means no bound. If both are set, the one that is reached first counts.
+// Limit is how much may be used, in tokens or money; 0 means no bound. If both are set, the one
+// that is reached first counts.
 type Limit struct {
 	// Tokens that the model reads and writes.
 	Tokens int64
@@ -24,7 +25,8 @@ func (l Limit) IsZero() bool { return l == Limit{} }
 // Kind is the subject of a budget.
 type Kind string
 
-// The kinds of budgets. The budget of a turn applies once; those of the other kinds apply to each day.
+// The kinds of budgets. The budget of a turn applies once; those of the other kinds apply to each
+// day.
 const (
 	KindTurn      Kind = "turn"
 	KindJob       Kind = "job"
@@ -217,7 +219,8 @@ type Report struct {
 	Budgets []State
 }
 
-// Report returns the report of today for a principal: its own usage and budget if own is set, otherwise those of all principals.
+// Report returns the report of today for a principal: its own usage and budget if own is set,
+// otherwise those of all principals.
 func (m *Meter) Report(ctx context.Context, principal string, own bool) (Report, error) {
 	out := Report{Day: m.Today(), Zone: m.cfg.Zone, Resets: m.tomorrow(), Currency: m.cfg.Budgets.Currency}
 	states, err := m.States(ctx, principal, "")

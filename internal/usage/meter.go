@@ -2,23 +2,30 @@
 //
 // The [Meter] of a process has three ideas.
 //
-// Counters are batched. A completed request to a model is counted in memory ([Turn.Count]) and written together with those of other turns, in one
-// transaction on the goroutine of [Meter.Run]: at once when a turn waits for it ([Turn.Settle]), otherwise at most a second later. A batch has a
-// number of its writer, so that a batch whose commit was not confirmed is written again without counting twice. Counters of a day are rows by
-// principal, agent, model and job, in addition to a total for each budget of that day. Replicas write into the same rows.
+// Counters are batched. A completed request to a model is counted in memory ([Turn.Count]) and
+// written together with those of other turns, in one transaction on the goroutine of [Meter.Run]:
+// at once when a turn waits for it ([Turn.Settle]), otherwise at most a second later. A batch has a
+// number of its writer, so that a batch whose commit was not confirmed is written again without
+// counting twice. Counters of a day are rows by principal, agent, model and job, in addition to a
+// total for each budget of that day. Replicas write into the same rows.
 //
-// A budget is checked before each round. [Turn.Allow] writes what this process has counted and reads the totals in the same transaction; checks that
-// come at the same time share it. So a round begins only while the counted usage, including that of other replicas, is below the budget, and a turn
-// exceeds a budget by at most its current round. Without a budget for a turn no totals are read.
+// A budget is checked before each round. [Turn.Allow] writes what this process has counted and
+// reads the totals in the same transaction; checks that come at the same time share it. So a round
+// begins only while the counted usage, including that of other replicas, is below the budget, and a
+// turn exceeds a budget by at most its current round. Without a budget for a turn no totals are
+// read.
 //
-// Usage is committed first. The usage of a round is committed before the round is recorded or the turn ends ([Turn.Settle]). If a process is killed
-// between the two, the round is requested again and counted twice, and the provider charges both requests. Repeating the end of a turn counts
-// nothing. Usage is not written in the transaction of the round: the totals of a day are one row, on which the ends of all turns would wait.
+// Usage is committed first. The usage of a round is committed before the round is recorded or the
+// turn ends ([Turn.Settle]). If a process is killed between the two, the round is requested again
+// and counted twice, and the provider charges both requests. Repeating the end of a turn counts
+// nothing. Usage is not written in the transaction of the round: the totals of a day are one row,
+// on which the ends of all turns would wait.
 //
 // Days are those of the gateway's zone. A new day has new rows, so nothing has to be reset.
 //
-// The package has one goroutine, that of Run, which ends with its context after a last batch. A later check fails. An agent without a price costs
-// nothing. The package imports only the vocabulary, and declares what it needs of the store ([Store]).
+// The package has one goroutine, that of Run, which ends with its context after a last batch. A
+// later check fails. An agent without a price costs nothing. The package imports only the
+// vocabulary, and declares what it needs of the store ([Store]).
 package usage
 
 import (
@@ -39,7 +46,8 @@ const (
 	every = time.Second
 	// writeTime bounds one transaction.
 	writeTime = 5 * time.Second
-	// mostModels is how many models of an agent have separate counters on one day: people may choose any model name.
+	// mostModels is how many models of an agent have separate counters on one day: people may
+	// choose any model name.
 	mostModels = 50
 	// otherModel is the name for all further models.
 	otherModel = "other"
@@ -211,7 +219,8 @@ func (m *Meter) beginDay() {
 	}
 }
 
-// known returns the model, or "other" if the agent has too many on this day. The caller holds the lock.
+// known returns the model, or "other" if the agent has too many on this day. The caller holds the
+// lock.
 func (m *Meter) known(agent, model string) string {
 	if m.models[agent] == nil {
 		m.models[agent] = map[string]bool{}
@@ -265,7 +274,8 @@ func (m *Meter) note(s Scope, level Level) bool {
 	return true
 }
 
-// Over reports whether this process has seen that a job, its owner or the day has used up a budget of today. It does not access the store.
+// Over reports whether this process has seen that a job, its owner or the day has used up a budget
+// of today. It does not access the store.
 func (m *Meter) Over(principal, job string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -278,7 +288,8 @@ func (m *Meter) Over(principal, job string) bool {
 	return false
 }
 
-// States returns the budgets of a day for a principal and a job, with their usage; those without a limit are left out.
+// States returns the budgets of a day for a principal and a job, with their usage; those without a
+// limit are left out.
 func (m *Meter) States(ctx context.Context, principal, job string) ([]State, error) {
 	scopes := m.bounded(principal, job)
 	if len(scopes) == 0 {
@@ -323,7 +334,8 @@ func (m *Meter) Rows(ctx context.Context, q Query) ([]Row, error) {
 // Who is the subject for which a turn is counted. Job is "" for the turn of a person.
 type Who struct{ Principal, Agent, Job string }
 
-// Turn is the usage of one turn. It is safe for concurrent use: the goroutine of a turn may still count after the turn was finished without it.
+// Turn is the usage of one turn. It is safe for concurrent use: the goroutine of a turn may still
+// count after the turn was finished without it.
 type Turn struct {
 	meter *Meter
 	who   Who
@@ -343,7 +355,8 @@ func (t *Turn) Bounded() bool {
 	return !t.meter.cfg.Budgets.Turn.IsZero() || len(t.meter.bounded(t.who.Principal, t.who.Job)) > 0
 }
 
-// Before adds what earlier attempts of the turn have counted: it belongs to the budget of the turn and to the whole of [Turn.End].
+// Before adds what earlier attempts of the turn have counted: it belongs to the budget of the turn
+// and to the whole of [Turn.End].
 func (t *Turn) Before(u chat.Usage) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -385,7 +398,8 @@ func (t *Turn) Asked() bool {
 	return t.asked
 }
 
-// Allow returns nil if the turn may call its model, otherwise an [*OverError], or why the totals cannot be read.
+// Allow returns nil if the turn may call its model, otherwise an [*OverError], or why the totals
+// cannot be read.
 func (t *Turn) Allow(ctx context.Context) error {
 	m := t.meter
 	t.mu.Lock()
@@ -440,8 +454,8 @@ func (t *Turn) settle(ctx context.Context) ([]State, error) {
 	return states, nil
 }
 
-// End counts the usage of the whole turn beyond what was counted, and the turn itself. A turn without any tokens counts with the time of its agent.
-// Call it once.
+// End counts the usage of the whole turn beyond what was counted, and the turn itself. A turn
+// without any tokens counts with the time of its agent. Call it once.
 func (t *Turn) End(whole chat.Usage, took time.Duration) {
 	t.mu.Lock()
 	rest := chat.Usage{
@@ -460,7 +474,8 @@ func (t *Turn) End(whole chat.Usage, took time.Duration) {
 	t.count(rest, end)
 }
 
-// Notices returns the budgets that this turn has raised to a new level of today, in this process; each is returned once.
+// Notices returns the budgets that this turn has raised to a new level of today, in this process;
+// each is returned once.
 func (t *Turn) Notices() []State {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -50,7 +50,8 @@ func total(t *testing.T, st usage.Store) (sum usage.Counted) {
 	return sum
 }
 
-// spend runs a turn that calls its model until a budget refuses it; each request takes the given time.
+// spend runs a turn that calls its model until a budget refuses it; each request takes the given
+// time.
 func spend(ctx context.Context, m *usage.Meter, who usage.Who, takes time.Duration) error {
 	turn := m.Turn(who)
 	for {
@@ -133,7 +134,8 @@ func TestATurnHasABudgetOfItsOwn(t *testing.T) {
 	})
 }
 
-// TestARestartForgetsNothing ends a process without a warning, between the request of a turn and its end.
+// TestARestartForgetsNothing ends a process without a warning, between the request of a turn and
+// its end.
 func TestARestartForgetsNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -310,8 +312,8 @@ func TestCountersAreWrittenTogether(t *testing.T) {
 	})
 }
 
-// TestATurnWithoutTokensCountsWithItsTime: the time counts for a turn whose agent reports no tokens, but not if it has reported some, in this attempt
-// or in an earlier one.
+// TestATurnWithoutTokensCountsWithItsTime: the time counts for a turn whose agent reports no
+// tokens, but not if it has reported some, in this attempt or in an earlier one.
 func TestATurnWithoutTokensCountsWithItsTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -15,15 +15,16 @@ import (
 
 // Store keeps the counters. Days are dates such as 2026-03-14, which sort by time.
 type Store interface {
-	// AddUsage adds the records of a batch to their counters and reads the totals of scopes after that, in one transaction. A batch that was written
-	// before adds nothing. A scope without a total is left out. Sums saturate at math.MaxInt64. After chat.ErrStoreUnavailable or an error of ctx the
-	// same call may succeed later; after any other error it never does.
+	// AddUsage adds the records of a batch to their counters and reads the totals of scopes after
+	// that, in one transaction. A batch that was written before adds nothing. A scope without a
+	// total is left out. Sums saturate at math.MaxInt64. After chat.ErrStoreUnavailable or an error
+	// of ctx the same call may succeed later; after any other error it never does.
 	AddUsage(ctx context.Context, b Batch, day string, read []Scope) (map[Scope]Spent, error)
-	// UsageRows sums counters, see [Query]. It returns at most Limit rows, those of the newest days and the most tokens first. Sums saturate as in
-	// AddUsage.
+	// UsageRows sums counters, see [Query]. It returns at most Limit rows, those of the newest days
+	// and the most tokens first. Sums saturate as in AddUsage.
 	UsageRows(ctx context.Context, q Query) ([]Row, error)
-	// PruneUsage deletes at most limit counters and totals of days before a day, and the writers whose last batch is older. It returns how many rows
-	// it deleted.
+	// PruneUsage deletes at most limit counters and totals of days before a day, and the writers
+	// whose last batch is older. It returns how many rows it deleted.
 	PruneUsage(ctx context.Context, before string, limit int) (int, error)
 }
 
@@ -44,7 +45,8 @@ type Counted struct { //nolint:recvcheck // Add changes it, the other methods on
 	// CachedTokens are a part of InputTokens.
 	InputTokens, OutputTokens, CachedTokens int64
 	Cost                                    Money
-	// Unreported is how long turns ran whose agent reported no tokens, in whole milliseconds. It counts in no budget.
+	// Unreported is how long turns ran whose agent reported no tokens, in whole milliseconds. It
+	// counts in no budget.
 	Unreported time.Duration
 }
 
@@ -181,8 +183,9 @@ func (m *Meter) enqueue(records []Record) {
 	m.batches = append(m.batches, Batch{Writer: m.writer, Number: m.number, Day: m.Today(), Records: records})
 }
 
-// add writes the batches, one transaction each, and reads the totals of scopes with the last one. A record that the store refuses permanently is
-// dropped: it must block neither other records nor the totals of a turn.
+// add writes the batches, one transaction each, and reads the totals of scopes with the last one. A
+// record that the store refuses permanently is dropped: it must block neither other records nor the
+// totals of a turn.
 func (m *Meter) add(ctx context.Context, scopes []Scope) (map[Scope]Spent, error) {
 	for {
 		var b Batch
@@ -210,7 +213,8 @@ func passing(err error) bool {
 	return errors.Is(err, chat.ErrStoreUnavailable) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }
 
-// separate replaces the first batch, which the store refuses permanently: several records become separate batches, a single record is dropped.
+// separate replaces the first batch, which the store refuses permanently: several records become
+// separate batches, a single record is dropped.
 func (m *Meter) separate(ctx context.Context, records []Record, err error) {
 	m.batches = m.batches[1:]
 	if len(records) == 1 {

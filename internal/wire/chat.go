@@ -32,7 +32,8 @@ type Attachment struct {
 // WantsExtended reports whether the call asks for the extended view.
 func (p *ChatSendParams) WantsExtended() bool { return p.Extended }
 
-// ChatSendResult is the result of chat.send. An empty event chat follows at once for a turn that waits.
+// ChatSendResult is the result of chat.send. An empty event chat follows at once for a turn that
+// waits.
 type ChatSendResult struct {
 	RunID    string `json:"runId"`                                                 // the run; the idempotencyKey of the call
 	Status   string `json:"status" rule:"enum=started|in_flight|ok|error|timeout"` // started for a new message, even when it waits; otherwise the state of the message with this key
@@ -83,8 +84,8 @@ type ChatHistoryParams struct {
 	SessionID  string   `json:"sessionId,omitempty" rule:"min=1,max=128"`   // an archived transcript of the session
 }
 
-// ChatHistoryResult is the result of chat.history: [HistoryPage] without a cursor; with one, [HistoryDelta], or [HistoryReset] when the
-// transcript was replaced.
+// ChatHistoryResult is the result of chat.history: [HistoryPage] without a cursor; with one,
+// [HistoryDelta], or [HistoryReset] when the transcript was replaced.
 type ChatHistoryResult struct{ Of any }
 
 // Variants lists the types of the result.
@@ -242,7 +243,8 @@ type AgentParams struct {
 	Attachments       []Attachment `json:"attachments,omitempty" rule:"max=16"`                // files that were uploaded before
 }
 
-// AgentResult is the result of agent: [AgentAccepted] in the first response, [AgentEnd] in the second.
+// AgentResult is the result of agent: [AgentAccepted] in the first response, [AgentEnd] in the
+// second.
 type AgentResult struct{ Of any }
 
 // Variants lists the types of the result.

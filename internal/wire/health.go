@@ -121,7 +121,8 @@ type StatusNode struct {
 	LeaseMs  int64  `json:"leaseMs"`  // how long its lease lasts
 }
 
-// LanesStatusResult is the result of lanes.status: the lanes of the process that answers. A credential that sees only its own data receives names and capacities.
+// LanesStatusResult is the result of lanes.status: the lanes of the process that answers. A
+// credential that sees only its own data receives names and capacities.
 type LanesStatusResult struct {
 	TS        int64        `json:"ts"`                   // when, in Unix milliseconds
 	NodeID    string       `json:"nodeId"`               // the process
@@ -188,7 +189,8 @@ type ChannelsStatusResult struct {
 	DefaultID map[string]string           `json:"channelDefaultAccountId"` // the first account of each, by id
 }
 
-// ChannelSummary is a [WebSummary] for web, which is the sockets of the gateway, and a [NetworkSummary] for all other channels.
+// ChannelSummary is a [WebSummary] for web, which is the sockets of the gateway, and a
+// [NetworkSummary] for all other channels.
 type ChannelSummary struct{ Of any }
 
 // Variants lists the types of the summary.
@@ -254,7 +256,8 @@ type NeedsListResult struct {
 // UsageStatusParams are the parameters of usage.status.
 type UsageStatusParams struct{}
 
-// UsageStatusResult is the result of usage.status: the usage of today. A caller that sees only its own data receives only its own usage.
+// UsageStatusResult is the result of usage.status: the usage of today. A caller that sees only its
+// own data receives only its own usage.
 type UsageStatusResult struct {
 	Day        string        `json:"day"`        // today, as 2026-03-14
 	Timezone   string        `json:"timezone"`   // the time zone in which days begin
@@ -294,7 +297,8 @@ type UsageListParams struct {
 	Limit int64  `json:"limit,omitempty" rule:"min=1,max=1000"`                  // how many rows; default 200
 }
 
-// UsageListResult is the result of usage.list. A caller that sees only its own data receives only its own usage.
+// UsageListResult is the result of usage.list. A caller that sees only its own data receives only
+// its own usage.
 type UsageListResult struct {
 	From     string     `json:"from"`                                         // first day
 	To       string     `json:"to"`                                           // last day
@@ -315,7 +319,8 @@ type UsageRow struct {
 // NoParams are the parameters of a method that takes none.
 type NoParams struct{}
 
-// CommandsListParams are the parameters of commands.list. All but includeArgs are accepted and ignored.
+// CommandsListParams are the parameters of commands.list. All but includeArgs are accepted and
+// ignored.
 type CommandsListParams struct {
 	SessionKey  string `json:"sessionKey,omitempty" rule:"min=1"`            // accepted and ignored
 	AgentID     string `json:"agentId,omitempty" rule:"min=1"`               // accepted and ignored
@@ -354,7 +359,8 @@ type QuestionListResult struct {
 	Questions []any `json:"questions" rule:"max=0"` // always empty
 }
 
-// ApprovalListResult is the result of plugin.approval.list: always empty, this gateway has no approvals.
+// ApprovalListResult is the result of plugin.approval.list: always empty, this gateway has no
+// approvals.
 type ApprovalListResult []any
 
 // TaskSuggestionsListParams are the parameters of taskSuggestions.list.

@@ -163,8 +163,8 @@ type JobPayload struct {
 	Options        map[string]any `json:"-"`                                                     // the other members
 }
 
-// MarshalJSON writes the options next to the members of the payload. A member of the payload takes precedence over an option of the same
-// name.
+// MarshalJSON writes the options next to the members of the payload. A member of the payload takes
+// precedence over an option of the same name.
 func (p JobPayload) MarshalJSON() ([]byte, error) {
 	type plain JobPayload
 	data, err := encode(plain(p))
@@ -380,8 +380,8 @@ type CronEvent struct {
 	Trigger          string `json:"trigger,omitempty" rule:"enum=schedule|manual|catchup|backfill"`                                      // Extended: as in the entry
 }
 
-// WebhookBody is the body of a webhook about a finished run: its event in the standard view. When the answer is not sent, it has the reason
-// instead of the text.
+// WebhookBody is the body of a webhook about a finished run: its event in the standard view. When
+// the answer is not sent, it has the reason instead of the text.
 type WebhookBody struct {
 	CronEvent
 

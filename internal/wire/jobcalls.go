@@ -2,7 +2,8 @@ package wire
 
 import "encoding/json"
 
-// CronAddParams are the parameters of cron.add. The limits of the members of a job are in docs/cron.md.
+// CronAddParams are the parameters of cron.add. The limits of the members of a job are in
+// docs/cron.md.
 type CronAddParams struct {
 	Name               json.RawMessage `json:"name" rule:"required"`                    // the name
 	Schedule           json.RawMessage `json:"schedule" rule:"required"`                // when it fires: as schedule of a job
@@ -65,7 +66,8 @@ type JobDeclared struct {
 	Updated         bool            `json:"updated,omitempty"` // it existed and has changed
 }
 
-// CronCreateParams are the parameters of cron.create, with the member names of another family of gateways.
+// CronCreateParams are the parameters of cron.create, with the member names of another family of
+// gateways.
 type CronCreateParams struct {
 	Name           json.RawMessage `json:"name" rule:"required"`     // the name
 	Schedule       json.RawMessage `json:"schedule" rule:"required"` // when it fires: as schedule of a job
@@ -205,7 +207,8 @@ type BackfillFire struct {
 	ScheduledForMs int64  `json:"scheduledForMs"`                    // the slot, in Unix milliseconds
 }
 
-// CronPreviewParams are the parameters of cron.preview: id, schedule, or both for the job as an edit would make it. With id, what follows schedule changes the job, too.
+// CronPreviewParams are the parameters of cron.preview: id, schedule, or both for the job as an
+// edit would make it. With id, what follows schedule changes the job, too.
 type CronPreviewParams struct {
 	ID       string          `json:"id,omitempty" rule:"or=jobId,min=1,max=128"`  // the job
 	Schedule json.RawMessage `json:"schedule,omitempty"`                          // a schedule, as in a job
@@ -246,8 +249,9 @@ type PreviewFire struct {
 	DST            string `json:"dst,omitempty"`  // the effect of a clock change on it
 }
 
-// CronExplainParams are the parameters of cron.explain: at or atMs for one slot, fromMs and untilMs for all slots of at most 26 hours.
-// Without any of them, it explains the newest slot that has passed, and for a job without one the next slot.
+// CronExplainParams are the parameters of cron.explain: at or atMs for one slot, fromMs and untilMs
+// for all slots of at most 26 hours. Without any of them, it explains the newest slot that has
+// passed, and for a job without one the next slot.
 type CronExplainParams struct {
 	ID    string `json:"id" rule:"required,or=jobId,min=1,max=128"` // the job; a removed job is allowed
 	At    string `json:"at,omitempty" rule:"min=1,max=64"`          // the moment in words: 9:00, yesterday 9:00, monday 8:30, 2027-03-02 09:00, in the time zone of the job

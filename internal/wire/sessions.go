@@ -62,7 +62,8 @@ type SessionsDescribeResult struct {
 	Session *SessionRow `json:"session"` // the session; null when it does not exist or is not visible
 }
 
-// SessionsSubscribeParams are the parameters of sessions.subscribe: the parameters of a first list, and which events of runs are sent.
+// SessionsSubscribeParams are the parameters of sessions.subscribe: the parameters of a first list,
+// and which events of runs are sent.
 type SessionsSubscribeParams struct {
 	SessionsListParams
 
@@ -389,7 +390,8 @@ type PairingListParams struct {
 // WantsExtended reports whether the call asks for the extended view.
 func (p *PairingListParams) WantsExtended() bool { return p.Extended }
 
-// PairingListResult is the result of channels.pairing.list. It has no code: a person proves their identity with the code.
+// PairingListResult is the result of channels.pairing.list. It has no code: a person proves their
+// identity with the code.
 type PairingListResult struct {
 	Accounts               []PairingAccount `json:"accounts"`               // the accounts with pairing
 	CommandOwnerConfigured bool             `json:"commandOwnerConfigured"` // always false

@@ -1,23 +1,27 @@
-// Package words defines the words of a document, and which documents a query finds. Every store uses it, so that a search has the same result with
-// each of them, and for messages that are not indexed yet.
+// Package words defines the words of a document, and which documents a query finds. Every store
+// uses it, so that a search has the same result with each of them, and for messages that are not
+// indexed yet.
 //
 // # Words
 //
-// A word is a run of letters, digits and combining marks. Case, accents and width do not count: "Café" and "CAFE" are one word. There is no stemming
-// and no list of stop words, because both depend on a language, and the messages of one session may be in several. Instead a word of a query finds
-// all words with that prefix: "invoice" finds "invoices".
+// A word is a run of letters, digits and combining marks. Case, accents and width do not count:
+// "Café" and "CAFE" are one word. There is no stemming and no list of stop words, because both
+// depend on a language, and the messages of one session may be in several. Instead a word of a
+// query finds all words with that prefix: "invoice" finds "invoices".
 //
-// Scripts that are written without spaces (Chinese, Japanese, Thai, Lao, Khmer, Burmese) have no word boundaries that a program could recognize. A
-// run of their characters is indexed as its overlapping pairs and its last character, so that a query of one or more characters finds them anywhere
-// in a run.
+// Scripts that are written without spaces (Chinese, Japanese, Thai, Lao, Khmer, Burmese) have no
+// word boundaries that a program could recognize. A run of their characters is indexed as its
+// overlapping pairs and its last character, so that a query of one or more characters finds them
+// anywhere in a run.
 //
 // # Bounds
 //
-// A word has at most 64 bytes; the rest of a longer one is ignored, in documents and in queries. The index of one document has at most 128 KiB of
-// distinct words, taken from its beginning. A query has at most 16 words.
+// A word has at most 64 bytes; the rest of a longer one is ignored, in documents and in queries.
+// The index of one document has at most 128 KiB of distinct words, taken from its beginning. A
+// query has at most 16 words.
 //
-// The package has pure functions on strings: no state, no goroutine, and only the standard library and golang.org/x/text for the normal forms of
-// Unicode.
+// The package has pure functions on strings: no state, no goroutine, and only the standard library
+// and golang.org/x/text for the normal forms of Unicode.
 package words
 
 import (
@@ -35,8 +39,8 @@ import (
 // MaxTerms is how many words a query may have.
 const MaxTerms = 16
 
-// shortest is how many letters a word of a query must have to find longer words. In syllabic and logographic scripts a character is a syllable or
-// a word: one is enough.
+// shortest is how many letters a word of a query must have to find longer words. In syllabic and
+// logographic scripts a character is a syllable or a word: one is enough.
 const (
 	shortest = 3
 	syllabic = 0x0900
@@ -70,7 +74,8 @@ func Parse(text string) (Query, error) {
 	for at, word := range All(text) {
 		first, _ := utf8.DecodeRuneInString(word)
 		t := Term{Word: strings.Clone(word), Begins: utf8.RuneCountInString(word) >= shortest || first >= syllabic}
-		// The last character of a run of a dense script is not a separate term: the pair before it contains it.
+		// The last character of a run of a dense script is not a separate term: the pair before it
+		// contains it.
 		if at != begun {
 			begun, dense = at, 0
 		}
@@ -133,7 +138,8 @@ func (q Query) missing(text string) []Term {
 	return missing
 }
 
-// Excerpt returns the part of text around the first word that the query finds, in one line of at most chars characters, with … for what is left out.
+// Excerpt returns the part of text around the first word that the query finds, in one line of at
+// most chars characters, with … for what is left out.
 func (q Query) Excerpt(text string, chars int) string {
 	at := 0
 	for place, word := range All(text) {
@@ -145,7 +151,8 @@ func (q Query) Excerpt(text string, chars int) string {
 	return around(text, at, chars)
 }
 
-// around returns one line of at most chars characters of text, a quarter of them before the byte at.
+// around returns one line of at most chars characters of text, a quarter of them before the byte
+// at.
 func around(text string, at, chars int) string {
 	from := at
 	for range chars / 4 {
@@ -173,7 +180,8 @@ func around(text string, at, chars int) string {
 const (
 	// maxWord is how many bytes of a word count.
 	maxWord = 64
-	// maxIndexed bounds the distinct words of one document in an index, in bytes. PostgreSQL refuses a vector of more than 1 MiB.
+	// maxIndexed bounds the distinct words of one document in an index, in bytes. PostgreSQL
+	// refuses a vector of more than 1 MiB.
 	maxIndexed = 128 << 10
 )
 
@@ -242,7 +250,8 @@ func Index(text string) []string {
 	return list
 }
 
-// inWord reports letters, digits and combining marks. Replacement characters, which come from invalid UTF-8, are not part of words.
+// inWord reports letters, digits and combining marks. Replacement characters, which come from
+// invalid UTF-8, are not part of words.
 func inWord(r rune) bool {
 	if r < utf8.RuneSelf {
 		return 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9'
@@ -282,7 +291,8 @@ func fold(run string) string {
 	return norm.NFKC.String(out.String())
 }
 
-// undivided returns the base of letters that people also write without their stroke or ligature, and that have no decomposition in Unicode.
+// undivided returns the base of letters that people also write without their stroke or ligature,
+// and that have no decomposition in Unicode.
 func undivided(r rune) (string, bool) {
 	switch r {
 	case 'ß':
@@ -315,8 +325,9 @@ func cut(word string) string {
 	return word[:end]
 }
 
-// Closest returns the name that was probably meant by a misspelt one: the closest that differs by one letter, or by two in
-// words of six and more, letter case aside. It returns "" when no name is that close.
+// Closest returns the name that was probably meant by a misspelt one: the closest that differs by
+// one letter, or by two in words of six and more, letter case aside. It returns "" when no name is
+// that close.
 func Closest(given string, names []string) string {
 	given = strings.ToLower(given)
 	best, distance := "", 2+min(len(given)/6, 1)

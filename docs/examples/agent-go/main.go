@@ -1,12 +1,14 @@
-// Command agent-go is an agent in Go, for the runner command with `input: json`: the request is one JSON object on standard input, the answer is JSON lines.
+// Command agent-go is an agent in Go, for the runner command with `input: json`: the request is one
+// JSON object on standard input, the answer is JSON lines.
 //
 //	go build -o agent-go ./docs/examples/agent-go
 //
 //	agents:
 //	  main: {runner: command, command: [/path/to/agent-go], input: json}
 //
-// It answers with the conversation so far, one line for each entry, and exits cleanly when its turn is stopped. If the message asks for tools, it lists those of its
-// turn with the official MCP client.
+// It answers with the conversation so far, one line for each entry, and exits cleanly when its turn
+// is stopped. If the message asks for tools, it lists those of its turn with the official MCP
+// client.
 package main
 
 import (

@@ -1,10 +1,11 @@
-// Command agent-http is an HTTP agent for the runner http: it authenticates the caller, streams its answer, stops when the turn is stopped, and
-// does nothing twice.
+// Command agent-http is an HTTP agent for the runner http: it authenticates the caller, streams its
+// answer, stops when the turn is stopped, and does nothing twice.
 //
 //	AGENT_SECRET=… go run ./docs/examples/agent-http [HOST:PORT]
 //
-// It answers each message with its words, one by one. It keeps its answers in memory by the id of the run, so that a turn that runs again after a
-// crash gets the same answer. A real agent stores them together with its effects.
+// It answers each message with its words, one by one. It keeps its answers in memory by the id of
+// the run, so that a turn that runs again after a crash gets the same answer. A real agent stores
+// them together with its effects.
 package main
 
 import (
@@ -51,7 +52,8 @@ type server struct {
 	given map[string]string // answers by run
 }
 
-// ServeHTTP answers a turn, and a GET with an empty body, with which the gateway checks that the agent is reachable and has the secret.
+// ServeHTTP answers a turn, and a GET with an empty body, with which the gateway checks that the
+// agent is reachable and has the secret.
 func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if err != nil {
@@ -74,7 +76,8 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.answer(r.Context(), w, req)
 }
 
-// answer streams lines. The context ends when the gateway closes the connection, because the turn was stopped or has timed out.
+// answer streams lines. The context ends when the gateway closes the connection, because the turn
+// was stopped or has timed out.
 func (s *server) answer(ctx context.Context, w http.ResponseWriter, req request) {
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	send := func(l line) {
@@ -104,7 +107,8 @@ func (s *server) text(req request) string {
 	return text
 }
 
-// proves verifies `t=<unix seconds>,v1=<hex>`: HMAC-SHA256 of the time, a dot and the body, not older than maxAge.
+// proves verifies `t=<unix seconds>,v1=<hex>`: HMAC-SHA256 of the time, a dot and the body, not
+// older than maxAge.
 func (s *server) proves(header string, body []byte) bool {
 	first, second, _ := strings.Cut(header, ",")
 	at, ok := strings.CutPrefix(first, "t=")

@@ -1,4 +1,5 @@
-// Command client-go sends one message and prints the answer while it is written, even when the gateway restarts meanwhile:
+// Command client-go sends one message and prints the answer while it is written, even when the
+// gateway restarts meanwhile:
 //
 //	LANEWAY_TOKEN=… go run ./docs/examples/client-go ws://127.0.0.1:18790/ws "hello"
 package main

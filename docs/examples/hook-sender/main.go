@@ -1,10 +1,11 @@
-// Command hook-sender shows how a program calls a hook of laneway: it signs each call and retries until the hook has accepted it, without causing two
-// messages.
+// Command hook-sender shows how a program calls a hook of laneway: it signs each call and retries
+// until the hook has accepted it, without causing two messages.
 //
 //	echo "build 42 is green" | HOOK_SECRET=… go run ./docs/examples/hook-sender http://127.0.0.1:18790/hooks/deploy build-42
 //
-// The second argument names the event. It is the idempotency key: a repetition with the same key starts nothing and receives the first answer again.
-// The secret is read from the environment, because arguments are visible to all users of a machine.
+// The second argument names the event. It is the idempotency key: a repetition with the same key
+// starts nothing and receives the first answer again. The secret is read from the environment,
+// because arguments are visible to all users of a machine.
 package main
 
 import (
@@ -55,7 +56,8 @@ type caller struct {
 	client   *http.Client
 }
 
-// deliver retries until the gateway has accepted the message or refused it permanently, and writes the answer to out.
+// deliver retries until the gateway has accepted the message or refused it permanently, and writes
+// the answer to out.
 func (c caller) deliver(ctx context.Context, out io.Writer, body []byte) error {
 	pause := time.NewTimer(0)
 	defer pause.Stop()
@@ -81,7 +83,8 @@ func (c caller) deliver(ctx context.Context, out io.Writer, body []byte) error {
 	}
 }
 
-// send makes one call. Each call has a new signature, because a signature is valid for five minutes.
+// send makes one call. Each call has a new signature, because a signature is valid for five
+// minutes.
 func (c caller) send(ctx context.Context, body []byte) (status int, answer string, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url, bytes.NewReader(body))
 	if err != nil {

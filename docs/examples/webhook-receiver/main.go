@@ -1,9 +1,10 @@
-// Command webhook-receiver shows how a program handles the webhooks of laneway: it authenticates the caller, refuses old deliveries, does nothing
-// twice, and answers quickly.
+// Command webhook-receiver shows how a program handles the webhooks of laneway: it authenticates
+// the caller, refuses old deliveries, does nothing twice, and answers quickly.
 //
 //	WEBHOOK_SECRET=… go run ./docs/examples/webhook-receiver [HOST:PORT]
 //
-// It keeps the keys that it has seen in memory; a real receiver stores them together with its effects.
+// It keeps the keys that it has seen in memory; a real receiver stores them together with its
+// effects.
 package main
 
 import (
@@ -51,7 +52,8 @@ type receiver struct {
 	seen map[string]time.Time
 }
 
-// ServeHTTP answers 2xx when the delivery is done, 4xx when it must not be repeated, and 5xx when it may be.
+// ServeHTTP answers 2xx when the delivery is done, 4xx when it must not be repeated, and 5xx when
+// it may be.
 func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, req.Body, maxBody))
 	if err != nil {
@@ -62,7 +64,8 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		http.Error(w, "not signed by laneway", http.StatusUnauthorized)
 		return
 	}
-	// The key in the header is not signed: an attacker who recorded a delivery could give it another one. The key in the body is signed.
+	// The key in the header is not signed: an attacker who recorded a delivery could give it
+	// another one. The key in the body is signed.
 	var e event
 	if err := json.Unmarshal(body, &e); err != nil || e.RunID == "" || e.RunID != req.Header.Get("Idempotency-Key") {
 		http.Error(w, "not an event", http.StatusBadRequest)
@@ -82,7 +85,8 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// proves verifies `t=<unix seconds>,v1=<hex>`: HMAC-SHA256 of the time, a dot and the body, not older than maxAge.
+// proves verifies `t=<unix seconds>,v1=<hex>`: HMAC-SHA256 of the time, a dot and the body, not
+// older than maxAge.
 func (r *receiver) proves(header string, body []byte) bool {
 	first, second, _ := strings.Cut(header, ",")
 	at, ok := strings.CutPrefix(first, "t=")

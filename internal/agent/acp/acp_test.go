@@ -386,8 +386,9 @@ func lives(pid int) bool {
 	return rest != "" && rest[0] != 'Z' && rest[0] != 'X'
 }
 
-// TestAnAgentThatMisbehaves misbehaves as real agents do, twice in one session, and checks what the person reads and what is logged. Above debug level, the log must not
-// contain standard error; a key must appear nowhere.
+// TestAnAgentThatMisbehaves misbehaves as real agents do, twice in one session, and checks what the
+// person reads and what is logged. Above debug level, the log must not contain standard error; a
+// key must appear nowhere.
 func TestAnAgentThatMisbehaves(t *testing.T) {
 	t.Parallel()
 	const key = "key-12345"

@@ -22,7 +22,8 @@ import (
 	"laneway/internal/process"
 )
 
-// peer is one agent: its process, the connection to it, and which part of the conversation it has seen. It runs one turn at a time.
+// peer is one agent: its process, the connection to it, and which part of the conversation it has
+// seen. It runs one turn at a time.
 type peer struct {
 	pool *pool
 	log  *slog.Logger
@@ -55,7 +56,8 @@ type peer struct {
 	unstored       bool // the session, or its process, is not stored yet
 }
 
-// start starts the process of a session in a directory, connects to it, and continues the agent session stored in kept, or makes a new one.
+// start starts the process of a session in a directory, connects to it, and continues the agent
+// session stored in kept, or makes a new one.
 func (r *Runner) start(ctx context.Context, session chat.SessionKey, dir string, access agent.ToolAccess, kept agent.Sessions) (*peer, error) {
 	p, err := r.open(ctx, session, dir, access)
 	if err != nil {
@@ -156,7 +158,8 @@ const (
 
 var errSlowStart = errors.New("the agent did not answer in time after its start")
 
-// orCause returns the cause of ctx if ctx has ended, because err then only repeats that, and err otherwise.
+// orCause returns the cause of ctx if ctx has ended, because err then only repeats that, and err
+// otherwise.
 func orCause(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
@@ -179,7 +182,8 @@ func (p *peer) ended() bool {
 // kill ends the process with SIGTERM and, after killTime, SIGKILL. It does not wait.
 func (p *peer) kill(why error) { p.stop(why) }
 
-// quit closes the session and the input of the process, and kills the process if it does not end within cancelTime.
+// quit closes the session and the input of the process, and kills the process if it does not end
+// within cancelTime.
 func (p *peer) quit() {
 	p.closeSession(context.Background(), p.id) //nolint:forbidigo // it is bounded, and no turn runs
 	p.proc.CloseInput()
@@ -194,7 +198,8 @@ func (p *peer) quit() {
 
 var errIdle = errors.New("the session has not used its process")
 
-// update passes an update to the running turn. Updates outside of a turn, or for another session, are dropped.
+// update passes an update to the running turn. Updates outside of a turn, or for another session,
+// are dropped.
 func (p *peer) update(n sdk.SessionNotification) {
 	switch t := p.current(); {
 	case t == nil:
@@ -223,7 +228,8 @@ func (p *peer) setTurn(t *turn) {
 	p.turn = t
 }
 
-// failure classifies an error of the connection: the end of the turn, the end of the process, or a refusal of the agent.
+// failure classifies an error of the connection: the end of the turn, the end of the process, or a
+// refusal of the agent.
 func (p *peer) failure(ctx context.Context, err error) error {
 	var (
 		known   *agent.Error
@@ -278,9 +284,10 @@ var (
 	errFlood    = fmt.Errorf("more than %d requests wait for their response", maxAsked)
 )
 
-// link is between a process and the connection of the SDK: the SDK reads from it and writes to it. Responses and requests pass through. Session updates are passed to
-// update instead, in order with the responses. Other notifications and lines that are not messages are dropped. The reading goroutine of the connection calls Read,
-// which waits until the link is opened.
+// link is between a process and the connection of the SDK: the SDK reads from it and writes to it.
+// Responses and requests pass through. Session updates are passed to update instead, in order with
+// the responses. Other notifications and lines that are not messages are dropped. The reading
+// goroutine of the connection calls Read, which waits until the link is opened.
 type link struct {
 	from   *io.PipeReader
 	in     *bufio.Reader
@@ -315,7 +322,8 @@ type message struct {
 
 func (m message) request() bool { return m.Method != "" && len(m.ID) > 0 }
 
-// Read implements [io.Reader]; it returns the messages that pass. After an error it reads nothing more from the process.
+// Read implements [io.Reader]; it returns the messages that pass. After an error it reads nothing
+// more from the process.
 func (l *link) Read(p []byte) (int, error) {
 	<-l.ready
 	for len(l.rest) == 0 {

@@ -13,7 +13,8 @@ import (
 	"laneway/internal/chat"
 )
 
-// pool has a seat for each session that has a process or is about to start one. The lock is never held during a wait.
+// pool has a seat for each session that has a process or is about to start one. The lock is never
+// held during a wait.
 type pool struct {
 	idle time.Duration
 	most int
@@ -43,7 +44,8 @@ type seat struct {
 	since time.Time // when it was last given back
 }
 
-// place is a seat at which a turn is registered. before is a seat whose process must end first, or nil.
+// place is a seat at which a turn is registered. before is a seat whose process must end first, or
+// nil.
 type place struct{ seat, before *seat }
 
 // waiter is a turn that waits for a place.
@@ -54,8 +56,10 @@ type waiter struct {
 
 var errClosed = errors.New("the runner is closed")
 
-// take waits until the session has a place and its seat is free, and returns the seat, without its process if that has ended. The caller gives the seat back.
-// waits is called once before a wait for a place. With sub, another turn waits for this one and may hold the place, so take fails instead of waiting.
+// take waits until the session has a place and its seat is free, and returns the seat, without its
+// process if that has ended. The caller gives the seat back. waits is called once before a wait for
+// a place. With sub, another turn waits for this one and may hold the place, so take fails instead
+// of waiting.
 func (p *pool) take(ctx context.Context, session string, sub bool, waits func()) (*seat, error) {
 	at, w, err := p.enter(session, sub)
 	if err != nil {
@@ -128,7 +132,8 @@ func (p *pool) await(ctx context.Context, w *waiter) (place, error) {
 	return place{}, agent.Ended(ctx)
 }
 
-// find registers a turn at the seat of its session and makes the seat if needed. At the limit, the process that has been idle the longest is ended. The lock is held.
+// find registers a turn at the seat of its session and makes the seat if needed. At the limit, the
+// process that has been idle the longest is ended. The lock is held.
 func (p *pool) find(session string) (at place, ok bool) {
 	s := p.seats[session]
 	if s == nil {
@@ -150,8 +155,8 @@ func (p *pool) find(session string) (at place, ok bool) {
 	return at, true
 }
 
-// makeRoom returns a seat whose process is already ending, or else ends the process of the seat that has been idle the longest. It returns nil when all are busy. The
-// lock is held.
+// makeRoom returns a seat whose process is already ending, or else ends the process of the seat
+// that has been idle the longest. It returns nil when all are busy. The lock is held.
 func (p *pool) makeRoom() *seat {
 	for s := range p.leaving {
 		delete(p.leaving, s)
@@ -185,7 +190,8 @@ func (p *pool) pass() {
 	}
 }
 
-// forget removes the process from its seat if the process or its connection has ended. It waits for the end of the process, killTime at most.
+// forget removes the process from its seat if the process or its connection has ended. It waits for
+// the end of the process, killTime at most.
 func (s *seat) forget() {
 	if s.peer != nil && s.peer.ended() {
 		s.peer.kill(errDisconnected)
@@ -266,7 +272,8 @@ func (p *pool) end(s *seat) {
 	<-s.peer.gone
 }
 
-// spawn runs a part of a peer in a goroutine that close waits for. It returns false when the pool is closed.
+// spawn runs a part of a peer in a goroutine that close waits for. It returns false when the pool
+// is closed.
 func (p *pool) spawn(part func()) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -315,7 +322,8 @@ func (p *pool) processes() (living []*peer, evicted int64) {
 	return slices.Collect(maps.Keys(p.peers)), p.evicted
 }
 
-// endSession ends the session of an agent after its registered turns. The process of an agent that cannot close sessions is ended.
+// endSession ends the session of an agent after its registered turns. The process of an agent that
+// cannot close sessions is ended.
 func (p *pool) endSession(session string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -16,10 +16,12 @@ import (
 )
 
 const (
-	// maxOptions is how many options a question may have, maxLabel the maximum length of the agent's label in bytes.
+	// maxOptions is how many options a question may have, maxLabel the maximum length of the
+	// agent's label in bytes.
 	maxOptions = 8
 	maxLabel   = 60
-	// maxAction bounds a command, a path or an address in a question, in bytes. maxArgument bounds any other argument, maxArguments their number.
+	// maxAction bounds a command, a path or an address in a question, in bytes. maxArgument bounds
+	// any other argument, maxArguments their number.
 	maxAction    = 1000
 	maxArgument  = 120
 	maxArguments = 8
@@ -29,12 +31,15 @@ const (
 	ellipsis = "…"
 )
 
-// question describes a request: a sentence with the command, the path or the tool, and the directory. All values come from the agent, so each is on one line between
-// quotation marks that it cannot contain, and invisible characters are escaped. dir is the directory of the session. answers has the option of the agent for each
-// option of the question.
+// question describes a request: a sentence with the command, the path or the tool, and the
+// directory. All values come from the agent, so each is on one line between quotation marks that it
+// cannot contain, and invisible characters are escaped. dir is the directory of the session.
+// answers has the option of the agent for each option of the question.
 //
-// The sentence is the permission of "always": its act is all of it, or any change, reading or deletion of one file. Only the gateway keeps it. The agent receives the
-// option that allows once, because only the agent knows what its own "always" covers. Where the sentence does not identify the request, "always" is not offered.
+// The sentence is the permission of "always": its act is all of it, or any change, reading or
+// deletion of one file. Only the gateway keeps it. The agent receives the option that allows once,
+// because only the agent knows what its own "always" covers. Where the sentence does not identify
+// the request, "always" is not offered.
 func question(req sdk.RequestPermissionRequest, dir string) (q agent.Question, answers []sdk.PermissionOptionId) {
 	s := describe(req.ToolCall, dir)
 	q = agent.Question{Text: s.text + s.details, Act: s.act()}
@@ -52,8 +57,8 @@ func question(req sdk.RequestPermissionRequest, dir string) (q agent.Question, a
 	return q, answers
 }
 
-// option returns a choice whose label begins with what the choice does, because the agent's label may contradict it. known is false for an option of a kind that the
-// protocol does not have.
+// option returns a choice whose label begins with what the choice does, because the agent's label
+// may contradict it. known is false for an option of a kind that the protocol does not have.
 func option(o sdk.PermissionOption, covers string) (choice agent.Option, known bool) {
 	var word string
 	label := strings.TrimSpace(shortened(chat.AllVisible(o.Name), maxLabel))
@@ -173,7 +178,8 @@ func describe(call sdk.ToolCallUpdate, dir string) sentence {
 	return s
 }
 
-// files are the kinds of calls for which "always" covers every call on the file, by what it then covers.
+// files are the kinds of calls for which "always" covers every call on the file, by what it then
+// covers.
 var files = map[sdk.ToolKind]string{ //nolint:gochecknoglobals // a constant table
 	sdk.ToolKindEdit: "any change of this file", sdk.ToolKindRead: "any reading of this file", sdk.ToolKindDelete: "any deletion of this file",
 }
@@ -204,15 +210,17 @@ func deref[T ~string](p *T) T {
 	return *p
 }
 
-// sentenceOf collects the words of a sentence. once becomes true when a different request may have the same words.
+// sentenceOf collects the words of a sentence. once becomes true when a different request may have
+// the same words.
 type sentenceOf struct {
 	strings.Builder
 
 	once bool
 }
 
-// add writes a value of the agent between quotation marks. Marks inside it are escaped, so that the value cannot close the quotation. An escape in the value itself
-// looks like an escaped character, and a cut value like any other that begins the same.
+// add writes a value of the agent between quotation marks. Marks inside it are escaped, so that the
+// value cannot close the quotation. An escape in the value itself looks like an escaped character,
+// and a cut value like any other that begins the same.
 func (s *sentenceOf) add(before, value string, most int) {
 	visible := strings.NewReplacer("“", `\u201c`, "”", `\u201d`).Replace(chat.AllVisible(value))
 	plain := strings.NewReplacer("\n", "", "\t", "").Replace(value)
@@ -246,7 +254,8 @@ func arguments(input any) argumentsOf {
 	return argumentsOf{"input": input}
 }
 
-// take removes the named members up to the first that is not empty, and returns its value as a string, or "".
+// take removes the named members up to the first that is not empty, and returns its value as a
+// string, or "".
 func (a argumentsOf) take(names ...string) string {
 	for _, name := range names {
 		value, ok := a[name]
@@ -300,7 +309,8 @@ func (a argumentsOf) write(text *sentenceOf) {
 	}
 }
 
-// spoken returns a value as a string: strings as they are, a list of plain words joined, everything else as JSON.
+// spoken returns a value as a string: strings as they are, a list of plain words joined, everything
+// else as JSON.
 func spoken(value any) string {
 	switch v := value.(type) {
 	case string:
@@ -320,7 +330,8 @@ func spoken(value any) string {
 	}
 }
 
-// divides returns whether a character may end a word of a command or has a meaning there, so that a list with it is not the command that its words make.
+// divides returns whether a character may end a word of a command or has a meaning there, so that a
+// list with it is not the command that its words make.
 func divides(r rune) bool {
 	return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("_-./:=@%+,", r)
 }
@@ -333,7 +344,8 @@ func shortened(s string, n int) string {
 	return chat.Cut(s, n) + ellipsis
 }
 
-// maxQuestions is how many questions of a turn may be open at the same time; further ones are refused.
+// maxQuestions is how many questions of a turn may be open at the same time; further ones are
+// refused.
 const maxQuestions = 4
 
 // client is the side of the protocol that the agent calls. Only permissions are offered.
@@ -396,7 +408,8 @@ func refusal(options []sdk.PermissionOption) sdk.RequestPermissionResponse {
 	return cancelled()
 }
 
-// The rest of [sdk.Client] is not offered; calls of an agent are refused. SessionUpdate is never called, see [link].
+// The rest of [sdk.Client] is not offered; calls of an agent are refused. SessionUpdate is never
+// called, see [link].
 
 // SessionUpdate implements [sdk.Client].
 func (client) SessionUpdate(context.Context, sdk.SessionNotification) error { return nil }

@@ -23,8 +23,8 @@ import (
 	"laneway/internal/chat"
 )
 
-// TestAQuestionIsASentenceThatHidesNothing plays requests of agents. The question must have the command or the path, the directory, and Allow or Deny before each
-// label.
+// TestAQuestionIsASentenceThatHidesNothing plays requests of agents. The question must have the
+// command or the path, the directory, and Allow or Deny before each label.
 func TestAQuestionIsASentenceThatHidesNothing(t *testing.T) {
 	t.Parallel()
 	option := func(kind sdk.PermissionOptionKind, name string) sdk.PermissionOption {
@@ -121,7 +121,8 @@ func TestAQuestionIsASentenceThatHidesNothing(t *testing.T) {
 	}
 }
 
-// TestAlwaysCoversNoOtherRequest compares the acts of two requests of each pair. Equal acts mean that an answer for always to the first one answers the second one.
+// TestAlwaysCoversNoOtherRequest compares the acts of two requests of each pair. Equal acts mean
+// that an answer for always to the first one answers the second one.
 func TestAlwaysCoversNoOtherRequest(t *testing.T) {
 	t.Parallel()
 	type input = map[string]any
@@ -209,7 +210,8 @@ func TestCutRequestOffersNoAlways(t *testing.T) {
 	}
 }
 
-// TestOnlyTheGatewayKeepsAlways chooses "always": the agent receives what allows once, because its own "always" may cover more than the button says.
+// TestOnlyTheGatewayKeepsAlways chooses "always": the agent receives what allows once, because its
+// own "always" may cover more than the button says.
 func TestOnlyTheGatewayKeepsAlways(t *testing.T) {
 	t.Parallel()
 	req := request("a", "run", "go")
@@ -233,7 +235,8 @@ func wants(call sdk.ToolCallUpdate) *sdk.RequestPermissionRequest {
 	}}
 }
 
-// actOf returns the act of the question about a call, "" if none. "Always" must be offered with an act only.
+// actOf returns the act of the question about a call, "" if none. "Always" must be offered with an
+// act only.
 func actOf(t *testing.T, call sdk.ToolCallUpdate) string {
 	t.Helper()
 	call.ToolCallId = "c"
@@ -309,7 +312,8 @@ func TestAnAgentGetsTheToolsOfTheGateway(t *testing.T) {
 	}
 }
 
-// An agent gets its tools when its session is made, so the first turn with tools makes another session.
+// An agent gets its tools when its session is made, so the first turn with tools makes another
+// session.
 func TestToolsComeWithALaterTurn(t *testing.T) {
 	t.Parallel()
 	runner := open(t, script{Tools: true, HTTP: true}, acp.Config{})
@@ -331,8 +335,8 @@ func TestToolsComeWithALaterTurn(t *testing.T) {
 	}
 }
 
-// TestToolsAreOpenWhileTheProcessWorksForTheirTurn starts two turns of a session at once, as in groups: the second one opens its tools only after the first one has
-// closed its own.
+// TestToolsAreOpenWhileTheProcessWorksForTheirTurn starts two turns of a session at once, as in
+// groups: the second one opens its tools only after the first one has closed its own.
 func TestToolsAreOpenWhileTheProcessWorksForTheirTurn(t *testing.T) {
 	t.Parallel()
 	runner := open(t, script{Asks: 1}, acp.Config{})
@@ -360,7 +364,8 @@ func TestToolsAreOpenWhileTheProcessWorksForTheirTurn(t *testing.T) {
 	}
 }
 
-// replay is an agent that repeats the output of another one: after each message of the client, the lines up to the response or up to its own next request.
+// replay is an agent that repeats the output of another one: after each message of the client, the
+// lines up to the response or up to its own next request.
 func replay(file string) error {
 	raw, err := os.ReadFile(file)
 	if err != nil {
@@ -417,8 +422,9 @@ func (a *allows) Ask(_ context.Context, q agent.Question) (int, error) {
 	return 0, fmt.Errorf("no option of %q allows", q.Text)
 }
 
-// TestRecordedConversations replays the output of the presets' npm packages, recorded in November 2026 by TestPresetsAnswer of internal/testcompat with a scripted model
-// that requests one command. It checks three turns with their usage, and the permission request of agents that make one.
+// TestRecordedConversations replays the output of the presets' npm packages, recorded in November
+// 2026 by TestPresetsAnswer of internal/testcompat with a scripted model that requests one command.
+// It checks three turns with their usage, and the permission request of agents that make one.
 func TestRecordedConversations(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {

@@ -1,61 +1,77 @@
-// Package acp is the runner for agents that speak the Agent Client Protocol over standard input and output, such as Claude Code, Gemini CLI or goose.
-// The protocol's messages are those of github.com/coder/acp-go-sdk.
+// Package acp is the runner for agents that speak the Agent Client Protocol over standard input and
+// output, such as Claude Code, Gemini CLI or goose. The protocol's messages are those of
+// github.com/coder/acp-go-sdk.
 //
 // # Processes
 //
-// Each session of the gateway has its own process. The first turn of the session starts it, and later turns reuse it ([pool]). A process runs
-// one turn at a time; a second turn of the session waits for the first. A process that has been idle for the idle time is ended: its
-// standard input is closed, and what remains after a second is killed. At most MaxProcesses live at the same time: a new one replaces the process
-// that has been idle the longest. While all of them are busy, turns wait in order of arrival. A turn that another turn waits for fails as overloaded
-// instead, because the two could wait for each other. [Runner.Close] ends all processes.
+// Each session of the gateway has its own process. The first turn of the session starts it, and
+// later turns reuse it ([pool]). A process runs one turn at a time; a second turn of the session
+// waits for the first. A process that has been idle for the idle time is ended: its standard input
+// is closed, and what remains after a second is killed. At most MaxProcesses live at the same time:
+// a new one replaces the process that has been idle the longest. While all of them are busy, turns
+// wait in order of arrival. A turn that another turn waits for fails as overloaded instead, because
+// the two could wait for each other. [Runner.Close] ends all processes.
 //
-// The environment is clean, as for the command runner: PATH, HOME, LANG, TZ, the configured variables, LANEWAY_SESSION, LANEWAY_AGENT, and the variables of the tools (see below).
+// The environment is clean, as for the command runner: PATH, HOME, LANG, TZ, the configured
+// variables, LANEWAY_SESSION, LANEWAY_AGENT, and the variables of the tools (see below).
 //
 // # Turns
 //
-// A turn is one prompt ([turn]). The agent's text is streamed, its thoughts and plans are not shown, and its tool calls are events. The agent remembers the
-// conversation itself, so a prompt has only the new messages and the transcript entries that the agent has not seen. An agent without that memory (first turn, /new,
-// a session that it cannot continue) receives the history as JSON before the message, within the budget of the context window.
+// A turn is one prompt ([turn]). The agent's text is streamed, its thoughts and plans are not
+// shown, and its tool calls are events. The agent remembers the conversation itself, so a prompt
+// has only the new messages and the transcript entries that the agent has not seen. An agent
+// without that memory (first turn, /new, a session that it cannot continue) receives the history as
+// JSON before the message, within the budget of the context window.
 //
 // # Sessions of the agent
 //
-// A new process continues the agent session of the previous process, if the agent supports this (see [agent.Sessions]): by session/resume, otherwise by
-// session/load. The previous process ends first. Replayed updates are dropped. The session is stored before its first prompt and after each turn.
+// A new process continues the agent session of the previous process, if the agent supports this
+// (see [agent.Sessions]): by session/resume, otherwise by session/load. The previous process ends
+// first. Replayed updates are dropped. The session is stored before its first prompt and after each
+// turn.
 //
 // # Tools
 //
-// If a turn has tools of the gateway, the agent's session has an MCP server named laneway: over HTTP if the agent supports it, otherwise the program [Config.Bridge].
-// The process has the variables LANEWAY_MCP_URL and LANEWAY_MCP_TOKEN. A session outlives its turns, so all of them use the same token. It grants the tools and
-// rights of the running turn, and nothing between turns.
+// If a turn has tools of the gateway, the agent's session has an MCP server named laneway: over
+// HTTP if the agent supports it, otherwise the program [Config.Bridge]. The process has the
+// variables LANEWAY_MCP_URL and LANEWAY_MCP_TOKEN. A session outlives its turns, so all of them use
+// the same token. It grants the tools and rights of the running turn, and nothing between turns.
 //
 // # Permissions
 //
-// A permission request becomes a question to the person of the turn ([agent.Asker]): a sentence with the command, the path or the tool, and the directory. It has the
-// agent's options; each label begins with Allow or Deny, added by the gateway. Values from the agent are quoted, and invisible characters are escaped. The refusing
-// option is chosen if no answer arrives in time, if the turn has no person to ask (jobs, hooks, the OpenAI interface), and above the limits. A stop answers open requests
-// as cancelled. The gateway offers the agent no files and no terminals: the agent uses those of its own process.
+// A permission request becomes a question to the person of the turn ([agent.Asker]): a sentence
+// with the command, the path or the tool, and the directory. It has the agent's options; each label
+// begins with Allow or Deny, added by the gateway. Values from the agent are quoted, and invisible
+// characters are escaped. The refusing option is chosen if no answer arrives in time, if the turn
+// has no person to ask (jobs, hooks, the OpenAI interface), and above the limits. A stop answers
+// open requests as cancelled. The gateway offers the agent no files and no terminals: the agent
+// uses those of its own process.
 //
 // # Ending
 //
-// When the context of a turn ends, or its answer exceeds the limit, the gateway sends session/cancel and gives the agent one second to end the turn. Then its process
-// group receives SIGTERM, and SIGKILL after one more second; the next turn starts a new process. A process that ends during a turn is a failure with the reason
-// `program`; the message has its exit code and its last lines of standard error.
+// When the context of a turn ends, or its answer exceeds the limit, the gateway sends
+// session/cancel and gives the agent one second to end the turn. Then its process group receives
+// SIGTERM, and SIGKILL after one more second; the next turn starts a new process. A process that
+// ends during a turn is a failure with the reason `program`; the message has its exit code and its
+// last lines of standard error.
 //
 // # The SDK
 //
-// The SDK handles requests and responses. Notifications do not pass through it ([link]): its queue holds 1,024 of them and closes the connection when it is full. A
-// fast agent fills it with one answer. This package reads them itself, in order with the responses, and a slow turn slows the agent down. Lines, open requests and
-// questions are bounded.
+// The SDK handles requests and responses. Notifications do not pass through it ([link]): its queue
+// holds 1,024 of them and closes the connection when it is full. A fast agent fills it with one
+// answer. This package reads them itself, in order with the responses, and a slow turn slows the
+// agent down. Lines, open requests and questions are bounded.
 //
 // # Goroutines
 //
-// Each process has one that reads its output and reaps it ([peer.relay]), those of package process, those of the SDK, and one for each prompt or cancel in progress.
-// The runner counts the first and the last, which end before Close returns. Those of the SDK end with the output of the process.
+// Each process has one that reads its output and reaps it ([peer.relay]), those of package process,
+// those of the SDK, and one for each prompt or cancel in progress. The runner counts the first and
+// the last, which end before Close returns. Those of the SDK end with the output of the process.
 //
 // # Crash
 //
-// When the gateway is killed, its agents read the end of their input and exit. The turn runs again in a new process, which continues the session or receives the
-// history.
+// When the gateway is killed, its agents read the end of their input and exit. The turn runs again
+// in a new process, which continues the session or receives the history.
 package acp
 
 import (
@@ -87,21 +103,25 @@ const (
 )
 
 const (
-	// startTime bounds the first exchange with a new process, installTime the same for an agent that its launcher installs first. Claude Code takes 4 s on an idle machine
-	// and 25 s on a busy one.
+	// startTime bounds the first exchange with a new process, installTime the same for an agent
+	// that its launcher installs first. Claude Code takes 4 s on an idle machine and 25 s on a busy
+	// one.
 	startTime   = 2 * time.Minute
 	installTime = 5 * time.Minute
-	// cancelTime is how long an agent may take to end its turn after session/cancel, killTime how long its process may take to end after SIGTERM. Together they are
-	// the two seconds within which a runner must end.
+	// cancelTime is how long an agent may take to end its turn after session/cancel, killTime how
+	// long its process may take to end after SIGTERM. Together they are the two seconds within
+	// which a runner must end.
 	cancelTime = time.Second
 	killTime   = time.Second
 )
 
 // Config of a [Runner]. Zero fields get the defaults.
 type Config struct {
-	// Argv is the program and its arguments. A program without a slash is looked up in PATH at each start.
+	// Argv is the program and its arguments. A program without a slash is looked up in PATH at each
+	// start.
 	Argv []string
-	// Dir is the absolute working directory of the program and its sessions; default the gateway's. With {session} in it, each session has its own.
+	// Dir is the absolute working directory of the program and its sessions; default the gateway's.
+	// With {session} in it, each session has its own.
 	Dir string
 	// Env is added to the clean environment and overrides it. Values are treated as secrets.
 	Env map[string]string
@@ -111,28 +131,36 @@ type Config struct {
 	Idle time.Duration
 	// MaxProcesses at the same time; default [DefaultMaxProcesses].
 	MaxProcesses int
-	// Bridge is a program with arguments that serves the MCP server at LANEWAY_MCP_URL over standard input and output, for agents that cannot reach it over HTTP;
-	// if empty, those have no tools.
+	// Bridge is a program with arguments that serves the MCP server at LANEWAY_MCP_URL over
+	// standard input and output, for agents that cannot reach it over HTTP; if empty, those have no
+	// tools.
 	Bridge []string
-	// QuestionTime is how long a person has to answer a permission request; default [DefaultQuestionTime]. The turn waits meanwhile.
+	// QuestionTime is how long a person has to answer a permission request; default
+	// [DefaultQuestionTime]. The turn waits meanwhile.
 	QuestionTime time.Duration
-	// Installs is set for a launcher that installs the agent at its first start, which may take a minute.
+	// Installs is set for a launcher that installs the agent at its first start, which may take a
+	// minute.
 	Installs bool
-	// Auth is the method of `authenticate`, for an agent that requires it; if empty, authenticate is not called.
+	// Auth is the method of `authenticate`, for an agent that requires it; if empty, authenticate
+	// is not called.
 	Auth string
-	// SignIn says what the operator must do when the agent requires a sign-in, as the end of a sentence; may be empty.
+	// SignIn says what the operator must do when the agent requires a sign-in, as the end of a
+	// sentence; may be empty.
 	SignIn string
-	// UsageOfSession is set for an agent that reports the usage of its session since its process started, instead of the usage of the turn.
+	// UsageOfSession is set for an agent that reports the usage of its session since its process
+	// started, instead of the usage of the turn.
 	UsageOfSession bool
 	// NoServers is set for an agent that refuses MCP servers; it has no tools of the gateway.
 	NoServers bool
-	// Sessions stores the sessions of agents that can continue them in another process; if nil, a session ends with its process.
+	// Sessions stores the sessions of agents that can continue them in another process; if nil, a
+	// session ends with its process.
 	Sessions agent.Sessions
 	// Reaper ends processes that have left the process group of the agent; if nil, they outlive it.
 	Reaper *process.Reaper
 }
 
-// Validate reports every fault with the name of its field. It does not check whether the program exists.
+// Validate reports every fault with the name of its field. It does not check whether the program
+// exists.
 func (c Config) Validate() error {
 	var faults []error
 	if len(c.Argv) == 0 || strings.TrimSpace(c.Argv[0]) == "" {
@@ -173,7 +201,8 @@ func (c Config) filled() Config {
 	return c
 }
 
-// Runner answers with agents that run as processes. It is safe for concurrent use. The caller of New calls Close.
+// Runner answers with agents that run as processes. It is safe for concurrent use. The caller of
+// New calls Close.
 type Runner struct {
 	cfg   Config
 	env   map[string]string
@@ -186,7 +215,8 @@ type Runner struct {
 
 var _ agent.Runner = (*Runner)(nil)
 
-// New checks cfg and starts nothing. lookup returns the gateway's own PATH, HOME, LANG and TZ (os.LookupEnv); if nil, only a standard PATH is set. A nil log discards.
+// New checks cfg and starts nothing. lookup returns the gateway's own PATH, HOME, LANG and TZ
+// (os.LookupEnv); if nil, only a standard PATH is set. A nil log discards.
 func New(cfg Config, lookup func(string) (string, bool), log *slog.Logger) (*Runner, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("configuring the acp runner: %w", err)
@@ -212,7 +242,8 @@ func New(cfg Config, lookup func(string) (string, bool), log *slog.Logger) (*Run
 	return r, nil
 }
 
-// Close ends all processes and waits for them, two seconds at most. Running turns fail. Run must not be called after Close.
+// Close ends all processes and waits for them, two seconds at most. Running turns fail. Run must
+// not be called after Close.
 func (r *Runner) Close() { r.pool.close() }
 
 // Run implements [agent.Runner].
@@ -260,7 +291,8 @@ func (r *Runner) startShown(ctx context.Context, session chat.SessionKey, dir st
 	return p, err
 }
 
-// takeShown takes the seat of the turn's session. While it waits for a place, the turn shows this as a step.
+// takeShown takes the seat of the turn's session. While it waits for a place, the turn shows this
+// as a step.
 func (r *Runner) takeShown(ctx context.Context, req agent.Request, emit func(agent.Event)) (*seat, error) {
 	end := func(error) {}
 	s, err := r.pool.take(ctx, req.Session.String(), req.Awaited, func() {
@@ -293,7 +325,8 @@ func (r *Runner) Processes() agent.Processes {
 	return all
 }
 
-// spec returns the program of a session. All turns of a session have the same token, see [agent.ToolAccess].
+// spec returns the program of a session. All turns of a session have the same token, see
+// [agent.ToolAccess].
 func (r *Runner) spec(session chat.SessionKey, dir string, access agent.ToolAccess, log *slog.Logger) process.Spec {
 	env := maps.Clone(r.env)
 	env["LANEWAY_SESSION"] = session.String()

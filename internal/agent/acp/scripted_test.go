@@ -43,22 +43,26 @@ type script struct {
 
 	// Dir has a file for each prompt that runs, and `starts` with a line for each process.
 	Dir string
-	// Version of the protocol; 0 means the SDK's. Unsigned: it requires a sign-in. Mute: it never answers.
+	// Version of the protocol; 0 means the SDK's. Unsigned: it requires a sign-in. Mute: it never
+	// answers.
 	Version  int
 	Unsigned bool
 	Mute     bool
 	// Blocks answers with the blocks of the prompt as JSON and the id of the session.
 	Blocks bool
-	// Tools answers with the MCP servers of the session and its variables. HTTP: it supports servers over HTTP.
+	// Tools answers with the MCP servers of the session and its variables. HTTP: it supports
+	// servers over HTTP.
 	Tools bool
 	HTTP  bool
 	// Burst is how many updates of one character it sends at once.
 	Burst int
 	// Calls sends tool calls followed by text.
 	Calls bool
-	// Closes: it can close sessions, and adds a line to the file closed in Dir for each. Pictures: it accepts pictures.
+	// Closes: it can close sessions, and adds a line to the file closed in Dir for each. Pictures:
+	// it accepts pictures.
 	Closes, Pictures bool
-	// Alone refuses MCP servers, Key requires authenticate with this method before it makes a session.
+	// Alone refuses MCP servers, Key requires authenticate with this method before it makes a
+	// session.
 	Alone bool
 	Key   string
 	// Leaves writes a file into the directory that the prompt names.
@@ -67,10 +71,12 @@ type script struct {
 	Asks int
 	// Wants replaces the permission request.
 	Wants *sdk.RequestPermissionRequest
-	// Flood sends endless requests to the client and does not read the responses, LongLine sends an endless message.
+	// Flood sends endless requests to the client and does not read the responses, LongLine sends an
+	// endless message.
 	Flood    bool
 	LongLine bool
-	// Noise sends lines that are not messages, and updates that do not belong to the turn: of an unknown kind, of another session, and after the response.
+	// Noise sends lines that are not messages, and updates that do not belong to the turn: of an
+	// unknown kind, of another session, and after the response.
 	Noise bool
 	// Reason is a stop reason that the protocol does not define, Used the usage that it reports.
 	Reason string
@@ -82,10 +88,11 @@ type script struct {
 	Deaf  bool
 	// Mutes closes its output shortly after the answer and keeps running.
 	Mutes bool
-	// Replay is a file with recorded lines of another agent, which it sends instead of everything else.
+	// Replay is a file with recorded lines of another agent, which it sends instead of everything
+	// else.
 	Replay string
-	// Loads: it keeps its sessions in Dir, and replays them when they are loaded. Resumes: it continues them without a replay; together
-	// with Loads it only announces this.
+	// Loads: it keeps its sessions in Dir, and replays them when they are loaded. Resumes: it
+	// continues them without a replay; together with Loads it only announces this.
 	Loads, Resumes bool
 	// Holds is how many MiB a session holds until it is closed.
 	Holds int

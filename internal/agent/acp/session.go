@@ -16,7 +16,8 @@ import (
 	"laneway/internal/chat"
 )
 
-// begin makes a new session, in which the agent has seen nothing of the conversation, and closes the previous one.
+// begin makes a new session, in which the agent has seen nothing of the conversation, and closes
+// the previous one.
 func (p *peer) begin(ctx context.Context, access agent.ToolAccess) error {
 	servers := p.servers(access)
 	session, err := p.newSession(ctx, servers)
@@ -53,7 +54,8 @@ func (p *peer) signedIn(ctx context.Context, call func() error) error {
 	return call()
 }
 
-// closeSession closes a session if the agent supports that. It waits for cancelTime at most; the end of the process closes all remaining sessions.
+// closeSession closes a session if the agent supports that. It waits for cancelTime at most; the
+// end of the process closes all remaining sessions.
 func (p *peer) closeSession(ctx context.Context, id sdk.SessionId) {
 	if id == "" || !p.closes() || p.ended() {
 		return
@@ -65,7 +67,8 @@ func (p *peer) closeSession(ctx context.Context, id sdk.SessionId) {
 	}
 }
 
-// endSession ends the session of the agent between turns: by session/close, or by ending the process. The next turn makes another session.
+// endSession ends the session of the agent between turns: by session/close, or by ending the
+// process. The next turn makes another session.
 func (p *peer) endSession() {
 	if !p.closes() {
 		p.quit()
@@ -76,7 +79,8 @@ func (p *peer) endSession() {
 	p.id, p.memory, p.tools = "", program.Memory{}, false
 }
 
-// words describes a failure of the agent: its message and its details, without the values of its variables.
+// words describes a failure of the agent: its message and its details, without the values of its
+// variables.
 func (p *peer) words(refused *sdk.RequestError) string {
 	const most = 300
 	text := refused.Message
@@ -93,8 +97,9 @@ func (p *peer) words(refused *sdk.RequestError) string {
 	return strings.TrimRight(chat.Cut(chat.Printable(chat.CleanText(p.hide.Replace(text))), most), ". ")
 }
 
-// servers returns the MCP servers with the tools of the gateway: over HTTP if the agent supports it, otherwise by a program that the agent starts. The names of the
-// tools have a prefix, because some agents have tools with the same names and do not distinguish tools by their server.
+// servers returns the MCP servers with the tools of the gateway: over HTTP if the agent supports
+// it, otherwise by a program that the agent starts. The names of the tools have a prefix, because
+// some agents have tools with the same names and do not distinguish tools by their server.
 func (p *peer) servers(access agent.ToolAccess) []sdk.McpServer {
 	const name = "laneway"
 	address := access.URL + "?prefix=" + name + "_"
@@ -122,8 +127,9 @@ type Identity struct {
 	Abilities []string
 }
 
-// Probe starts a separate process, makes the first exchange and a session, ends the process, and returns the agent's description of itself. It sends no prompt. The
-// error is the same as for a turn that cannot start.
+// Probe starts a separate process, makes the first exchange and a session, ends the process, and
+// returns the agent's description of itself. It sends no prompt. The error is the same as for a
+// turn that cannot start.
 func (r *Runner) Probe(ctx context.Context) (Identity, error) {
 	session := chat.SessionKey{Agent: "probe", Rest: "probe"}
 	dir, err := program.Dir(r.cfg.Dir, session)
@@ -162,7 +168,8 @@ func (r *Runner) Probe(ctx context.Context) (Identity, error) {
 }
 
 const (
-	// A replay has ended after replayQuiet without an update, or after replayTime. Some agents replay after the response.
+	// A replay has ended after replayQuiet without an update, or after replayTime. Some agents
+	// replay after the response.
 	replayQuiet = 200 * time.Millisecond
 	replayTime  = 5 * time.Second
 )
@@ -173,8 +180,9 @@ func (p *peer) loads() bool {
 	return p.kept.Sessions != nil && (can.LoadSession || can.SessionCapabilities.Resume != nil)
 }
 
-// takeUp continues the session of an earlier process, after that process has ended. It returns false when no session is stored or the agent cannot continue it; the
-// agent then needs a new session.
+// takeUp continues the session of an earlier process, after that process has ended. It returns
+// false when no session is stored or the agent cannot continue it; the agent then needs a new
+// session.
 func (p *peer) takeUp(ctx context.Context, access agent.ToolAccess) bool {
 	if !p.loads() {
 		return false
@@ -203,7 +211,8 @@ func (p *peer) load(ctx context.Context, kept chat.AgentSession, access agent.To
 			_, err := p.conn.ResumeSession(ctx, sdk.ResumeSessionRequest{SessionId: id, Cwd: p.dir, McpServers: servers})
 			return err
 		})
-		// Qwen Code announces this capability without the method. OpenClaw finds the sessions of its own processes only by session/load.
+		// Qwen Code announces this capability without the method. OpenClaw finds the sessions of
+		// its own processes only by session/load.
 		if _, refused := errors.AsType[*sdk.RequestError](err); !refused || !can.LoadSession {
 			return p.resumeError("resuming", err)
 		}
@@ -221,7 +230,8 @@ func (p *peer) load(ctx context.Context, kept chat.AgentSession, access agent.To
 	return p.resumeError("loading", err)
 }
 
-// errNothingReplayed exists because some agents answer session/load for a lost session with an empty session.
+// errNothingReplayed exists because some agents answer session/load for a lost session with an
+// empty session.
 var errNothingReplayed = errors.New("it replays nothing of the conversation")
 
 // resumeError wraps the error of a call that continues a session.
@@ -266,9 +276,11 @@ func (p *peer) remember(ctx context.Context) {
 	p.kept.Put(ctx, string(p.id), p.memory, p.proc.Group(), p.started)
 }
 
-// blocks returns the prompt of a turn. A new agent session receives the system prompt and the history; a session that remembers the conversation receives only what
-// was added since its last turn. blocks makes a new agent session when none is open, when the conversation was reset, and for the first turn with tools, because an
-// agent gets its tools when the session is made. dir is the directory for the files of the turn; it may be empty.
+// blocks returns the prompt of a turn. A new agent session receives the system prompt and the
+// history; a session that remembers the conversation receives only what was added since its last
+// turn. blocks makes a new agent session when none is open, when the conversation was reset, and
+// for the first turn with tools, because an agent gets its tools when the session is made. dir is
+// the directory for the files of the turn; it may be empty.
 func (p *peer) blocks(ctx context.Context, req agent.Request, access agent.ToolAccess, dir string) ([]sdk.ContentBlock, error) {
 	if p.id == "" || p.memory.Forgot(req) || (access.Token != "" && !p.tools) {
 		if err := p.begin(ctx, access); err != nil {
@@ -286,7 +298,8 @@ func (p *peer) blocks(ctx context.Context, req agent.Request, access agent.ToolA
 	return append(append(blocks, p.files(req)...), sdk.TextBlock(agent.Prompt(req))), nil
 }
 
-// files returns the files that came with the messages: pictures if the agent accepts them, otherwise links to the files on this host.
+// files returns the files that came with the messages: pictures if the agent accepts them,
+// otherwise links to the files on this host.
 func (p *peer) files(req agent.Request) (blocks []sdk.ContentBlock) {
 	if req.Files == nil {
 		return nil

@@ -24,7 +24,8 @@ import (
 	"laneway/internal/testrun"
 )
 
-// An agent that can close sessions receives session/close; the process of another agent is replaced.
+// An agent that can close sessions receives session/close; the process of another agent is
+// replaced.
 func TestAResetConversationFreesTheOldSession(t *testing.T) {
 	t.Parallel()
 	for name, closes := range map[string]bool{"Closes": true, "EndsItsProcess": false} {
@@ -49,7 +50,8 @@ func TestAResetConversationFreesTheOldSession(t *testing.T) {
 	}
 }
 
-// The session ends without a further turn: by session/close, or with its process. The next turn has another session.
+// The session ends without a further turn: by session/close, or with its process. The next turn has
+// another session.
 func TestAConversationThatEndedFreesItsSession(t *testing.T) {
 	t.Parallel()
 	for name, closes := range map[string]bool{"Closes": true, "EndsItsProcess": false} {
@@ -188,7 +190,8 @@ func TestEachSessionHasItsDirectory(t *testing.T) {
 	}
 }
 
-// A new process in that directory receives the conversation so far; while the directory stays the same, the process is reused.
+// A new process in that directory receives the conversation so far; while the directory stays the
+// same, the process is reused.
 func TestASessionMovesToAnotherDirectory(t *testing.T) {
 	t.Parallel()
 	first, second := t.TempDir(), t.TempDir()
@@ -237,7 +240,8 @@ func TestAProbeDescribesTheAgent(t *testing.T) {
 	}
 }
 
-// Three turns run in three gateways. The third one has the prompt of the first one, no prompt is sent twice, and replayed updates are not part of an answer.
+// Three turns run in three gateways. The third one has the prompt of the first one, no prompt is
+// sent twice, and replayed updates are not part of an answer.
 func TestAnAgentContinuesItsSessionAfterRestarts(t *testing.T) {
 	t.Parallel()
 	for name, s := range map[string]script{

@@ -25,7 +25,8 @@ import (
 // maxEvents is how many updates are queued for the turn before the agent has to wait.
 const maxEvents = 256
 
-// turn is one prompt in progress. The fields above the blank line are also used by the goroutines of the connection.
+// turn is one prompt in progress. The fields above the blank line are also used by the goroutines
+// of the connection.
 type turn struct {
 	session      sdk.SessionId // of the agent; updates of other sessions are not part of the turn
 	updates      chan sdk.SessionUpdate
@@ -118,7 +119,8 @@ func (p *peer) run(ctx context.Context, req agent.Request, access agent.ToolAcce
 	return result, err
 }
 
-// follow applies updates until the prompt ends. err is the error of an update; the prompt was then cancelled.
+// follow applies updates until the prompt ends. err is the error of an update; the prompt was then
+// cancelled.
 func (p *peer) follow(t *turn, end <-chan prompted) (how prompted, err error) {
 	for err == nil {
 		select {
@@ -134,7 +136,8 @@ func (p *peer) follow(t *turn, end <-chan prompted) (how prompted, err error) {
 	return p.cancel(end), err
 }
 
-// cancel ends a prompt by session/cancel, and by ending the process if that does not help. The next turn of the session then starts another process.
+// cancel ends a prompt by session/cancel, and by ending the process if that does not help. The next
+// turn of the session then starts another process.
 func (p *peer) cancel(end <-chan prompted) prompted {
 	p.pool.spawn(func() { // an agent that does not read would block this
 		_ = p.conn.Cancel(context.Background(), sdk.CancelNotification{SessionId: p.id}) //nolint:errcheck,forbidigo // the timeout below handles a failure
@@ -238,8 +241,9 @@ func (t *turn) call(c *sdk.SessionUpdateToolCall) {
 	t.ended(c.ToolCallId, c.Status, c.RawOutput, c.Content)
 }
 
-// callUpdate uses the title of an update, because some agents set it only after the call has started. The first update of an unknown call starts it, because some agents
-// announce a call only by its permission request.
+// callUpdate uses the title of an update, because some agents set it only after the call has
+// started. The first update of an unknown call starts it, because some agents announce a call only
+// by its permission request.
 func (t *turn) callUpdate(c *sdk.SessionToolCallUpdate) {
 	title := ""
 	if c.Title != nil {
@@ -312,9 +316,11 @@ func shown(value any) string {
 	return chat.Cut(string(raw), maxShown)
 }
 
-// reads finds out whether a call shows the agent text from outside, see [agent.Request.Outside]. Calls that fetch, search or execute do, calls that read a file outside
-// of the directory, and calls of a kind that is not known, except those of the gateway's own tools. Agents describe a call in several updates: one that does not say
-// enough yet is judged by its last one. The goroutines of the connection use it.
+// reads finds out whether a call shows the agent text from outside, see [agent.Request.Outside].
+// Calls that fetch, search or execute do, calls that read a file outside of the directory, and
+// calls of a kind that is not known, except those of the gateway's own tools. Agents describe a
+// call in several updates: one that does not say enough yet is judged by its last one. The
+// goroutines of the connection use it.
 type reads struct {
 	found func()
 	own   *regexp.Regexp // the names that agents give to the gateway's tools
@@ -341,7 +347,9 @@ func newReads(req agent.Request) *reads {
 	for _, spec := range req.Tools.Specs() {
 		names = append(names, regexp.QuoteMeta(spec.Name))
 	}
-	// `mcp__laneway__laneway_remind`, `Tool: laneway/laneway_remind`, `laneway_remind (laneway MCP Server)`: the name is at the beginning, where arguments cannot be.
+	// `mcp__laneway__laneway_remind`, `Tool: laneway/laneway_remind`,
+	// `laneway_remind (laneway MCP Server)`: the name is at the beginning, where arguments cannot
+	// be.
 	r.own = regexp.MustCompile(`(?i)^(?:tool: *)?(?:mcp[_-]+)?(?:laneway[^a-z0-9]+)+(?:` + strings.Join(names, "|") + `)(?:$|[^a-z0-9_]|__)`)
 	return r
 }
@@ -443,7 +451,8 @@ type counts struct {
 	OutputTokens int `json:"output_tokens"` //nolint:tagliatelle // a foreign wire
 }
 
-// reported returns the usage of a turn: from the field of the protocol in its response, else from the response's metadata, else the sum over its pieces of text.
+// reported returns the usage of a turn: from the field of the protocol in its response, else from
+// the response's metadata, else the sum over its pieces of text.
 func (p *peer) reported(t *turn, response sdk.PromptResponse) chat.Usage {
 	switch beside := besideResponse(response.Meta); {
 	case response.Usage != nil:
@@ -486,7 +495,8 @@ func besideResponse(meta map[string]any) counts {
 	return beside.Quota.Count
 }
 
-// besidePiece adds the counts of one model request, which Qwen Code reports in the metadata of an empty piece of text.
+// besidePiece adds the counts of one model request, which Qwen Code reports in the metadata of an
+// empty piece of text.
 func (t *turn) besidePiece(meta map[string]any) {
 	var beside struct {
 		Usage counts `json:"usage"`
@@ -508,7 +518,8 @@ func decode(meta map[string]any, into any) {
 	}
 }
 
-// usageOf returns clamped counts. Some agents include cached tokens in the input and thoughts in the output, others count them separately; the total shows which.
+// usageOf returns clamped counts. Some agents include cached tokens in the input and thoughts in
+// the output, others count them separately; the total shows which.
 func usageOf(c counts) chat.Usage {
 	u := chat.Usage{InputTokens: chat.Tokens(c.Input, c.InputTokens), OutputTokens: chat.Tokens(c.Output, c.OutputTokens), CachedTokens: chat.Tokens(c.Read), Provider: "acp"}
 	if cached := chat.Tokens(c.Read, c.Write); c.Total >= chat.Tokens(u.InputTokens, u.OutputTokens, cached) {

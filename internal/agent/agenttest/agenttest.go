@@ -1,11 +1,13 @@
 // Package agenttest is the contract that every runner passes, as tests.
 //
-// A runner's package describes itself with a [Subject]: how to open a runner whose back end follows a [Script], which failures it
-// can have, and how to see what it left behind. [Run] then checks the runner against the contract of package agent: it streams,
-// ends within two seconds after its context, leaves nothing behind, emits only from its own goroutine while it runs, joins its
-// deltas to its text, classifies its errors, keeps characters whole and stops at its limit.
+// A runner's package describes itself with a [Subject]: how to open a runner whose back end follows
+// a [Script], which failures it can have, and how to see what it left behind. [Run] then checks the
+// runner against the contract of package agent: it streams, ends within two seconds after its
+// context, leaves nothing behind, emits only from its own goroutine while it runs, joins its deltas
+// to its text, classifies its errors, keeps characters whole and stops at its limit.
 //
-// The suite checks for leftover goroutines, so neither its tests nor the test that calls it may be parallel.
+// The suite checks for leftover goroutines, so neither its tests nor the test that calls it may be
+// parallel.
 //
 //	func TestContract(t *testing.T) {
 //		agenttest.Run(t, agenttest.Subject{
@@ -38,10 +40,11 @@ import (
 
 // Script is how the back end of a runner behaves.
 type Script struct {
-	// Pieces of the answer, passed to the runner one after the other. A piece may end within a character.
+	// Pieces of the answer, passed to the runner one after the other. A piece may end within a
+	// character.
 	Pieces []string
-	// Rounds come before the pieces, for runners that call tools: the back end requests calls, and continues with what follows when it has their
-	// results.
+	// Rounds come before the pieces, for runners that call tools: the back end requests calls, and
+	// continues with what follows when it has their results.
 	Rounds []Round
 	// Repeat answers with the person's message instead of Pieces.
 	Repeat bool
@@ -49,7 +52,8 @@ type Script struct {
 	Hang bool
 	// Fail ends with this failure after the pieces.
 	Fail chat.FailReason
-	// Files are left for the person, in this order, by a back end that can send files; each file contains its own name.
+	// Files are left for the person, in this order, by a back end that can send files; each file
+	// contains its own name.
 	Files []string
 	// MaxAnswer is the limit that the runner is configured with, in bytes; 0 means its default.
 	MaxAnswer int
@@ -60,12 +64,13 @@ func (s Script) Text() string { return strings.Join(s.Pieces, "") }
 
 // Subject is a runner under test.
 type Subject struct {
-	// Open makes a runner whose back end follows the script, and registers its own clean-up. The suite closes runners that have
-	// a Close method.
+	// Open makes a runner whose back end follows the script, and registers its own clean-up. The
+	// suite closes runners that have a Close method.
 	Open func(t *testing.T, script Script) agent.Runner
 	// Message is what the suite sends to the runner; nil means the text of the script.
 	Message func(script Script) string
-	// Alive counts processes and exchanges that were started and have not ended; nil means that the runner starts none.
+	// Alive counts processes and exchanges that were started and have not ended; nil means that the
+	// runner starts none.
 	Alive func() int
 	// Reasons are the failures that the back end can show.
 	Reasons []chat.FailReason
@@ -73,7 +78,8 @@ type Subject struct {
 	Usage bool
 	// Files is true when the back end can send files.
 	Files bool
-	// Asked returns the requests that the back end of the last Open received; nil means the runner calls no tools.
+	// Asked returns the requests that the back end of the last Open received; nil means the runner
+	// calls no tools.
 	Asked func() []Asked
 }
 
@@ -155,7 +161,8 @@ func (s Subject) request(script Script) agent.Request {
 	return Request(script.Text())
 }
 
-// run executes one turn and checks the rules for every turn. heard receives each event and may be nil.
+// run executes one turn and checks the rules for every turn. heard receives each event and may be
+// nil.
 func run(ctx context.Context, t *testing.T, runner agent.Runner, req agent.Request, heard func(agent.Event)) *turn {
 	t.Helper()
 	observed := &turn{}

@@ -34,7 +34,8 @@ func open(t *testing.T, subject Subject, script Script) agent.Runner {
 	return runner
 }
 
-// settled waits until the back end has noticed the end of every exchange: a closed connection takes a moment to arrive.
+// settled waits until the back end has noticed the end of every exchange: a closed connection takes
+// a moment to arrive.
 func settled(t *testing.T, subject Subject) {
 	t.Helper()
 	if subject.Alive == nil {
@@ -288,7 +289,8 @@ type Round struct {
 	Calls  []chat.ToolCall
 }
 
-// Turn returns the answer of the back end after the results of that many rounds: a round with calls, or the end.
+// Turn returns the answer of the back end after the results of that many rounds: a round with
+// calls, or the end.
 func (s Script) Turn(rounds int) (pieces []string, calls []chat.ToolCall) {
 	if rounds < len(s.Rounds) {
 		return s.Rounds[rounds].Pieces, s.Rounds[rounds].Calls
@@ -301,7 +303,8 @@ type Asked struct {
 	// Tools are the names of the offered tools; Forbidden is true when they must not be called.
 	Tools     []string
 	Forbidden bool
-	// Calls are the ids of all calls in the conversation, Results the contents of their results, in the same order.
+	// Calls are the ids of all calls in the conversation, Results the contents of their results, in
+	// the same order.
 	Calls, Results []string
 	// Last is the text of the last message.
 	Last string
@@ -427,7 +430,8 @@ func testToolCalls(t *testing.T, subject Subject) {
 	settled(t, subject)
 }
 
-// testBeforeRound refuses the second request of a turn: the model receives one request, and the text of the first answer stays.
+// testBeforeRound refuses the second request of a turn: the model receives one request, and the
+// text of the first answer stays.
 func testBeforeRound(t *testing.T, subject Subject) {
 	t.Helper()
 	script := Script{Rounds: []Round{{Pieces: []string{"I set it."}, Calls: []chat.ToolCall{call("a", "set", "one")}}}, Pieces: []string{"All set."}}
@@ -448,7 +452,8 @@ func testBeforeRound(t *testing.T, subject Subject) {
 	settled(t, subject)
 }
 
-// testRecordedRounds repeats a turn that has one recorded round, with the result of one of its three calls.
+// testRecordedRounds repeats a turn that has one recorded round, with the result of one of its
+// three calls.
 func testRecordedRounds(t *testing.T, subject Subject) {
 	t.Helper()
 	script := Script{

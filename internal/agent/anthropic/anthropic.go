@@ -1,15 +1,18 @@
 // Package anthropic is the runner for the Messages API.
 //
-// This package is the dialect; what a turn does, and what is learned about an endpoint, is in package model. One turn is a streaming POST to
-// <base_url>/v1/messages, and one more for each round of tool calls. The system prompt is separate from the messages, max_tokens is always sent, and usage
-// comes in two halves. A stream is complete with message_stop or after a stop reason.
+// This package is the dialect; what a turn does, and what is learned about an endpoint, is in
+// package model. One turn is a streaming POST to <base_url>/v1/messages, and one more for each
+// round of tool calls. The system prompt is separate from the messages, max_tokens is always sent,
+// and usage comes in two halves. A stream is complete with message_stop or after a stop reason.
 //
-// A level of thinking (low, medium, high) becomes a budget of tokens on top of max_tokens, or adaptive thinking with an effort where the model refuses a
-// budget; temperature and top_p are left out then, because the API refuses the combination. Thoughts are not shown. The blocks of a round with calls go
-// back as they came, because the API requires thoughts with their signatures, and are dropped at the end of the turn.
+// A level of thinking (low, medium, high) becomes a budget of tokens on top of max_tokens, or
+// adaptive thinking with an effort where the model refuses a budget; temperature and top_p are left
+// out then, because the API refuses the combination. Thoughts are not shown. The blocks of a round
+// with calls go back as they came, because the API requires thoughts with their signatures, and are
+// dropped at the end of the turn.
 //
-// Pictures of the new input come before its text; see [agent.Images] for the bounds. A request that is refused because of pictures is sent again
-// without them.
+// Pictures of the new input come before its text; see [agent.Images] for the bounds. A request that
+// is refused because of pictures is sent again without them.
 //
 // Not supported: prompt caching, batches.
 //
@@ -45,14 +48,15 @@ const (
 	apiVersion = "2023-06-01"
 )
 
-// Config of a [Runner]: BaseURL is everything before /v1/messages, and a /v1 at its end is accepted, default [DefaultBaseURL]; Temperature and TopP are 0
-// to 1.
+// Config of a [Runner]: BaseURL is everything before /v1/messages, and a /v1 at its end is
+// accepted, default [DefaultBaseURL]; Temperature and TopP are 0 to 1.
 type Config = model.Config
 
 // Runner answers with a model. It is safe for concurrent use.
 type Runner = model.Runner
 
-// New checks cfg; it sends nothing. With a nil transport the runner makes its own; a nil log discards.
+// New checks cfg; it sends nothing. With a nil transport the runner makes its own; a nil log
+// discards.
 func New(cfg Config, transport http.RoundTripper, log *slog.Logger) (*Runner, error) {
 	return model.New(model.Dialect{
 		Name: "anthropic",
@@ -188,8 +192,8 @@ func body(d *model.Draft) any {
 	return out
 }
 
-// think asks for thoughts in the form that the model takes: with a budget, or adaptive with an effort. Temperature and top_p are left out then, because
-// the API refuses the combination.
+// think asks for thoughts in the form that the model takes: with a budget, or adaptive with an
+// effort. Temperature and top_p are left out then, because the API refuses the combination.
 func think(d *model.Draft, out *request) {
 	tokens := budget(d.Thinking)
 	switch {
@@ -221,7 +225,8 @@ func content(text string, images []agent.Image) any {
 	return append(blocks, textBlock{Type: "text", Text: text})
 }
 
-// appendRound adds the blocks of the model, then the results of its calls with the messages that arrived meanwhile.
+// appendRound adds the blocks of the model, then the results of its calls with the messages that
+// arrived meanwhile.
 func appendRound(messages []message, d *model.Draft, round agent.Round) []message {
 	members := d.Members(round, func(raw json.RawMessage) model.Object {
 		var thoughts []model.Object
@@ -276,7 +281,8 @@ func appendRound(messages []message, d *model.Draft, round agent.Round) []messag
 	return append(messages, message{Role: chat.RoleAssistant, Content: asked}, message{Role: chat.RoleUser, Content: given})
 }
 
-// budget returns how many tokens a level of thinking may cost, 0 for an unknown level. The API's minimum is 1024.
+// budget returns how many tokens a level of thinking may cost, 0 for an unknown level. The API's
+// minimum is 1024.
 func budget(level string) int {
 	switch level {
 	case "minimal":
@@ -330,8 +336,9 @@ func whole(a *model.Answer, message model.Object) (bool, error) {
 	return true, nil
 }
 
-// begin takes a new block. The input of a call follows in pieces, or comes with the block from some proxies. All blocks are kept in their order, because
-// they return as they came; what the journal has (text, calls) is kept without its content.
+// begin takes a new block. The input of a call follows in pieces, or comes with the block from some
+// proxies. All blocks are kept in their order, because they return as they came; what the journal
+// has (text, calls) is kept without its content.
 func begin(a *model.Answer, index int, block model.Object) error {
 	kept := block.Without()
 	switch block.String("type") {
@@ -388,7 +395,8 @@ func entry(index int, block model.Object) model.Object {
 
 func place(index int) string { return strconv.Itoa(1_000_000 + max(0, index)) }
 
-// count takes the usage so far: the input is reported at the start, the output so far with each change, and a field that is not repeated is zero.
+// count takes the usage so far: the input is reported at the start, the output so far with each
+// change, and a field that is not repeated is zero.
 func count(a *model.Answer, usage model.Object) {
 	read := usage.Int("cache_read_input_tokens")
 	a.Input = max(a.Input, chat.Tokens(usage.Int("input_tokens"), usage.Int("cache_creation_input_tokens"), read))

@@ -322,8 +322,8 @@ func (box) Rounds() []agent.Round                                         { retu
 func (box) Record(context.Context, chat.Round) error                      { return nil }
 func (box) RecordResult(context.Context, int, int, chat.ToolResult) error { return nil }
 
-// TestARoundGoesBackAsItCame checks the form that the API requires of a round: thoughts with their signatures first, inputs as objects, results of
-// all calls in the next message.
+// TestARoundGoesBackAsItCame checks the form that the API requires of a round: thoughts with their
+// signatures first, inputs as objects, results of all calls in the next message.
 func TestARoundGoesBackAsItCame(t *testing.T) {
 	t.Parallel()
 	for name, whole := range map[string]bool{"Streamed": false, "InOneDocument": true} {
@@ -368,7 +368,8 @@ func TestARoundGoesBackAsItCame(t *testing.T) {
 	}
 }
 
-// TestCachedTokensAreAPartOfTheInput checks that they are counted separately too, because they have another price.
+// TestCachedTokensAreAPartOfTheInput checks that they are counted separately too, because they have
+// another price.
 func TestCachedTokensAreAPartOfTheInput(t *testing.T) {
 	t.Parallel()
 	model := testmodel.Start(t)

@@ -1,13 +1,15 @@
-// Package command is the runner that starts a program for each turn, so that a script or a coding agent can answer a
-// session.
+// Package command is the runner that starts a program for each turn, so that a script or a coding
+// agent can answer a session.
 //
 // # Starting
 //
-// The program receives its arguments as they are configured, without a shell: `$()`, quotes and newlines in a message have no
-// special meaning. The items {session}, {message}, {run} and {agent} are replaced within an argument; everything else stays as it
-// is. Without {message} the text of the turn goes to standard input. A message can begin with a dash, and a program would take it
-// for an option, so put `--` before {message} or use standard input; [New] warns where neither is the case. With [InputJSON]
-// standard input is one JSON document with history, senders, parameters, and attachments by their absolute paths.
+// The program receives its arguments as they are configured, without a shell: `$()`, quotes and
+// newlines in a message have no special meaning. The items {session}, {message}, {run} and {agent}
+// are replaced within an argument; everything else stays as it is. Without {message} the text of
+// the turn goes to standard input. A message can begin with a dash, and a program would take it for
+// an option, so put `--` before {message} or use standard input; [New] warns where neither is the
+// case. With [InputJSON] standard input is one JSON document with history, senders, parameters, and
+// attachments by their absolute paths.
 //
 // The environment is clean: PATH, HOME, LANG, TZ, what is configured, and
 //
@@ -16,8 +18,8 @@
 //
 // # Answering
 //
-// Standard output is the answer and is streamed as it comes. If its first line is a JSON object with a member delta, final,
-// error, usage or attach, the output is read as JSON lines instead:
+// Standard output is the answer and is streamed as it comes. If its first line is a JSON object
+// with a member delta, final, error, usage or attach, the output is read as JSON lines instead:
 //
 //	{"delta": "new text"}
 //	{"usage": {"inputTokens": 12, "outputTokens": 34, "model": "m"}}
@@ -25,32 +27,40 @@
 //	{"final": "the whole text"}
 //	{"attach": {"path": "chart.png", "name": "Sales.png", "mimeType": "image/png"}}
 //
-// final adds what the deltas do not contain yet. Other members are ignored, and a later line that is not JSON counts as
-// text. [OutputText] and [OutputJSON] choose the format without looking at the first line.
+// final adds what the deltas do not contain yet. Other members are ignored, and a later line that
+// is not JSON counts as text. [OutputText] and [OutputJSON] choose the format without looking at
+// the first line.
 //
 // # Conversations
 //
-// Claude Code ([OutputClaude]) and Codex ([OutputCodex]) keep a conversation themselves. The session that they report is stored ([Config.Sessions]),
-// and the next turn of the session continues it: --resume ID or resume ID is added before the prompt. A new conversation starts with the history as
-// JSON before the message, a continued one with what others have added to the transcript. A program that ends with a failure before it reports a
-// session has refused to continue, and is started once more without it. Such turns of a session run one at a time.
+// Claude Code ([OutputClaude]) and Codex ([OutputCodex]) keep a conversation themselves. The
+// session that they report is stored ([Config.Sessions]), and the next turn of the session
+// continues it: --resume ID or resume ID is added before the prompt. A new conversation starts with
+// the history as JSON before the message, a continued one with what others have added to the
+// transcript. A program that ends with a failure before it reports a session has refused to
+// continue, and is started once more without it. Such turns of a session run one at a time.
 //
 // # Files
 //
-// What the program leaves in the directory LANEWAY_OUTPUT_DIR is sent to the person after the text. The directory is new, for this turn alone, and
-// removed when the turn has ended; a turn that fails sends no files. JSON lines name each file with attach: path is relative to that directory,
-// name is what the person sees (default: the file's), mimeType is found by content if it is missing. For a program that answers in plain text,
-// every regular file in the directory itself is sent, in the order of names.
+// What the program leaves in the directory LANEWAY_OUTPUT_DIR is sent to the person after the text.
+// The directory is new, for this turn alone, and removed when the turn has ended; a turn that fails
+// sends no files. JSON lines name each file with attach: path is relative to that directory, name
+// is what the person sees (default: the file's), mimeType is found by content if it is missing. For
+// a program that answers in plain text, every regular file in the directory itself is sent, in the
+// order of names.
 //
-// Standard error goes to the log, a few lines per second, and its last lines are part of the error message when the program fails.
-// Values of configured variables are taken out of both, because they may be keys.
+// Standard error goes to the log, a few lines per second, and its last lines are part of the error
+// message when the program fails. Values of configured variables are taken out of both, because
+// they may be keys.
 //
 // # Ending
 //
-// The program runs in its own process group. When the context is done, or the answer is longer than it may be, the group receives SIGTERM and two
-// seconds later SIGKILL. When the program ends by itself, the processes that it left in its group are killed, and the runner does not wait for
-// output that they hold open. A process that has left the group is killed too where a [process.Reaper] is configured; stronger isolation
-// (containers, users) is left to the operator. An exit code other than 0 is a failure, also when there was an answer.
+// The program runs in its own process group. When the context is done, or the answer is longer than
+// it may be, the group receives SIGTERM and two seconds later SIGKILL. When the program ends by
+// itself, the processes that it left in its group are killed, and the runner does not wait for
+// output that they hold open. A process that has left the group is killed too where a
+// [process.Reaper] is configured; stronger isolation (containers, users) is left to the operator.
+// An exit code other than 0 is a failure, also when there was an answer.
 //
 // Package process starts and ends the program; its goroutines have ended when Run returns.
 //
@@ -103,16 +113,19 @@ const (
 	OutputCodex  Output = "codex"
 )
 
-// DefaultGrace is the time between SIGTERM and SIGKILL. By contract, a runner ends within two seconds after its context.
+// DefaultGrace is the time between SIGTERM and SIGKILL. By contract, a runner ends within two
+// seconds after its context.
 const DefaultGrace = process.DefaultGrace
 
 const messageItem = "{message}"
 
 // Config of a [Runner]. Zero fields take the defaults.
 type Config struct {
-	// Argv is the program and its arguments. A program without a slash is resolved in PATH at each turn.
+	// Argv is the program and its arguments. A program without a slash is resolved in PATH at each
+	// turn.
 	Argv []string
-	// Dir is the working directory, absolute; "" means that of the gateway. With {session} in it each session has a directory.
+	// Dir is the working directory, absolute; "" means that of the gateway. With {session} in it
+	// each session has a directory.
 	Dir string
 	// Env is added to the clean environment and wins over it. Values are treated as secrets.
 	Env map[string]string
@@ -124,13 +137,16 @@ type Config struct {
 	MaxAnswer int
 	// Grace between SIGTERM and SIGKILL; default [DefaultGrace], which is also the most.
 	Grace time.Duration
-	// Sessions keeps the conversations of claude and codex; nil means that each turn is a new conversation that starts with the history.
+	// Sessions keeps the conversations of claude and codex; nil means that each turn is a new
+	// conversation that starts with the history.
 	Sessions agent.Sessions
-	// Reaper ends processes that leave the group of the program; nil means that they outlive the turn.
+	// Reaper ends processes that leave the group of the program; nil means that they outlive the
+	// turn.
 	Reaper *process.Reaper
 }
 
-// Validate reports every fault with the name of its field. It does not check that the program exists.
+// Validate reports every fault with the name of its field. It does not check that the program
+// exists.
 func (c Config) Validate() error {
 	faults := c.checkArgv()
 	if c.Dir != "" && !filepath.IsAbs(c.Dir) {
@@ -195,7 +211,8 @@ func (c Config) messageInArgs() bool {
 	return slices.ContainsFunc(c.Argv[1:], func(arg string) bool { return strings.Contains(arg, messageItem) })
 }
 
-// dashIsOption reports whether a message that begins with a dash would look like an option to the program.
+// dashIsOption reports whether a message that begins with a dash would look like an option to the
+// program.
 func (c Config) dashIsOption() bool {
 	for _, arg := range c.Argv[1:] {
 		if arg == "--" {
@@ -208,8 +225,9 @@ func (c Config) dashIsOption() bool {
 	return false
 }
 
-// arguments returns the configured arguments with their items replaced, and those that continue a session of the program ("" for a new one). The
-// replacement is done once, so that an item in a message is not replaced.
+// arguments returns the configured arguments with their items replaced, and those that continue a
+// session of the program ("" for a new one). The replacement is done once, so that an item in a
+// message is not replaced.
 func (c Config) arguments(req agent.Request, prompt, session string) []string {
 	items := strings.NewReplacer(
 		"{session}", req.Session.String(), messageItem, withoutNUL(prompt), "{run}", req.RunID, "{agent}", req.Session.Agent)
@@ -243,7 +261,8 @@ type Runner struct {
 
 var _ agent.Runner = (*Runner)(nil)
 
-// New checks cfg. Lookup returns the gateway's own PATH, HOME, LANG and TZ (os.LookupEnv); nil means only a standard PATH. A nil log discards.
+// New checks cfg. Lookup returns the gateway's own PATH, HOME, LANG and TZ (os.LookupEnv); nil
+// means only a standard PATH. A nil log discards.
 func New(cfg Config, lookup func(string) (string, bool), log *slog.Logger) (*Runner, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("configuring the command runner: %w", err)
@@ -302,12 +321,14 @@ func (r *Runner) Run(ctx context.Context, req agent.Request, emit func(agent.Eve
 	return result, err
 }
 
-// turn is what the attempts of one Run share: the program may refuse to continue its conversation, and is then started once more without it.
+// turn is what the attempts of one Run share: the program may refuse to continue its conversation,
+// and is then started once more without it.
 type turn struct {
 	req  agent.Request
 	emit func(agent.Event)
 	log  *slog.Logger
-	// dir is the working directory; files is the directory for files, "" if there is no such directory.
+	// dir is the working directory; files is the directory for files, "" if there is no such
+	// directory.
 	dir, files string
 	env        map[string]string
 	talk       *talk // nil means the turn is a separate conversation
@@ -367,7 +388,8 @@ func (r *Runner) attempt(ctx context.Context, t *turn) (agent.Result, error) {
 	return result, err
 }
 
-// keep stores the process of a turn, so that a later attempt can end it. A conversation that continues has it in its session.
+// keep stores the process of a turn, so that a later attempt can end it. A conversation that
+// continues has it in its session.
 func (t *turn) keep(ctx context.Context, p *process.Process) error {
 	if t.talk != nil || t.req.KeepProgram == nil {
 		return nil
@@ -379,7 +401,8 @@ func (t *turn) keep(ctx context.Context, p *process.Process) error {
 	return t.req.KeepProgram(ctx, running)
 }
 
-// outputDir returns the directory for files of a turn, or "". A turn whose directory cannot be made continues without one.
+// outputDir returns the directory for files of a turn, or "". A turn whose directory cannot be made
+// continues without one.
 func outputDir(req agent.Request, log *slog.Logger) string {
 	if req.OutputDir == nil {
 		return ""
@@ -392,7 +415,8 @@ func outputDir(req agent.Request, log *slog.Logger) string {
 	return dir
 }
 
-// outcome returns the first of the reasons why a turn failed: stopped or over the limit, reported by the program, exit code.
+// outcome returns the first of the reasons why a turn failed: stopped or over the limit, reported
+// by the program, exit code.
 func outcome(failed error, out *output, exit process.Exit) error {
 	switch {
 	case failed != nil:
@@ -431,8 +455,9 @@ func (r *Runner) input(t *turn) (input []byte, args []string, err error) {
 	}
 }
 
-// prompt returns the prompt for a known program. Such a program acts by itself, so the prompt states what it has not seen, that a turn runs again,
-// and where files are. Other programs have variables for this.
+// prompt returns the prompt for a known program. Such a program acts by itself, so the prompt
+// states what it has not seen, that a turn runs again, and where files are. Other programs have
+// variables for this.
 func (r *Runner) prompt(t *turn) (string, error) {
 	req, memory := t.req, program.Memory{}
 	if t.talk != nil {
@@ -467,7 +492,8 @@ func withPaths(req agent.Request) []chat.Content {
 	return messages
 }
 
-// environment returns the variables of the program of one turn; dir is its directory for files, or "".
+// environment returns the variables of the program of one turn; dir is its directory for files, or
+// "".
 func (r *Runner) environment(req agent.Request, dir string, access agent.ToolAccess) map[string]string {
 	env := maps.Clone(r.env)
 	env["LANEWAY_SESSION"] = req.Session.String()

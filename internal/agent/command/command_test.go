@@ -134,7 +134,8 @@ func open(t *testing.T, cfg command.Config, log *slog.Logger) *command.Runner {
 	return runner
 }
 
-// alive returns the process ids in a file whose processes run. A zombie does not count: only its parent has not waited for it.
+// alive returns the process ids in a file whose processes run. A zombie does not count: only its
+// parent has not waited for it.
 func alive(t *testing.T, file string) []int {
 	t.Helper()
 	raw, err := os.ReadFile(file)
@@ -178,7 +179,8 @@ func failure(t *testing.T, err error, reason chat.FailReason) *agent.Error {
 	return failed
 }
 
-// TestArgumentsArriveAsTheyAre checks that neither a shell nor a second replacement changes a message.
+// TestArgumentsArriveAsTheyAre checks that neither a shell nor a second replacement changes a
+// message.
 func TestArgumentsArriveAsTheyAre(t *testing.T) {
 	t.Parallel()
 	for _, message := range []string{

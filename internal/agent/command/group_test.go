@@ -37,7 +37,8 @@ func gone(t *testing.T, file string) {
 	}
 }
 
-// stopped runs a program that writes "ready", stops it then, and returns the result and how long the stop took.
+// stopped runs a program that writes "ready", stops it then, and returns the result and how long
+// the stop took.
 func stopped(t *testing.T, runner *command.Runner) (agent.Result, time.Duration) {
 	t.Helper()
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -115,7 +116,8 @@ func TestWhatAProgramLeavesBehindIsKilled(t *testing.T) {
 	gone(t, pids)
 }
 
-// TestAnEscapedProcessDoesNotHoldTheTurn starts a process in another process session that keeps the pipes open.
+// TestAnEscapedProcessDoesNotHoldTheTurn starts a process in another process session that keeps the
+// pipes open.
 func TestAnEscapedProcessDoesNotHoldTheTurn(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -60,7 +60,8 @@ func (o *output) decide() bool {
 	return o.mode == OutputJSON
 }
 
-// undecided switches to text once it is certain that the output is not JSON, and waits for more until then.
+// undecided switches to text once it is certain that the output is not JSON, and waits for more
+// until then.
 func (o *output) undecided() error {
 	start := bytes.TrimLeft(o.line, blanks)
 	if len(start) > 0 && (start[0] != '{' || bytes.IndexByte(start, '\n') >= 0) {
@@ -118,26 +119,31 @@ func (o *output) take(raw []byte) error {
 	return o.answer.Text.Append(string(raw))
 }
 
-// maxShown bounds arguments and results of events in bytes; maxWords bounds what a program reports about its failure.
+// maxShown bounds arguments and results of events in bytes; maxWords bounds what a program reports
+// about its failure.
 const (
 	maxShown = 16 << 10
 	maxWords = 300
 )
 
-// stream reads the JSON lines of a known program: Claude Code (`claude -p --output-format stream-json --verbose`) or Codex (`codex exec --json`).
-// Lines of other kinds, and lines that are not JSON, are skipped.
+// stream reads the JSON lines of a known program: Claude Code
+// (`claude -p --output-format stream-json --verbose`) or Codex (`codex exec --json`). Lines of
+// other kinds, and lines that are not JSON, are skipped.
 type stream struct {
 	out  *output
 	emit func(agent.Event)
-	// outside is called when the program may have read text from outside, see [agent.Request.Outside].
+	// outside is called when the program may have read text from outside, see
+	// [agent.Request.Outside].
 	outside func()
 	// session is called with the id of the session that the program reports; may be nil.
 	session func(id string)
-	// ofTurn computes the usage of the turn from what Codex reports for its session; nil means that the session has only this turn.
+	// ofTurn computes the usage of the turn from what Codex reports for its session; nil means that
+	// the session has only this turn.
 	ofTurn func(reported chat.Usage) chat.Usage
 	// calls are the names of the calls without a result, by their ids.
 	calls map[string]string
-	// gap is true when a call came between the text and what follows, pieces when the text came in pieces before the whole message.
+	// gap is true when a call came between the text and what follows, pieces when the text came in
+	// pieces before the whole message.
 	gap, pieces bool
 }
 
@@ -299,8 +305,8 @@ func (s *stream) call(id, name, args string) {
 	s.emit(agent.Event{Kind: agent.EventTool, Tool: &chat.ToolEvent{Phase: "start", CallID: id, Name: name, Args: chat.Cut(args, maxShown)}})
 }
 
-// harmless reports whether a call of a known program shows it no text from outside: it changes files, plans, or uses a tool of the gateway, which reports that
-// itself.
+// harmless reports whether a call of a known program shows it no text from outside: it changes
+// files, plans, or uses a tool of the gateway, which reports that itself.
 func harmless(name string) bool {
 	switch name {
 	case "Edit", "MultiEdit", "NotebookEdit", "Write", "TodoWrite", "ExitPlanMode", "file_change":
@@ -357,8 +363,8 @@ func shownJSON(s string) string {
 	return string(raw)
 }
 
-// files returns the files to send: those that its JSON lines have named, or, when it answered in plain text, every regular file in
-// the directory, in the order of names.
+// files returns the files to send: those that its JSON lines have named, or, when it answered in
+// plain text, every regular file in the directory, in the order of names.
 func (o *output) files(dir string) ([]chat.Attachment, error) {
 	if dir == "" || o.mode == OutputJSON || len(o.answer.Named) > 0 {
 		return o.answer.Named, nil

@@ -40,8 +40,8 @@ func hear(in io.Reader, mode Output) (string, string) {
 	return answer.Text.Text(), said
 }
 
-// FuzzOutput checks that no output breaks the reader, that the answer is clean text, and that it does not depend on the
-// pieces in which output arrives.
+// FuzzOutput checks that no output breaks the reader, that the answer is clean text, and that it
+// does not depend on the pieces in which output arrives.
 func FuzzOutput(f *testing.F) {
 	for _, seed := range []string{
 		"{\"delta\":\"a\"}\n{\"final\":\"ab\"}\n", "plain\n", "\n {\"error\":\"x\",\"reason\":\"timeout\"}", "{\"usage\":{\"inputTokens\":-1e99}}\n",

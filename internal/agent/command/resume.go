@@ -16,8 +16,8 @@ import (
 // known reports whether the program keeps its conversations itself.
 func (c Config) known() bool { return c.Output == OutputClaude || c.Output == OutputCodex }
 
-// resumes reports whether a turn continues the conversation of the turn before. A command that names a conversation in its own arguments is not
-// changed.
+// resumes reports whether a turn continues the conversation of the turn before. A command that
+// names a conversation in its own arguments is not changed.
 func (c Config) resumes() bool {
 	var own []string
 	switch c.Output {
@@ -46,7 +46,8 @@ func (c Config) resumption(session string) []string {
 	}
 }
 
-// beforePrompt returns the index at which arguments are added: before the prompt, which is the message or a dash for standard input, or at the end.
+// beforePrompt returns the index at which arguments are added: before the prompt, which is the
+// message or a dash for standard input, or at the end.
 func (c Config) beforePrompt() int {
 	for i, arg := range c.Argv[1:] {
 		if arg == "-" || arg == "--" || strings.Contains(arg, messageItem) {
@@ -81,13 +82,15 @@ func (r *Runner) talkOf(ctx context.Context, req agent.Request, kept program.Kep
 	return t
 }
 
-// start stores the process before it has reported a session: a later attempt of the turn has to end it first.
+// start stores the process before it has reported a session: a later attempt of the turn has to end
+// it first.
 func (t *talk) start(ctx context.Context, p *process.Process) {
 	t.pid, t.started = p.Group(), p.Identity()
 	t.kept.Put(ctx, t.id, t.memory, t.pid, t.started)
 }
 
-// begin stores the session that the program has reported, so that a later attempt of the turn continues it.
+// begin stores the session that the program has reported, so that a later attempt of the turn
+// continues it.
 func (t *talk) begin(ctx context.Context, id string, req agent.Request) {
 	if id == "" || t.begun != "" {
 		return
@@ -99,7 +102,8 @@ func (t *talk) begin(ctx context.Context, id string, req agent.Request) {
 // end stores that the process has ended.
 func (t *talk) end(ctx context.Context) { t.kept.Put(ctx, cmp.Or(t.begun, t.id), t.memory, 0, "") }
 
-// gates let the turns of a session run one at a time, in their order: a known program writes to the file of its conversation.
+// gates let the turns of a session run one at a time, in their order: a known program writes to the
+// file of its conversation.
 type gates struct {
 	mu  sync.Mutex
 	all map[string]*gate

@@ -24,8 +24,8 @@ import (
 	"laneway/internal/testrun"
 )
 
-// keeper is a program that keeps its conversations in files of DIR, as Claude Code and Codex do. For each turn it stores its prompt and its arguments
-// there. It answers with its session.
+// keeper is a program that keeps its conversations in files of DIR, as Claude Code and Codex do.
+// For each turn it stores its prompt and its arguments there. It answers with its session.
 const keeper = `
 for arg in "$@"; do case "$before" in --resume|resume) session=$arg;; esac; before=$arg; done
 if [ -n "$session" ] && [ ! -e "$DIR/$session" ]; then
@@ -81,8 +81,8 @@ func entry(seq int64, run, role, text string) chat.TranscriptEntry {
 	return chat.TranscriptEntry{Seq: seq, RunID: run, Role: role, Text: text}
 }
 
-// TestAKnownProgramContinuesItsConversation makes three turns with three runners. The first receives the history, the later ones what the program has
-// not seen.
+// TestAKnownProgramContinuesItsConversation makes three turns with three runners. The first
+// receives the history, the later ones what the program has not seen.
 func TestAKnownProgramContinuesItsConversation(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -117,7 +117,8 @@ func TestAKnownProgramContinuesItsConversation(t *testing.T) {
 	}
 }
 
-// TestAConversationThatCannotBeContinuedGetsTheTranscript checks that this happens once: the next turn continues the new conversation.
+// TestAConversationThatCannotBeContinuedGetsTheTranscript checks that this happens once: the next
+// turn continues the new conversation.
 func TestAConversationThatCannotBeContinuedGetsTheTranscript(t *testing.T) {
 	t.Parallel()
 	for name, breaks := range map[string]func(k keeping, session string){
@@ -146,7 +147,8 @@ func TestAConversationThatCannotBeContinuedGetsTheTranscript(t *testing.T) {
 	}
 }
 
-// TestAFailureOfAContinuedTurnIsNoRefusal checks that a program that has resumed the session is not started again.
+// TestAFailureOfAContinuedTurnIsNoRefusal checks that a program that has resumed the session is not
+// started again.
 func TestAFailureOfAContinuedTurnIsNoRefusal(t *testing.T) {
 	t.Parallel()
 	k := newKeeping(t, command.OutputClaude, "-p")
@@ -162,7 +164,8 @@ func TestAFailureOfAContinuedTurnIsNoRefusal(t *testing.T) {
 	}
 }
 
-// TestALaterAttemptContinuesTheConversation that a killed gateway has left. The process of the first attempt is ended before.
+// TestALaterAttemptContinuesTheConversation that a killed gateway has left. The process of the
+// first attempt is ended before.
 func TestALaterAttemptContinuesTheConversation(t *testing.T) {
 	t.Parallel()
 	k := newKeeping(t, command.OutputCodex, "exec", "-")
@@ -206,7 +209,8 @@ func TestALaterAttemptContinuesTheConversation(t *testing.T) {
 	}
 }
 
-// TestAProgramThatWasLeftEndsFirst covers a gateway that was killed before the program had reported a session.
+// TestAProgramThatWasLeftEndsFirst covers a gateway that was killed before the program had reported
+// a session.
 func TestAProgramThatWasLeftEndsFirst(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -232,7 +236,8 @@ func TestAProgramThatWasLeftEndsFirst(t *testing.T) {
 	}
 }
 
-// TestTurnsOfAConversationWaitForEachOther also checks that turns of another conversation do not wait, and that a stopped turn no longer waits.
+// TestTurnsOfAConversationWaitForEachOther also checks that turns of another conversation do not
+// wait, and that a stopped turn no longer waits.
 func TestTurnsOfAConversationWaitForEachOther(t *testing.T) {
 	t.Parallel()
 	k := newKeeping(t, command.OutputClaude, "-p")
@@ -276,7 +281,8 @@ rmdir "$DIR/$LANEWAY_SESSION"
 	group.Wait()
 }
 
-// TestACommandWithAConversationOfItsOwnStaysAsItIs checks that it receives no history and no added arguments.
+// TestACommandWithAConversationOfItsOwnStaysAsItIs checks that it receives no history and no added
+// arguments.
 func TestACommandWithAConversationOfItsOwnStaysAsItIs(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -311,7 +317,8 @@ func (f files) Read(path string, _ int64) ([]byte, error) {
 }
 func (f files) Path(path string) string { return filepath.Join(string(f), path) }
 
-// TestAKnownProgramLearnsOfFiles checks that the prompt states where the files of the message are, and where those of the answer belong.
+// TestAKnownProgramLearnsOfFiles checks that the prompt states where the files of the message are,
+// and where those of the answer belong.
 func TestAKnownProgramLearnsOfFiles(t *testing.T) {
 	t.Parallel()
 	k, out := newKeeping(t, command.OutputClaude, "-p"), t.TempDir()
@@ -328,7 +335,8 @@ func TestAKnownProgramLearnsOfFiles(t *testing.T) {
 	}
 }
 
-// TestATurnOfCodexUsesWhatItAddsToItsSession: codex reports the usage of its whole session. Each turn has a new runner.
+// TestATurnOfCodexUsesWhatItAddsToItsSession: codex reports the usage of its whole session. Each
+// turn has a new runner.
 func TestATurnOfCodexUsesWhatItAddsToItsSession(t *testing.T) {
 	t.Parallel()
 	const program = `

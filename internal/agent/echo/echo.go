@@ -1,13 +1,16 @@
-// Package echo is the runner that repeats its input. A gateway without configuration answers with it, so that everything
-// around an agent can be tried. Its name and model show that it is not an assistant.
+// Package echo is the runner that repeats its input. A gateway without configuration answers with
+// it, so that everything around an agent can be tried. Its name and model show that it is not an
+// assistant.
 //
-// The answer is the text of all messages of the turn, joined by newlines, emitted in chunks. Delays make it behave like
-// a slow model, FailWith like a broken one. Messages that arrive during the turn are repeated as well. Usage is the
-// estimate of package agent, so that usage reports are not empty.
+// The answer is the text of all messages of the turn, joined by newlines, emitted in chunks. Delays
+// make it behave like a slow model, FailWith like a broken one. Messages that arrive during the
+// turn are repeated as well. Usage is the estimate of package agent, so that usage reports are not
+// empty.
 //
 // # Instructions in the text
 //
-// With [Config.Script] on, a line of a message that is one of these instructions is executed instead of repeated:
+// With [Config.Script] on, a line of a message that is one of these instructions is executed
+// instead of repeated:
 //
 //	sleep 2s          wait (any Go duration)
 //	hang              wait until the turn is stopped
@@ -16,7 +19,8 @@
 //	fail rate_limit   fail for this reason
 //	panic             panic, as a defect would
 //
-// It is off by default: with it, each person who may write to the agent can make its turns fail or occupy their slots.
+// It is off by default: with it, each person who may write to the agent can make its turns fail or
+// occupy their slots.
 //
 // # Promises
 //

@@ -1,9 +1,11 @@
-// Package httprunner is the runner for an agent behind HTTP: a webhook that is called for each turn and whose response is the answer.
+// Package httprunner is the runner for an agent behind HTTP: a webhook that is called for each turn
+// and whose response is the answer.
 //
 // # The request
 //
-// One turn is one POST of a JSON document to the configured address: session, run id, deadline, prompt, messages with their senders, history (package
-// jsonline has the members; a program with `input: json` receives the same). The headers:
+// One turn is one POST of a JSON document to the configured address: session, run id, deadline,
+// prompt, messages with their senders, history (package jsonline has the members; a program with
+// `input: json` receives the same). The headers:
 //
 //	X-Laneway-Signature   t=<unix seconds>,v1=<hex> over "t.body", see package signature; a new signature for each attempt
 //	Idempotency-Key       the run id: the same for a repeated attempt and for a turn that runs again after a crash
@@ -17,19 +19,23 @@
 //	text/event-stream      the same lines as the data of events
 //	text/plain             the answer itself, streamed as it arrives
 //
-// A line with final or done completes a stream of lines. A stream without one was cut off, so that a partial answer of a server whose program ended
-// is not taken for a complete one. A line that is not a JSON object of the protocol is an error, not text. Blank lines and comments keep the turn
+// A line with final or done completes a stream of lines. A stream without one was cut off, so that
+// a partial answer of a server whose program ended is not taken for a complete one. A line that is
+// not a JSON object of the protocol is an error, not text. Blank lines and comments keep the turn
 // alive: it fails when nothing arrives for the time of Silence.
 //
 // # Promises
 //
-// Those of package agent; package modelhttp defines deadlines, retries, error classes and bounds. A failed attempt is repeated only before any text
-// was shown. The agent may have acted before the connection broke, and recognizes the repetition by its key. Redirects are not followed. A response
-// has at most 128 MiB, in addition to the bound of the answer. A stop closes the connection.
+// Those of package agent; package modelhttp defines deadlines, retries, error classes and bounds. A
+// failed attempt is repeated only before any text was shown. The agent may have acted before the
+// connection broke, and recognizes the repetition by its key. Redirects are not followed. A
+// response has at most 128 MiB, in addition to the bound of the answer. A stop closes the
+// connection.
 //
 // # Not supported
 //
-// No files from the agent, since it has no directory on this host; no tools; no answer after the response.
+// No files from the agent, since it has no directory on this host; no tools; no answer after the
+// response.
 //
 //	runner, err := httprunner.New(httprunner.Config{URL: "http://127.0.0.1:9100/agent", Secret: secret.New(text)}, nil, log)
 //
@@ -62,7 +68,8 @@ type Config struct {
 	Secret secret.Secret
 	// MaxAnswer in bytes; default [agent.DefaultMaxAnswer].
 	MaxAnswer int
-	// FirstByte and Silence bound the wait for the first and for each further line, or byte of plain text; default 60 s, negative disables the bound.
+	// FirstByte and Silence bound the wait for the first and for each further line, or byte of
+	// plain text; default 60 s, negative disables the bound.
 	FirstByte, Silence time.Duration
 	// Retries before any text was emitted; default 3, at most 10, negative disables retries.
 	Retries int
@@ -77,7 +84,8 @@ type Runner struct {
 
 var _ agent.Runner = (*Runner)(nil)
 
-// New checks cfg; it sends nothing. With a nil transport the runner makes its own; a nil log discards.
+// New checks cfg; it sends nothing. With a nil transport the runner makes its own; a nil log
+// discards.
 func New(cfg Config, transport http.RoundTripper, log *slog.Logger) (*Runner, error) {
 	if !cfg.Secret.IsSet() {
 		return nil, errors.New("configuring the http runner: the secret must be set")
@@ -128,8 +136,8 @@ func (r *Runner) proof(req agent.Request, body []byte) http.Header {
 	return header
 }
 
-// inWords replaces the sentence of an error of the client, which mentions models, by one for an agent behind HTTP. A failure that the agent reported
-// is not changed.
+// inWords replaces the sentence of an error of the client, which mentions models, by one for an
+// agent behind HTTP. A failure that the agent reported is not changed.
 func inWords(err error, reported *agent.Error) error {
 	failed, ok := errors.AsType[*agent.Error](err)
 	if !ok || failed == reported || failed.Reason == chat.FailTimeout || failed.Reason == chat.FailOutputLimit {
@@ -177,7 +185,8 @@ const (
 // maxLine bounds a line, in bytes.
 const maxLine = 4 << 20
 
-// answer reads one response. It implements [modelhttp.PieceReader] and belongs to the goroutine of Run.
+// answer reads one response. It implements [modelhttp.PieceReader] and belongs to the goroutine of
+// Run.
 type answer struct {
 	*jsonline.Answer
 

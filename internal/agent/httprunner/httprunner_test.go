@@ -37,7 +37,8 @@ type format struct {
 	piece func(text string) string
 	usage string
 	end   string
-	// failure is a failure reported in the middle of the answer; "" means that the connection breaks.
+	// failure is a failure reported in the middle of the answer; "" means that the connection
+	// breaks.
 	failure func(reason chat.FailReason) string
 }
 
@@ -210,7 +211,8 @@ func TestAnAnswerAtOnce(t *testing.T) {
 	}
 }
 
-// TestHalfAnAnswerIsNotTakenForAWhole covers a response that ends without error although the agent did not finish.
+// TestHalfAnAnswerIsNotTakenForAWhole covers a response that ends without error although the agent
+// did not finish.
 func TestHalfAnAnswerIsNotTakenForAWhole(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -275,7 +277,8 @@ func wanted(t *testing.T, err error) *agent.Error {
 	return failed
 }
 
-// TestARepetitionHasTheSameKeyAndASignatureOfItsOwn: the agent recognizes the repetition, and a late attempt is not refused for its age.
+// TestARepetitionHasTheSameKeyAndASignatureOfItsOwn: the agent recognizes the repetition, and a
+// late attempt is not refused for its age.
 func TestARepetitionHasTheSameKeyAndASignatureOfItsOwn(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex

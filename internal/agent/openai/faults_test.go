@@ -36,7 +36,8 @@ func ask(ctx context.Context, runner *openai.Runner, req agent.Request) heard {
 	return h
 }
 
-// bubble runs a turn against a model in memory, in virtual time, and checks what was emitted and the calls.
+// bubble runs a turn against a model in memory, in virtual time, and checks what was emitted and
+// the calls.
 func bubble(t *testing.T, cfg openai.Config, answer func(testmodel.Call) testmodel.Reply, check func(heard, []testmodel.Call)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -54,8 +55,8 @@ func always(reply testmodel.Reply) func(testmodel.Call) testmodel.Reply {
 	return func(testmodel.Call) testmodel.Reply { return reply }
 }
 
-// TestFaultsEndInTime checks the reason, the time and the number of calls for every way in which a model can fail, and that text is
-// never emitted twice.
+// TestFaultsEndInTime checks the reason, the time and the number of calls for every way in which a
+// model can fail, and that text is never emitted twice.
 func TestFaultsEndInTime(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
@@ -198,8 +199,8 @@ func TestNothingShowsTheKeyOrTheAddress(t *testing.T) {
 	}
 }
 
-// TestHangingModelsGiveEverySlotBack checks that thirty turns with a model that sends nothing all end after the time for the
-// first byte, and that the model server has no open call afterwards.
+// TestHangingModelsGiveEverySlotBack checks that thirty turns with a model that sends nothing all
+// end after the time for the first byte, and that the model server has no open call afterwards.
 func TestHangingModelsGiveEverySlotBack(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

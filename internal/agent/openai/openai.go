@@ -1,32 +1,36 @@
-// Package openai is the runner for every endpoint that speaks the chat completions API: OpenAI, Ollama, vLLM, llama.cpp,
-// OpenRouter and many others.
+// Package openai is the runner for every endpoint that speaks the chat completions API: OpenAI,
+// Ollama, vLLM, llama.cpp, OpenRouter and many others.
 //
-// One turn is a streaming POST to <base_url>/chat/completions, and one more for each round of tool calls (the loop is in package toolloop). The
-// conversation is made by [agent.Conversation]: a system prompt, alternating lines, history cut to the context window. Text is emitted as it arrives;
-// the thoughts of reasoning models are not shown.
+// One turn is a streaming POST to <base_url>/chat/completions, and one more for each round of tool
+// calls (the loop is in package toolloop). The conversation is made by [agent.Conversation]: a
+// system prompt, alternating lines, history cut to the context window. Text is emitted as it
+// arrives; the thoughts of reasoning models are not shown.
 //
-// This package is the dialect; what a turn does, and what is learned about an endpoint, is in package model.
+// This package is the dialect; what a turn does, and what is learned about an endpoint, is in
+// package model.
 //
 // # Endpoints differ
 //
-// An endpoint may answer with one JSON document instead of a stream. A stream is complete with a finish reason, or with `[DONE]` after text or a call. Any
-// other end is an error, so that a partial answer is never taken for a complete one. An error is recognised anywhere: as the status, in a body with status
-// 200, in the middle of a stream, in a list.
+// An endpoint may answer with one JSON document instead of a stream. A stream is complete with a
+// finish reason, or with `[DONE]` after text or a call. Any other end is an error, so that a
+// partial answer is never taken for a complete one. An error is recognised anywhere: as the status,
+// in a body with status 200, in the middle of a stream, in a list.
 //
-// Content is a string, a list of parts, or both in turn; parts that are not text are not shown. Tool calls arrive in pieces or whole, with or without index
-// and id, with their arguments as a string or as JSON. What else comes with a message or a call goes back with it within the turn, to the same endpoint and
-// model.
+// Content is a string, a list of parts, or both in turn; parts that are not text are not shown.
+// Tool calls arrive in pieces or whole, with or without index and id, with their arguments as a
+// string or as JSON. What else comes with a message or a call goes back with it within the turn, to
+// the same endpoint and model.
 //
 // # Pictures
 //
-// Pictures of the new input are sent as data URLs with its text; see [agent.Images] for the bounds. If an endpoint refuses a request because of them,
-// the request is repeated without them.
+// Pictures of the new input are sent as data URLs with its text; see [agent.Images] for the bounds.
+// If an endpoint refuses a request because of them, the request is repeated without them.
 //
 // # Promises
 //
-// Those of package agent. Deadlines for the first line and between lines free the slot when a model hangs; the
-// total is the deadline of the turn. 429, 5xx and broken connections are retried, at most three times, only before any text
-// was shown. No error carries the URL or the key.
+// Those of package agent. Deadlines for the first line and between lines free the slot when a model
+// hangs; the total is the deadline of the turn. 429, 5xx and broken connections are retried, at
+// most three times, only before any text was shown. No error carries the URL or the key.
 //
 // # Not supported
 //
@@ -60,13 +64,15 @@ const (
 	DefaultContextWindow = 32_768
 )
 
-// Config of a [Runner]: BaseURL is everything before /chat/completions, default [DefaultBaseURL]; Temperature is 0 to 2, TopP 0 to 1.
+// Config of a [Runner]: BaseURL is everything before /chat/completions, default [DefaultBaseURL];
+// Temperature is 0 to 2, TopP 0 to 1.
 type Config = model.Config
 
 // Runner answers with a model. It is safe for concurrent use.
 type Runner = model.Runner
 
-// New checks cfg; it sends nothing. With a nil transport the runner makes its own; a nil log discards.
+// New checks cfg; it sends nothing. With a nil transport the runner makes its own; a nil log
+// discards.
 func New(cfg Config, transport http.RoundTripper, log *slog.Logger) (*Runner, error) {
 	return model.New(model.Dialect{
 		Name: "openai",
@@ -177,7 +183,8 @@ func body(d *model.Draft) any {
 	return out
 }
 
-// messages returns the conversation. A model without a system role reads the system prompt at the beginning of the first message.
+// messages returns the conversation. A model without a system role reads the system prompt at the
+// beginning of the first message.
 func messages(d *model.Draft) []message {
 	var all []message
 	before := ""
@@ -222,7 +229,8 @@ func toolsOf(talk toolloop.Conversation) []tool {
 	return all
 }
 
-// appendRound adds the calls of the model with the members that came with them, their results, and the messages that arrived meanwhile.
+// appendRound adds the calls of the model with the members that came with them, their results, and
+// the messages that arrived meanwhile.
 func appendRound(messages []message, d *model.Draft, round agent.Round) []message {
 	members := d.Members(round, func(raw json.RawMessage) model.Object {
 		var thoughts string
@@ -255,10 +263,12 @@ func appendRound(messages []message, d *model.Draft, round agent.Round) []messag
 	return messages
 }
 
-// efforts are the levels that the API defines, from the least. Other words, such as off, leave the choice to the endpoint.
+// efforts are the levels that the API defines, from the least. Other words, such as off, leave the
+// choice to the endpoint.
 var efforts = []string{"minimal", "low", "medium", "high"} //nolint:gochecknoglobals // a constant
 
-// effort returns the level that is asked for, or the next one that the model has not refused; "" if it refuses all of them.
+// effort returns the level that is asked for, or the next one that the model has not refused; "" if
+// it refuses all of them.
 func effort(d *model.Draft) string {
 	if at := slices.Index(efforts, d.Thinking); at >= 0 && d.Can(model.Effort) {
 		for _, level := range efforts[at:] {
@@ -292,8 +302,8 @@ func take(a *model.Answer, chunk model.Object) (bool, error) {
 	return answered, nil
 }
 
-// piece takes a part of the message. Members that are not known return with the calls of the message; those that are left out are no part of a
-// conversation.
+// piece takes a part of the message. Members that are not known return with the calls of the
+// message; those that are left out are no part of a conversation.
 func piece(a *model.Answer, p model.Object) error {
 	if len(p) == 0 {
 		return nil
@@ -308,7 +318,8 @@ func piece(a *model.Answer, p model.Object) error {
 	return text(a, p["content"])
 }
 
-// parts returns what of a content returns in its own form: all of it from the first list on, since a plain string returns as the text of its round.
+// parts returns what of a content returns in its own form: all of it from the first list on, since
+// a plain string returns as the text of its round.
 func parts(a *model.Answer, content any) (any, bool) {
 	_, listed := a.Message["content"]
 	switch c := content.(type) {
@@ -323,7 +334,8 @@ func parts(a *model.Answer, content any) (any, bool) {
 	}
 }
 
-// text shows the text of a content: a string, a part, or a list of both. Thoughts and parts that are not known are not shown.
+// text shows the text of a content: a string, a part, or a list of both. Thoughts and parts that
+// are not known are not shown.
 func text(a *model.Answer, content any) error {
 	switch c := content.(type) {
 	case string:
@@ -381,8 +393,8 @@ func arguments(value any) string {
 	}
 }
 
-// count takes the usage so far. Some endpoints count thoughts, or what their cache has served, outside of the prompt and the completion: only the total has
-// them.
+// count takes the usage so far. Some endpoints count thoughts, or what their cache has served,
+// outside of the prompt and the completion: only the total has them.
 func count(a *model.Answer, usage model.Object) {
 	if len(usage) == 0 {
 		return

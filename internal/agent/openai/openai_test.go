@@ -227,7 +227,8 @@ func TestHistoryIsCutToTheContextWindow(t *testing.T) {
 	}
 }
 
-// TestEndpointsThatRefuseOptionsAreLearned checks that a refused option costs one additional call in the first turn and none later.
+// TestEndpointsThatRefuseOptionsAreLearned checks that a refused option costs one additional call
+// in the first turn and none later.
 func TestEndpointsThatRefuseOptionsAreLearned(t *testing.T) {
 	t.Parallel()
 	model := testmodel.Start(t)
@@ -270,8 +271,9 @@ func TestFinishReasons(t *testing.T) {
 	}
 }
 
-// TestConnectionsAreUsedAgain checks that a connection is reused if the server closes its stream shortly after the last event, as
-// real ones do, and that a server that never closes it costs its connection but hardly any time.
+// TestConnectionsAreUsedAgain checks that a connection is reused if the server closes its stream
+// shortly after the last event, as real ones do, and that a server that never closes it costs its
+// connection but hardly any time.
 func TestConnectionsAreUsedAgain(t *testing.T) {
 	t.Parallel()
 	for want, reply := range map[int]testmodel.Reply{1: {CloseAfter: 20 * time.Millisecond}, 3: {KeepOpen: true}} {
@@ -373,7 +375,8 @@ func TestToolsCountAgainstTheWindow(t *testing.T) {
 	}
 }
 
-// secondQuestion runs a turn whose model first answers with reply, and returns the request after the calls.
+// secondQuestion runs a turn whose model first answers with reply, and returns the request after
+// the calls.
 func secondQuestion(t *testing.T, reply testmodel.Reply) testmodel.Call {
 	t.Helper()
 	model := testmodel.Start(t)
@@ -427,7 +430,8 @@ func TestThoughtsGoBackWithTheirRound(t *testing.T) {
 	}
 }
 
-// TestCachedTokensAreAPartOfTheInput checks that they are counted separately too, because they have another price.
+// TestCachedTokensAreAPartOfTheInput checks that they are counted separately too, because they have
+// another price.
 func TestCachedTokensAreAPartOfTheInput(t *testing.T) {
 	t.Parallel()
 	model := testmodel.Start(t)

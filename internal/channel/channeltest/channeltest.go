@@ -1,11 +1,15 @@
-// Package channeltest is the contract of channels, and the contract of the records that a store keeps for channels.
+// Package channeltest is the contract of channels, and the contract of the records that a store
+// keeps for channels.
 //
-// [Run] takes a function that opens a channel together with the provider that it talks to, and checks what the rest of the gateway
-// relies on: a message is offered until it is durable and acknowledged only then; a reply arrives whole and in order, or Send returns a
-// [channel.SendError]; an outage does not end Run; Run returns shortly after the end of its context; Status and Typing never block.
-// [RunRecords] does the same for [channel.Records], so that every store keeps the same bounds.
+// [Run] takes a function that opens a channel together with the provider that it talks to, and
+// checks what the rest of the gateway relies on: a message is offered until it is durable and
+// acknowledged only then; a reply arrives whole and in order, or Send returns a
+// [channel.SendError]; an outage does not end Run; Run returns shortly after the end of its
+// context; Status and Typing never block. [RunRecords] does the same for [channel.Records], so that
+// every store keeps the same bounds.
 //
-// The tests of Run are in virtual time: each opens its channel inside a synctest bubble, so it must not use real sockets.
+// The tests of Run are in virtual time: each opens its channel inside a synctest bubble, so it must
+// not use real sockets.
 package channeltest
 
 import (
@@ -32,14 +36,16 @@ type Harness struct {
 	Say func(text string)
 	// Read returns what the person can read now, oldest first.
 	Read func() []string
-	// Incoming is the form in which a message of the person reaches the receiver; nil means that of a chat network.
+	// Incoming is the form in which a message of the person reaches the receiver; nil means that of
+	// a chat network.
 	Incoming *Incoming
 	// Outage makes every call of the channel fail, or work again. Hang makes them block instead.
 	Outage, Hang func(on bool)
 }
 
-// Incoming is what the receiver gets with a message in addition to its text. A message of a chat network is typed, answered in the person's chat, and
-// its idempotency key begins with the channel's name.
+// Incoming is what the receiver gets with a message in addition to its text. A message of a chat
+// network is typed, answered in the person's chat, and its idempotency key begins with the
+// channel's name.
 type Incoming struct {
 	// ReplyTo is where the answer goes besides the transcript; zero means nowhere.
 	ReplyTo chat.Target
@@ -84,7 +90,8 @@ func Run(t *testing.T, open func(t *testing.T) Harness) {
 	}...))
 }
 
-// RunSending tests the part of the contract for a channel that only sends. Harness.Say and Outage are not used.
+// RunSending tests the part of the contract for a channel that only sends. Harness.Say and Outage
+// are not used.
 func RunSending(t *testing.T, open func(t *testing.T) Harness) {
 	t.Helper()
 	run(t, open, sending())

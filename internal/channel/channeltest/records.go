@@ -197,7 +197,8 @@ func pairingCodes(t *testing.T, p channel.Records, _ func(time.Duration)) {
 	}
 }
 
-// RunRecords tests the contract of [channel.Records]. open makes an empty store and a function that moves its clock forward.
+// RunRecords tests the contract of [channel.Records]. open makes an empty store and a function that
+// moves its clock forward.
 func RunRecords(t *testing.T, open func(t *testing.T) (r channel.Records, forward func(time.Duration))) {
 	t.Helper()
 	runPairings(t, open)
@@ -288,7 +289,8 @@ type press struct {
 	button string
 }
 
-// wantPress presses a button that [buttons] made; with a nil fault, it must return the text of the button.
+// wantPress presses a button that [buttons] made; with a nil fault, it must return the text of the
+// button.
 func wantPress(t *testing.T, r channel.Records, p press, by channel.Peer, fault error) {
 	t.Helper()
 	if got, err := r.TakeButton(t.Context(), p.button, by, p.number); !errors.Is(err, fault) || (fault == nil && got != "/say "+p.button) {

@@ -41,8 +41,9 @@ type accessRecords interface {
 	GroupBefore(ctx context.Context, channel string, chatID int64) (from int64, err error)
 }
 
-// access decides who may talk to the bot, whether a message of a group is for it, and who may change that. Only the ids of the bot, the person
-// and the chat identify a sender; names prove nothing. It keeps no state; after an error of the store or of Telegram it admits no person.
+// access decides who may talk to the bot, whether a message of a group is for it, and who may
+// change that. Only the ids of the bot, the person and the chat identify a sender; names prove
+// nothing. It keeps no state; after an error of the store or of Telegram it admits no person.
 type access struct {
 	rules    accessRules
 	identity *identity
@@ -77,7 +78,8 @@ func (a *access) judge(ctx context.Context, from *tgbotapi.User, in *tgbotapi.Ch
 	return unknown, nil
 }
 
-// judgeGroup requires that the chat is in the list and, unless every member may talk, that the person is too. Pairings count in private chats only.
+// judgeGroup requires that the chat is in the list and, unless every member may talk, that the
+// person is too. Pairings count in private chats only.
 func (a *access) judgeGroup(ctx context.Context, from *tgbotapi.User, in *tgbotapi.Chat) (verdict, error) {
 	if !in.IsGroup() && !in.IsSuperGroup() {
 		return ignore, nil
@@ -92,7 +94,8 @@ func (a *access) judgeGroup(ctx context.Context, from *tgbotapi.User, in *tgbota
 	return ignore, nil
 }
 
-// listed reports whether a group is in the list, possibly under the id that it had before it became a supergroup.
+// listed reports whether a group is in the list, possibly under the id that it had before it became
+// a supergroup.
 func (a *access) listed(ctx context.Context, id int64) (bool, error) {
 	if slices.Contains(a.rules.groups, id) {
 		return true, nil
@@ -114,8 +117,9 @@ func (a *access) addressed(ctx context.Context, parts []update) (bool, error) {
 	return false, nil
 }
 
-// partAddressed reports whether one part is for the bot. In a private chat every message is. In a group a message is if it answers the bot, is a
-// command, mentions the bot, or the bot answers every message there.
+// partAddressed reports whether one part is for the bot. In a private chat every message is. In a
+// group a message is if it answers the bot, is a command, mentions the bot, or the bot answers
+// every message there.
 func (a *access) partAddressed(ctx context.Context, m *tgbotapi.Message) (bool, error) {
 	if m.Chat.IsPrivate() {
 		return true, nil
@@ -130,7 +134,8 @@ func (a *access) partAddressed(ctx context.Context, m *tgbotapi.Message) (bool, 
 	return when == ActivationAlways, err
 }
 
-// activation returns when the bot answers in a group: as its administrators chose, otherwise as configured.
+// activation returns when the bot answers in a group: as its administrators chose, otherwise as
+// configured.
 func (a *access) activation(ctx context.Context, chatID int64) (string, error) {
 	chosen, err := a.records.GroupActivation(ctx, a.identity.name, chatID)
 	if err != nil {
@@ -163,7 +168,8 @@ func (a *access) isAdmin(ctx context.Context, chatID, userID int64) (bool, error
 	return member.Status == "creator" || member.Status == "administrator", nil
 }
 
-// nameOf returns the display name of a person, safe to print anywhere. It does not identify the person.
+// nameOf returns the display name of a person, safe to print anywhere. It does not identify the
+// person.
 func nameOf(u *tgbotapi.User) string {
 	name := strings.TrimSpace(u.FirstName + " " + u.LastName)
 	if name == "" {
@@ -182,8 +188,8 @@ func cleanName(s string) string {
 	return strings.TrimSpace(s)
 }
 
-// activationCommand executes /activation: administrators of a group choose when the bot answers there. Its callers have checked that the sender is an
-// administrator.
+// activationCommand executes /activation: administrators of a group choose when the bot answers
+// there. Its callers have checked that the sender is an administrator.
 type activationCommand struct {
 	access  *access
 	words   *commandWords
@@ -199,7 +205,8 @@ const (
 	refusedActivation = "Only administrators of this group may change when I answer."
 )
 
-// run executes the command with its argument. Without an argument it shows the current choice, with a button for each option.
+// run executes the command with its argument. Without an argument it shows the current choice, with
+// a button for each option.
 func (a *activationCommand) run(ctx context.Context, to address, user int64, choice string) error {
 	a.obs.Update("command")
 	switch choice = strings.ToLower(choice); choice {
@@ -254,8 +261,9 @@ func (a *activationCommand) set(ctx context.Context, to address, choice string) 
 	return nil
 }
 
-// pressed executes the button of [activationCommand.show] that has this text; settled is false for another button. The person may have
-// lost the rights of an administrator since the button was shown, so the rights are checked again.
+// pressed executes the button of [activationCommand.show] that has this text; settled is false for
+// another button. The person may have lost the rights of an administrator since the button was
+// shown, so the rights are checked again.
 func (a *activationCommand) pressed(ctx context.Context, u update, to address, text string) (settled bool, err error) {
 	word, choice, ok := a.words.parse(text)
 	if !ok || word != activationWord || !to.group() {
@@ -281,12 +289,13 @@ func (a *activationCommand) pressed(ctx context.Context, u update, to address, t
 const (
 	// greetEvery is the shortest time between two greetings of one chat.
 	greetEvery = time.Minute
-	// greetingLife is how long a greeting that was not delivered is kept: less than the validity of its code.
+	// greetingLife is how long a greeting that was not delivered is kept: less than the validity of
+	// its code.
 	greetingLife = channel.PairingLife - 10*time.Minute
 )
 
-// greeter answers people who are not admitted, with a pairing code or with the reason. Their messages have no other effect: no session, no row of
-// the inbox, no call of a model.
+// greeter answers people who are not admitted, with a pairing code or with the reason. Their
+// messages have no other effect: no session, no row of the inbox, no call of a model.
 type greeter struct {
 	allowlist bool // the policy is a list, so there are no codes
 	identity  *identity
@@ -296,11 +305,13 @@ type greeter struct {
 	log       *slog.Logger
 
 	sent *ttlMap // chats that received a greeting
-	// unsent are greetings by chat that Telegram did not accept. The next message of the chat is answered with the same text, and so the same code.
+	// unsent are greetings by chat that Telegram did not accept. The next message of the chat is
+	// answered with the same text, and so the same code.
 	unsent *ttlMap
 }
 
-// greet sends at most one greeting a minute to a chat. Only a greeting that Telegram has accepted counts.
+// greet sends at most one greeting a minute to a chat. Only a greeting that Telegram has accepted
+// counts.
 func (g *greeter) greet(ctx context.Context, from *tgbotapi.User, to address) error {
 	g.obs.Update("refused")
 	key := number(to.chat)
@@ -351,7 +362,8 @@ type commandWords struct {
 	urgent   map[string]bool // names and aliases of the commands; true if urgent
 }
 
-// parse reads the first word of text as a command for this bot: `/name`, `/name@bot` or `@bot /name`. The word need not be in the table.
+// parse reads the first word of text as a command for this bot: `/name`, `/name@bot` or
+// `@bot /name`. The word need not be in the table.
 func (w *commandWords) parse(text string) (word, args string, ok bool) {
 	word, args = firstWord(text)
 	if mention, isMention := strings.CutPrefix(word, "@"); isMention {
@@ -378,8 +390,8 @@ func (w *commandWords) isCommand(text string) bool {
 	return ok && (known || word == activationWord)
 }
 
-// isUrgent reports whether an update consists of an urgent command alone. Forwarded text has no authority, and a command in the caption of a
-// file waits for the file.
+// isUrgent reports whether an update consists of an urgent command alone. Forwarded text has no
+// authority, and a command in the caption of a file waits for the file.
 func (w *commandWords) isUrgent(u update) bool {
 	if u.message == nil || u.forwarded {
 		return false
@@ -391,7 +403,8 @@ func (w *commandWords) isUrgent(u update) bool {
 	return ok && w.urgent[word]
 }
 
-// mentioned reports whether an entity of a message mentions the bot. Telegram makes the entities; the text proves nothing.
+// mentioned reports whether an entity of a message mentions the bot. Telegram makes the entities;
+// the text proves nothing.
 func (w *commandWords) mentioned(m *tgbotapi.Message) bool {
 	text := textOf(m)
 	for _, e := range entitiesOf(m) {
@@ -409,7 +422,8 @@ func (w *commandWords) mentioned(m *tgbotapi.Message) bool {
 	return false
 }
 
-// units returns a part of a string by UTF-16 positions, "" if they are outside of it or inside of a character.
+// units returns a part of a string by UTF-16 positions, "" if they are outside of it or inside of a
+// character.
 func units(s string, offset, length int) string {
 	offsets := byteOffsets(s)
 	begin, ok := offsets[offset]

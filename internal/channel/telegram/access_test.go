@@ -44,7 +44,8 @@ func TestAnUnknownPersonGetsACodeAndNoAnswerUntilPaired(t *testing.T) {
 	})
 }
 
-// The code cannot be stored, or its message is not delivered: the person receives a code later, and not a second one in addition.
+// The code cannot be stored, or its message is not delivered: the person receives a code later, and
+// not a second one in addition.
 func TestAnUndeliveredCodeIsSentLater(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -273,7 +274,8 @@ func TestTooManyMessages(t *testing.T) {
 	})
 }
 
-// TestActivationWithoutAWordOffersWhatThereIs sends /activation in a group, and presses a button of the answer.
+// TestActivationWithoutAWordOffersWhatThereIs sends /activation in a group, and presses a button of
+// the answer.
 func TestActivationWithoutAWordOffersWhatThereIs(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -326,8 +328,8 @@ func TestActivationWithoutAWordOffersWhatThereIs(t *testing.T) {
 	})
 }
 
-// TestAPageIsNoVerdict: the answer of a proxy to a call is ignored, whatever its status: the message arrives later, no address is gone, and
-// the bot continues.
+// TestAPageIsNoVerdict: the answer of a proxy to a call is ignored, whatever its status: the
+// message arrives later, no address is gone, and the bot continues.
 func TestAPageIsNoVerdict(t *testing.T) {
 	t.Parallel()
 	for _, status := range []int{400, 401, 403, 404, 409, 413, 429, 500, 502} {
@@ -366,7 +368,8 @@ func TestAPageIsNoVerdict(t *testing.T) {
 	}
 }
 
-// TestAGroupIsNotLostAtItsMove: the store is unavailable when a group becomes a supergroup; the next message to the old number records the move.
+// TestAGroupIsNotLostAtItsMove: the store is unavailable when a group becomes a supergroup; the
+// next message to the old number records the move.
 func TestAGroupIsNotLostAtItsMove(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -387,7 +390,8 @@ func TestAGroupIsNotLostAtItsMove(t *testing.T) {
 	})
 }
 
-// TestAnotherPollerIsGivenFiveSeconds: after a conflict the bot never polls again sooner, whatever the spread.
+// TestAnotherPollerIsGivenFiveSeconds: after a conflict the bot never polls again sooner, whatever
+// the spread.
 func TestAnotherPollerIsGivenFiveSeconds(t *testing.T) {
 	t.Parallel()
 	for i := range 10 {

@@ -101,7 +101,8 @@ func TestPressSurvivesTheStore(t *testing.T) {
 	})
 }
 
-// The process crashes after a button was used up and before its message was stored: Telegram delivers the press again, and it has the same text.
+// The process crashes after a button was used up and before its message was stored: Telegram
+// delivers the press again, and it has the same text.
 func TestAPressSurvivesACrashBeforeItsMessageIsStored(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -185,7 +186,8 @@ func TestAChoiceIsPutIntoWordsWhenNoMoreButtonsCanBeKept(t *testing.T) {
 	})
 }
 
-// An anonymous administrator writes as an anonymous user and presses as a person; the choice is for every person who may talk there.
+// An anonymous administrator writes as an anonymous user and presses as a person; the choice is for
+// every person who may talk there.
 func TestAChoiceForAHiddenAdministratorCanBePressed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -204,7 +206,8 @@ func TestAChoiceForAHiddenAdministratorCanBePressed(t *testing.T) {
 	})
 }
 
-// TestRefusedButtonsAreWrittenAsWords: a question whose keyboard Telegram does not accept arrives with the words that answer it.
+// TestRefusedButtonsAreWrittenAsWords: a question whose keyboard Telegram does not accept arrives
+// with the words that answer it.
 func TestRefusedButtonsAreWrittenAsWords(t *testing.T) {
 	t.Parallel()
 	for name, refusals := range map[string][]string{"named": {"BUTTON_DATA_INVALID"}, "not named": {"SOMETHING_INVALID", "SOMETHING_INVALID"}} {
@@ -238,7 +241,8 @@ func (b *bot) steps(run string, chatID int64, text string) {
 	}
 }
 
-// TestAStepIsOneLineThatTheAnswerReplaces in a group and in a private chat, with and without text above it.
+// TestAStepIsOneLineThatTheAnswerReplaces in a group and in a private chat, with and without text
+// above it.
 func TestAStepIsOneLineThatTheAnswerReplaces(t *testing.T) {
 	t.Parallel()
 	for name, text := range map[string]string{"alone": "", "below a text": "I look at it."} {
@@ -273,8 +277,8 @@ func TestAStepIsOneLineThatTheAnswerReplaces(t *testing.T) {
 	}
 }
 
-// TestWithoutAReplyNothingOfAStepRemains: a stopped turn leaves its text, or nothing if it has no text. This also holds after the previews of a
-// process have ended, as in a drain.
+// TestWithoutAReplyNothingOfAStepRemains: a stopped turn leaves its text, or nothing if it has no
+// text. This also holds after the previews of a process have ended, as in a drain.
 func TestWithoutAReplyNothingOfAStepRemains(t *testing.T) {
 	t.Parallel()
 	for name, drained := range map[string]bool{"stopped": false, "drained": true} {
@@ -299,7 +303,8 @@ func TestWithoutAReplyNothingOfAStepRemains(t *testing.T) {
 	}
 }
 
-// TestTheTimeOfAStepKeepsTheLimits: a step of twenty minutes in a group leaves room for messages, and the draft of a private chat does not expire.
+// TestTheTimeOfAStepKeepsTheLimits: a step of twenty minutes in a group leaves room for messages,
+// and the draft of a private chat does not expire.
 func TestTheTimeOfAStepKeepsTheLimits(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

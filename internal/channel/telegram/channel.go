@@ -2,54 +2,69 @@
 //
 // # Parts
 //
-// [Channel] has the life cycle; one type does each task. Updates go through poller or deliveries (the webhook), intake (order and offset) and inbound
-// (access, limits, content) to the receiver. Replies go through sender (splitting, progress), poster (one message in the form that Telegram accepts)
-// and client (one call). The limiter has all rate limits and cooldowns. Signs (typing, reactions), notes and previews are calls outside of the
-// outbox.
+// [Channel] has the life cycle; one type does each task. Updates go through poller or deliveries
+// (the webhook), intake (order and offset) and inbound (access, limits, content) to the receiver.
+// Replies go through sender (splitting, progress), poster (one message in the form that Telegram
+// accepts) and client (one call). The limiter has all rate limits and cooldowns. Signs (typing,
+// reactions), notes and previews are calls outside of the outbox.
 //
 // # Incoming messages
 //
-// One process per bot polls: the one that holds the lease with the channel's name. Updates are handled in order within a chat and concurrently
-// between chats, so a slow download delays one conversation only. An urgent command (/stop) waits for half a second and then overtakes the earlier
-// updates of its chat.
+// One process per bot polls: the one that holds the lease with the channel's name. Updates are
+// handled in order within a chat and concurrently between chats, so a slow download delays one
+// conversation only. An urgent command (/stop) waits for half a second and then overtakes the
+// earlier updates of its chat.
 //
-// Telegram deletes an update when a later call has a higher offset. The offset is that of the first update that is not settled. An update is
-// settled when the message is durable (the receiver has accepted it), or when nothing is to be done. A crash at any point therefore loses
-// nothing; the store recognizes a repeated update by its number. [Channel.Run] starts without an offset, and Telegram returns what was not
-// confirmed. The highest accepted number would prove nothing about earlier updates, because chats do not wait for each other.
+// Telegram deletes an update when a later call has a higher offset. The offset is that of the first
+// update that is not settled. An update is settled when the message is durable (the receiver has
+// accepted it), or when nothing is to be done. A crash at any point therefore loses nothing; the
+// store recognizes a repeated update by its number. [Channel.Run] starts without an offset, and
+// Telegram returns what was not confirmed. The highest accepted number would prove nothing about
+// earlier updates, because chats do not wait for each other.
 //
-// An update that fails because of its content is tried three times and parked. An update that fails because the store cannot be reached is retried
-// until it succeeds; meanwhile no further updates are fetched. While the gateway drains, messages wait in the same way, but fetching continues,
-// because urgent commands are still executed. Once fifty updates wait after the update of a download, the download ends within five seconds:
-// Telegram returns only a hundred updates from the oldest one on.
+// An update that fails because of its content is tried three times and parked. An update that fails
+// because the store cannot be reached is retried until it succeeds; meanwhile no further updates
+// are fetched. While the gateway drains, messages wait in the same way, but fetching continues,
+// because urgent commands are still executed. Once fifty updates wait after the update of a
+// download, the download ends within five seconds: Telegram returns only a hundred updates from the
+// oldest one on.
 //
 // # Who may talk
 //
-// Bot, person and chat are identified by their numbers. The policies are pairing (a code that the operator approves), a list, every person, and
-// disabled. A pairing is valid for one chat. A group must be in a list by its number. A message that is not admitted creates no session and no row,
+// Bot, person and chat are identified by their numbers. The policies are pairing (a code that the
+// operator approves), a list, every person, and disabled. A pairing is valid for one chat. A group
+// must be in a list by its number. A message that is not admitted creates no session and no row,
 // and calls no model.
 //
 // # Outgoing messages
 //
-// The outbox calls [Channel.Send]. Markdown is parsed by goldmark into pieces of text with a style. These are split by the length of the visible text
-// (4096 UTF-16 units), at borders of blocks, lines or words, and only then written as HTML, so no message has an open tag. A message that Telegram
-// refuses nevertheless is sent as plain text; a message that it finds too long is split into smaller ones.
+// The outbox calls [Channel.Send]. Markdown is parsed by goldmark into pieces of text with a style.
+// These are split by the length of the visible text (4096 UTF-16 units), at borders of blocks,
+// lines or words, and only then written as HTML, so no message has an open tag. A message that
+// Telegram refuses nevertheless is sent as plain text; a message that it finds too long is split
+// into smaller ones.
 //
-// Sliding windows keep the bot below the limits of the bot, a chat and a group. A retry_after is a cooldown of its chat, or of the bot when the call
-// was for no chat. The messages of a long reply that have arrived are recorded with its row: a further attempt, in any process, continues after them.
+// Sliding windows keep the bot below the limits of the bot, a chat and a group. A retry_after is a
+// cooldown of its chat, or of the bot when the call was for no chat. The messages of a long reply
+// that have arrived are recorded with its row: a further attempt, in any process, continues after
+// them.
 //
-// While a turn runs, its text is shown: in private chats as a draft, if the API has drafts, otherwise as a message that is edited at most once a
-// second. One line below the text shows what the agent does and for how long; it changes every ten seconds. The final text replaces that message.
-// Without a reply the line is removed, and a message with nothing else is deleted. A state that would look the same is not sent. The id of the
-// message is in memory until the final text is sent. If a process is killed during a preview, its message stays, and the answer, which the next
-// process sends, is another message below it. If it is unknown whether the first message of a preview has arrived, no second one is posted, so at
-// most one stays in that case as well.
+// While a turn runs, its text is shown: in private chats as a draft, if the API has drafts,
+// otherwise as a message that is edited at most once a second. One line below the text shows what
+// the agent does and for how long; it changes every ten seconds. The final text replaces that
+// message. Without a reply the line is removed, and a message with nothing else is deleted. A state
+// that would look the same is not sent. The id of the message is in memory until the final text is
+// sent. If a process is killed during a preview, its message stays, and the answer, which the next
+// process sends, is another message below it. If it is unknown whether the first message of a
+// preview has arrived, no second one is posted, so at most one stays in that case as well.
 //
-// A file is sent by [Channel.SendFile], streamed from the directory for attachments: pictures and voice messages as such; other files, and those
-// that Telegram refuses in that form, as documents. A line of text replaces a file that does not exist.
+// A file is sent by [Channel.SendFile], streamed from the directory for attachments: pictures and
+// voice messages as such; other files, and those that Telegram refuses in that form, as documents.
+// A line of text replaces a file that does not exist.
 //
-// A choice is sent as buttons with random ids. Their content is in the store, so they outlive the process. A press is a message of the person. The
-// button is used up before that message is durable; Telegram repeats a press that was not confirmed, and the same press has the same text.
+// A choice is sent as buttons with random ids. Their content is in the store, so they outlive the
+// process. A press is a message of the person. The button is used up before that message is
+// durable; Telegram repeats a press that was not confirmed, and the same press has the same text.
 //
 // # Guarantees
 //
@@ -60,19 +75,23 @@
 //
 // # Crash points
 //
-// Before Receive has returned: Telegram returns the update again. Between the delivery of a message and its record in the outbox: the message is sent
-// twice. Between two messages of one reply: the earlier ones are sent twice.
+// Before Receive has returned: Telegram returns the update again. Between the delivery of a message
+// and its record in the outbox: the message is sent twice. Between two messages of one reply: the
+// earlier ones are sent twice.
 //
 // # What it does not do
 //
-// It does not interpret messages: commands are the gateway's table, with the exception of /activation. It keeps nothing durable itself.
-// Edited messages, reactions, votes and posts of channels begin no turn.
+// It does not interpret messages: commands are the gateway's table, with the exception of
+// /activation. It keeps nothing durable itself. Edited messages, reactions, votes and posts of
+// channels begin no turn.
 //
 // # Goroutines and the end
 //
-// Run polls in the goroutine of its caller. The intake owns one goroutine per chat with unfinished updates and one per urgent command that waits;
-// previews owns one per answer that is shown. When the context of Run is done, the poll is canceled, unfinished updates stay unconfirmed, previews
-// stop in their current state, and Run returns after these goroutines have ended. Send, Ask and SendFile work also while Run does not run.
+// Run polls in the goroutine of its caller. The intake owns one goroutine per chat with unfinished
+// updates and one per urgent command that waits; previews owns one per answer that is shown. When
+// the context of Run is done, the poll is canceled, unfinished updates stay unconfirmed, previews
+// stop in their current state, and Run returns after these goroutines have ended. Send, Ask and
+// SendFile work also while Run does not run.
 //
 //	ch, err := telegram.New(telegram.Config{Token: token, Agent: "main", Allow: []int64{7}}, telegram.Deps{Records: store})
 //	// … a dispatcher is made that sends through ch, then
@@ -98,9 +117,10 @@ import (
 
 // Channel is one bot. Make it with New. It is safe for concurrent use.
 //
-// It has the life cycle and the interfaces of package channel; its parts do the work. Updates pass through poller or deliveries → intake →
-// inbound → receiver, replies through sender → poster → client. No lock of one part is held while another part is called, except that mu
-// is held while the connection is set to its first or last state.
+// It has the life cycle and the interfaces of package channel; its parts do the work. Updates pass
+// through poller or deliveries → intake → inbound → receiver, replies through sender → poster →
+// client. No lock of one part is held while another part is called, except that mu is held while
+// the connection is set to its first or last state.
 type Channel struct {
 	cfg       Config
 	identity  *identity
@@ -132,7 +152,8 @@ var (
 	_ channel.Converser = (*Channel)(nil)
 )
 
-// New makes a channel of a valid configuration. It makes no call: Run handles a network that is down at the start.
+// New makes a channel of a valid configuration. It makes no call: Run handles a network that is
+// down at the start.
 func New(cfg Config, deps Deps) (*Channel, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.check(); err != nil {
@@ -206,8 +227,9 @@ func (c *Channel) Name() string { return c.identity.name }
 // Username returns the bot's user name without @, "" until Telegram has returned it.
 func (c *Channel) Username() string { return c.identity.username() }
 
-// Run passes messages to the receiver until ctx is done. It owns the poll loop, the goroutines of the intake and those of the previews; all of them
-// have ended when it returns. A failure of Telegram, the network or the store does not end it. A concurrent second Run is an error.
+// Run passes messages to the receiver until ctx is done. It owns the poll loop, the goroutines of
+// the intake and those of the previews; all of them have ended when it returns. A failure of
+// Telegram, the network or the store does not end it. A concurrent second Run is an error.
 func (c *Channel) Run(ctx context.Context, receiver channel.Receiver) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -278,8 +300,9 @@ func (c *Channel) Status() channel.Status {
 	return c.conn.status(channel.Status{Account: c.cfg.Account, Label: "Telegram", Configured: true, Mode: c.cfg.Mode})
 }
 
-// Send delivers one reply in as many messages as it needs. A further attempt, by any process, continues after the messages that were recorded. The
-// same notice is sent at most once a minute to one place.
+// Send delivers one reply in as many messages as it needs. A further attempt, by any process,
+// continues after the messages that were recorded. The same notice is sent at most once a minute to
+// one place.
 func (c *Channel) Send(ctx context.Context, r chat.Reply, claim channel.Claim) (chat.Sent, error) {
 	return c.sender.send(ctx, r, claim)
 }
@@ -289,7 +312,8 @@ func (c *Channel) Ask(ctx context.Context, r chat.Reply, claim channel.Claim) (c
 	return c.sender.ask(ctx, r, claim)
 }
 
-// Conversation implements [channel.Converser]: the session of the next message there, see [sessionOf].
+// Conversation implements [channel.Converser]: the session of the next message there, see
+// [sessionOf].
 func (c *Channel) Conversation(at chat.Target) (key chat.SessionKey, principal string, err error) {
 	to, err := c.addresses.address(at)
 	if err != nil {
@@ -311,7 +335,8 @@ func (*Channel) Arrived(r chat.Reply) string {
 	return strings.TrimSpace(d.text[:min(done.UpTo, len(d.text))])
 }
 
-// SendFile implements [channel.Filer]. Telegram inspects pictures and voices and refuses some; those are sent as documents.
+// SendFile implements [channel.Filer]. Telegram inspects pictures and voices and refuses some;
+// those are sent as documents.
 func (c *Channel) SendFile(ctx context.Context, r chat.Reply, claim channel.Claim) (chat.Sent, error) {
 	return c.sender.sendFile(ctx, r, claim)
 }
@@ -323,7 +348,8 @@ func (c *Channel) Typing(ctx context.Context, target chat.Target) {
 	}
 }
 
-// Queued implements [channel.Queuer] with a reaction. A message that came through another node, or long ago, receives none.
+// Queued implements [channel.Queuer] with a reaction. A message that came through another node, or
+// long ago, receives none.
 func (c *Channel) Queued(ctx context.Context, _ chat.Target, messageID string) {
 	c.signs.queued(ctx, messageID)
 }
@@ -348,9 +374,11 @@ func (c *Channel) Finish(_ chat.Target, runID string, replaced bool) {
 // EndPreviews implements [channel.Streamer].
 func (c *Channel) EndPreviews(ctx context.Context) { c.previews.endAll(ctx) }
 
-// WebhookHandler handles Telegram's deliveries; the gateway mounts it at /telegram/webhook/{account}. It answers 401 before it reads the body
-// when the secret is wrong, 413 above 1 MiB, 400 when the body is not an update, 503 while the message cannot be stored, and 200 only when
-// the message is durable or the update has no message. In polling mode it answers every request with 404.
+// WebhookHandler handles Telegram's deliveries; the gateway mounts it at
+// /telegram/webhook/{account}. It answers 401 before it reads the body when the secret is wrong,
+// 413 above 1 MiB, 400 when the body is not an update, 503 while the message cannot be stored, and
+// 200 only when the message is durable or the update has no message. In polling mode it answers
+// every request with 404.
 func (c *Channel) WebhookHandler() http.Handler {
 	return &deliveries{
 		enabled: c.cfg.Mode == ModeWebhook, want: sha256.Sum256([]byte(c.cfg.WebhookSecret)), intake: c.intake, obs: c.obs,
@@ -367,10 +395,12 @@ const (
 	stateDisabled  = "disabled"
 )
 
-// connection is the state of the connection to Telegram. The poller writes it, Status and the senders read it. It is safe for concurrent use.
+// connection is the state of the connection to Telegram. The poller writes it, Status and the
+// senders read it. It is safe for concurrent use.
 type connection struct {
 	log *slog.Logger
-	// overdue is how long a poll may go without an answer before the connection counts as degraded; 0 means the channel does not poll.
+	// overdue is how long a poll may go without an answer before the connection counts as degraded;
+	// 0 means the channel does not poll.
 	overdue time.Duration
 
 	mu       sync.Mutex
@@ -406,7 +436,8 @@ func (c *connection) set(ctx context.Context, state, why string) {
 	}
 }
 
-// answered records a completed poll. Only a poll proves that Telegram can be reached: it may be repeated without harm.
+// answered records a completed poll. Only a poll proves that Telegram can be reached: it may be
+// repeated without harm.
 func (c *connection) answered(ctx context.Context) {
 	c.set(ctx, stateConnected, "")
 	c.mu.Lock()
@@ -428,8 +459,8 @@ func (c *connection) setDiskFull(full bool) {
 	c.diskFull = full
 }
 
-// patience bounds one call that sends a message. While Telegram cannot be reached the bound is short: a call that hangs would delay its message
-// after the network has recovered.
+// patience bounds one call that sends a message. While Telegram cannot be reached the bound is
+// short: a call that hangs would delay its message after the network has recovered.
 func (c *connection) patience() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -439,7 +470,8 @@ func (c *connection) patience() time.Duration {
 	return callTime
 }
 
-// status fills in the state of the connection. A connection whose poll is overdue is degraded, even before the poll has failed.
+// status fills in the state of the connection. A connection whose poll is overdue is degraded, even
+// before the poll has failed.
 func (c *connection) status(s channel.Status) channel.Status {
 	c.mu.Lock()
 	defer c.mu.Unlock()

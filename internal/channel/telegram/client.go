@@ -24,15 +24,17 @@ import (
 )
 
 const (
-	// maxBody is the largest answer that is read, in bytes. Telegram's largest, a hundred updates, is far smaller.
+	// maxBody is the largest answer that is read, in bytes. Telegram's largest, a hundred updates,
+	// is far smaller.
 	maxBody = 4 << 20
 	// callTime bounds a call without another bound.
 	callTime = 15 * time.Second
 	dialTime = 5 * time.Second
 )
 
-// client makes calls of the Bot API. The library encodes them and decodes their envelope. The library never has the token and opens no connection;
-// the context of each call bounds it. It is safe for concurrent use.
+// client makes calls of the Bot API. The library encodes them and decodes their envelope. The
+// library never has the token and opens no connection; the context of each call bounds it. It is
+// safe for concurrent use.
 type client struct {
 	base, token string
 	transport   http.RoundTripper
@@ -40,8 +42,9 @@ type client struct {
 	limits      *limiter
 }
 
-// newTransport makes a transport whose connections detect within seconds that the other end is gone. HTTP/2 is off: there a canceled call leaves its
-// dead connection for the next call. A nil proxy means the one that the environment names.
+// newTransport makes a transport whose connections detect within seconds that the other end is
+// gone. HTTP/2 is off: there a canceled call leaves its dead connection for the next call. A nil
+// proxy means the one that the environment names.
 func newTransport(proxy func(*http.Request) (*url.URL, error)) *http.Transport {
 	if proxy == nil {
 		proxy = http.ProxyFromEnvironment
@@ -64,7 +67,8 @@ type doer func(*http.Request) (*http.Response, error)
 // Do implements tgbotapi.HTTPClient.
 func (f doer) Do(r *http.Request) (*http.Response, error) { return f(r) }
 
-// call makes one call within limit and decodes its result into out (nil means not wanted). Errors are *apiError.
+// call makes one call within limit and decodes its result into out (nil means not wanted). Errors
+// are *apiError.
 func (c *client) call(ctx context.Context, limit time.Duration, method string, params tgbotapi.Params, out any) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, errCallTime)
 	defer cancel()
@@ -90,8 +94,9 @@ type request struct {
 	complete func(*http.Request) error
 }
 
-// exchange makes one call within the time that ctx has. During a cooldown of its chat or of the bot it makes no call: it returns the error with which
-// Telegram would answer. Only exchange records cooldowns.
+// exchange makes one call within the time that ctx has. During a cooldown of its chat or of the bot
+// it makes no call: it returns the error with which Telegram would answer. Only exchange records
+// cooldowns.
 func (c *client) exchange(ctx context.Context, q request, out any) error {
 	if left := c.limits.cooldown(q.chat); left > 0 {
 		return &apiError{method: q.method, reason: reasonRateLimited, code: http.StatusTooManyRequests, text: "Telegram has asked to wait", retryAfter: left}
@@ -125,7 +130,8 @@ func (c *client) exchange(ctx context.Context, q request, out any) error {
 	return failed
 }
 
-// do sends a request of the library to the address of the Bot API, which has the token, and reads the whole answer.
+// do sends a request of the library to the address of the Bot API, which has the token, and reads
+// the whole answer.
 func (c *client) do(r *http.Request, method string) (*http.Response, error) {
 	u, err := url.Parse(c.base + "/bot" + c.token + "/" + method)
 	if err != nil {
@@ -151,8 +157,8 @@ func (c *client) do(r *http.Request, method string) (*http.Response, error) {
 	return resp, nil
 }
 
-// envelope reports whether an answer is Telegram's own: it has `ok`, and with a refusal its code. The page of a proxy has no such member and is
-// ignored, whatever its status is.
+// envelope reports whether an answer is Telegram's own: it has `ok`, and with a refusal its code.
+// The page of a proxy has no such member and is ignored, whatever its status is.
 func envelope(body []byte) bool {
 	var e struct {
 		OK   *bool `json:"ok"`
@@ -212,7 +218,8 @@ func (c *client) download(ctx context.Context, path string, limit int64, w io.Wr
 // methodFile names a download in errors and metrics.
 const methodFile = "file"
 
-// clean removes the token from a string. No code is known to put it there; this is a second safeguard.
+// clean removes the token from a string. No code is known to put it there; this is a second
+// safeguard.
 func (c *client) clean(s string) string {
 	_, secret, _ := strings.Cut(c.token, ":")
 	for _, hidden := range []string{c.token, url.QueryEscape(c.token), secret} {
@@ -221,7 +228,8 @@ func (c *client) clean(s string) string {
 	return s
 }
 
-// jsonOf encodes a parameter that is an object. Its callers pass maps and slices that always encode.
+// jsonOf encodes a parameter that is an object. Its callers pass maps and slices that always
+// encode.
 func jsonOf(v any) string {
 	b, err := json.Marshal(v)
 	if err != nil {
@@ -252,7 +260,8 @@ var (
 	errTooLarge = errors.New("the answer is larger than allowed")
 )
 
-// apiError is a failed call. It contains only parts without secrets: the errors of net/http print the address, and the address has the token.
+// apiError is a failed call. It contains only parts without secrets: the errors of net/http print
+// the address, and the address has the token.
 type apiError struct {
 	method, reason string
 	code           int
@@ -276,8 +285,8 @@ func (e *apiError) broken() bool {
 	}
 }
 
-// cooldown returns how long no call is made for the chat of the call, or for the bot, after the failure. Telegram may refuse a call for its rate
-// without a time to wait.
+// cooldown returns how long no call is made for the chat of the call, or for the bot, after the
+// failure. Telegram may refuse a call for its rate without a time to wait.
 func (e *apiError) cooldown() time.Duration {
 	if e.reason == reasonRateLimited {
 		return max(e.retryAfter, time.Second)
@@ -342,7 +351,8 @@ func reasonOfStatus(code int) string {
 	}
 }
 
-// beforeSending reports whether the request was never sent, so that Telegram cannot have executed it.
+// beforeSending reports whether the request was never sent, so that Telegram cannot have executed
+// it.
 func beforeSending(err error) bool {
 	var (
 		op  *net.OpError
@@ -377,12 +387,14 @@ func (e *apiError) noTopic() bool {
 	return e.describes("thread not found") || e.describes("topic_deleted") || e.describes("topic_closed")
 }
 
-// tooLong reports whether Telegram refused a message for its length. Telegram counts tags and entities by rules that it does not document.
+// tooLong reports whether Telegram refused a message for its length. Telegram counts tags and
+// entities by rules that it does not document.
 func (e *apiError) tooLong() bool {
 	return e.describes("message is too long") || e.describes("message_too_long")
 }
 
-// tooManyMarks reports whether Telegram refused the number or the size of the entities of a message.
+// tooManyMarks reports whether Telegram refused the number or the size of the entities of a
+// message.
 func (e *apiError) tooManyMarks() bool {
 	return e.describes("entities_too_long") || e.describes("entities_too_many") || e.describes("too many entities")
 }
@@ -397,8 +409,9 @@ func (e *apiError) ofKeyboard() bool {
 //nolint:gochecknoglobals // a constant table
 var aboutChat = []string{"rights", "forbidden", "chat_", "chat ", "peer_id", "user_", "administrator", "thread", "topic", "bot was", "bots can't", "migrated", "upgraded"}
 
-// ofForm reports whether Telegram refused a message for what it is, and not for where it goes: another form may pass. Its descriptions are not documented, so
-// everything counts that does not concern the chat.
+// ofForm reports whether Telegram refused a message for what it is, and not for where it goes:
+// another form may pass. Its descriptions are not documented, so everything counts that does not
+// concern the chat.
 func (e *apiError) ofForm() bool {
 	return e.reason == reasonBadRequest && e.migrateTo == 0 && !slices.ContainsFunc(aboutChat, e.describes)
 }
@@ -416,7 +429,8 @@ func (e *apiError) sendError() *channel.SendError {
 	case reasonRateLimited:
 		s.RetryAfter = e.cooldown()
 	case reasonServer, reasonBadResponse:
-		// A proxy reports that it cannot reach Telegram. A 500 may concern this message alone, so the outbox backs off.
+		// A proxy reports that it cannot reach Telegram. A 500 may concern this message alone, so
+		// the outbox backs off.
 		if e.code > http.StatusInternalServerError && s.RetryAfter == 0 {
 			s.RetryAfter = serverPause
 		}

@@ -32,7 +32,8 @@ const (
 	AccessDisabled  = "disabled"
 )
 
-// Who may talk in a listed group, which messages the bot answers there, and who may stop a turn there.
+// Who may talk in a listed group, which messages the bot answers there, and who may stop a turn
+// there.
 const (
 	MembersListed = "listed"
 	MembersAny    = "any"
@@ -59,7 +60,8 @@ const (
 	minSecret = 32
 )
 
-// Config of one bot. Zero values are defaults unless the comment of a field states another meaning. It prints without its secrets.
+// Config of one bot. Zero values are defaults unless the comment of a field states another meaning.
+// It prints without its secrets.
 type Config struct {
 	// Token of the bot, `<bot id>:<secret>`. Required.
 	Token string
@@ -69,17 +71,20 @@ type Config struct {
 	Mode string
 	// APIURL is the address of the Bot API; "" means DefaultAPIURL.
 	APIURL string
-	// FilesDir is the directory of a Bot API server in local mode, which names the files of messages by absolute paths; "" = files are downloaded.
+	// FilesDir is the directory of a Bot API server in local mode, which names the files of
+	// messages by absolute paths; "" = files are downloaded.
 	FilesDir string
-	// WebhookURL is the public address that Telegram calls. WebhookSecret proves that Telegram is the caller: 32 to 256 characters of A-Z, a-z, 0-9,
-	// _ and -. Both are required for ModeWebhook.
+	// WebhookURL is the public address that Telegram calls. WebhookSecret proves that Telegram is
+	// the caller: 32 to 256 characters of A-Z, a-z, 0-9, _ and -. Both are required for
+	// ModeWebhook.
 	WebhookURL, WebhookSecret string
 	// Access is AccessPairing (default), AccessAllowlist, AccessOpen or AccessDisabled.
 	Access string
-	// Allow are the ids of people who may talk, Groups the ids of groups in which the bot answers. Both may be empty.
+	// Allow are the ids of people who may talk, Groups the ids of groups in which the bot answers.
+	// Both may be empty.
 	Allow, Groups []int64
-	// Members is MembersListed (default) or MembersAny; Activation is ActivationMention (default) or ActivationAlways; GroupStop is
-	// StopAnyone (default), StopOwn or StopAdmins.
+	// Members is MembersListed (default) or MembersAny; Activation is ActivationMention (default)
+	// or ActivationAlways; GroupStop is StopAnyone (default), StopOwn or StopAdmins.
 	Members, Activation, GroupStop string
 	// Agent that answers. Required.
 	Agent string
@@ -87,10 +92,12 @@ type Config struct {
 	PollTimeout time.Duration
 	// MaxAttachment in bytes, at most MaxAttachment. 0 means no attachments.
 	MaxAttachment int64
-	// UserRate is how many messages one person may send in a minute; 0 means DefaultUserRate, negative means no limit. /stop is never counted.
+	// UserRate is how many messages one person may send in a minute; 0 means DefaultUserRate,
+	// negative means no limit. /stop is never counted.
 	UserRate int
-	// UserFileBytes is how many bytes the files that are fetched for one person may have in a minute; 0 means DefaultUserFileBytes, negative means no
-	// limit. A larger file takes the whole allowance of a minute.
+	// UserFileBytes is how many bytes the files that are fetched for one person may have in a
+	// minute; 0 means DefaultUserFileBytes, negative means no limit. A larger file takes the whole
+	// allowance of a minute.
 	UserFileBytes int
 }
 
@@ -107,7 +114,8 @@ func (c Config) LogValue() slog.Value { return slog.StringValue(c.String()) }
 type Observer interface {
 	// Call counts one call of the Bot API; result is `ok` or a reason of [channel.SendError].
 	Call(method, result string)
-	// Update counts one update from Telegram; result is accepted, command, duplicate, ignored, refused, limited or parked.
+	// Update counts one update from Telegram; result is accepted, command, duplicate, ignored,
+	// refused, limited or parked.
 	Update(result string)
 }
 
@@ -124,13 +132,17 @@ func (NopObserver) Update(string) {}
 type Deps struct {
 	// Records stores pairings, settings of groups and buttons. Required.
 	Records channel.Records
-	// Files is the directory for attachments; nil means no attachments. It stays open while the channel runs.
+	// Files is the directory for attachments; nil means no attachments. It stays open while the
+	// channel runs.
 	Files *os.Root
-	// Commands fill the menu of the bot. In a group, a message that begins with one of them is for the bot.
+	// Commands fill the menu of the bot. In a group, a message that begins with one of them is for
+	// the bot.
 	Commands []chat.CommandInfo
-	// Transport of the calls; nil means that the channel makes one (HTTP/1.1, short keep-alive probes).
+	// Transport of the calls; nil means that the channel makes one (HTTP/1.1, short keep-alive
+	// probes).
 	Transport http.RoundTripper
-	// Proxy returns the proxy of a call for the channel's own transport; nil means the one that the environment names.
+	// Proxy returns the proxy of a call for the channel's own transport; nil means the one that the
+	// environment names.
 	Proxy func(*http.Request) (*url.URL, error)
 	// Observer and Logger; nil if none.
 	Observer Observer
@@ -259,8 +271,9 @@ type Standing struct {
 	Problem string
 }
 
-// Examine queries Telegram for the bot of cfg and its webhook. It changes nothing and may be called while the channel runs. It uses only the
-// token and the API address of cfg, and of deps the transport and the proxy. No error contains the token.
+// Examine queries Telegram for the bot of cfg and its webhook. It changes nothing and may be called
+// while the channel runs. It uses only the token and the API address of cfg, and of deps the
+// transport and the proxy. No error contains the token.
 func Examine(ctx context.Context, cfg Config, deps Deps) (Standing, error) {
 	transport := deps.Transport
 	if transport == nil {

@@ -23,7 +23,8 @@ import (
 	"laneway/internal/testtelegram"
 )
 
-// storyteller is an agent that follows instructions: `think 20s TEXT` takes that long, `fail` fails, everything else is answered at once.
+// storyteller is an agent that follows instructions: `think 20s TEXT` takes that long, `fail`
+// fails, everything else is answered at once.
 type storyteller struct {
 	mu    sync.Mutex
 	calls []agent.Request
@@ -61,7 +62,8 @@ func (s *storyteller) Run(ctx context.Context, req agent.Request, emit func(agen
 	return agent.Result{Text: "You said: **" + text + "**", StopReason: "stop"}, nil
 }
 
-// home is the whole path: fake Telegram, the channel, a dispatcher, a store. The process can end and restart on the same store.
+// home is the whole path: fake Telegram, the channel, a dispatcher, a store. The process can end
+// and restart on the same store.
 type home struct {
 	t         *testing.T
 	srv       *testtelegram.Server
@@ -182,8 +184,8 @@ func (h *home) wantLast(what string, chatID int64, part string) {
 	}
 }
 
-// TestAnEvening plays one person's conversation with the bot: pairing, answers, a stop, an outage of the store, a flood, a restart in
-// the middle of an answer, and a group.
+// TestAnEvening plays one person's conversation with the bot: pairing, answers, a stop, an outage
+// of the store, a flood, a restart in the middle of an answer, and a group.
 func TestAnEvening(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -271,7 +273,8 @@ func TestAnEvening(t *testing.T) {
 		after(30 * time.Second)
 		h.wantLast("after the flood", anna, "Patience.")
 
-		// The process is stopped while it answers, and restarts: the turn runs again, and is answered once.
+		// The process is stopped while it answers, and restarts: the turn runs again, and is
+		// answered once.
 		h.srv.Say(anna, anna, "think 40s Back again.")
 		after(5 * time.Second)
 		h.end()
@@ -284,7 +287,8 @@ func TestAnEvening(t *testing.T) {
 		}
 		h.wantLast("after the restart", anna, "Written while no gateway ran.")
 
-		// In the group the bot answers in the topic in which it is asked, and only when it is asked.
+		// In the group the bot answers in the topic in which it is asked, and only when it is
+		// asked.
 		h.srv.Say(group, bob, "Did you see the match?", testtelegram.InTopic(10))
 		h.srv.Say(group, bob, "@lane_bot what is the time?", testtelegram.Mentioning(9), testtelegram.InTopic(20))
 		after(5 * time.Second)
@@ -306,8 +310,8 @@ func TestAnEvening(t *testing.T) {
 	})
 }
 
-// TestCrashAtAnyMoment ends the process without a drain at many moments of a conversation. Each message is answered, in order; only the answer
-// that was being sent may be sent twice.
+// TestCrashAtAnyMoment ends the process without a drain at many moments of a conversation. Each
+// message is answered, in order; only the answer that was being sent may be sent twice.
 func TestCrashAtAnyMoment(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -39,7 +39,8 @@ func (h *home) people(n int) []int64 {
 	return all
 }
 
-// answers sends one question of each person, ten a second, and returns how long each waited for the answer, sorted.
+// answers sends one question of each person, ten a second, and returns how long each waited for the
+// answer, sorted.
 func (h *home) answers(people []int64, question string) []time.Duration {
 	h.t.Helper()
 	asked := map[int64]time.Time{}
@@ -66,8 +67,8 @@ func (h *home) answers(people []int64, question string) []time.Duration {
 
 func p99(sorted []time.Duration) time.Duration { return sorted[len(sorted)*99/100] }
 
-// TestOnePersonsFloodIsTheirOwn: one person writes a thousand messages a minute; a hundred other people wait at most twice as long as without the
-// flood.
+// TestOnePersonsFloodIsTheirOwn: one person writes a thousand messages a minute; a hundred other
+// people wait at most twice as long as without the flood.
 func TestOnePersonsFloodIsTheirOwn(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -101,7 +102,8 @@ func TestOnePersonsFloodIsTheirOwn(t *testing.T) {
 	})
 }
 
-// TestACooldownOfOneChatDelaysNoOther: one chat has a cooldown of ten minutes; every other chat is answered without delay.
+// TestACooldownOfOneChatDelaysNoOther: one chat has a cooldown of ten minutes; every other chat is
+// answered without delay.
 func TestACooldownOfOneChatDelaysNoOther(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -135,8 +137,8 @@ func TestACooldownOfOneChatDelaysNoOther(t *testing.T) {
 	})
 }
 
-// TestAWaitingMessageIsSeen: a message that waits for another turn receives a reaction after a moment; a message that is answered at once receives
-// none.
+// TestAWaitingMessageIsSeen: a message that waits for another turn receives a reaction after a
+// moment; a message that is answered at once receives none.
 func TestAWaitingMessageIsSeen(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -161,7 +163,8 @@ func TestAWaitingMessageIsSeen(t *testing.T) {
 	})
 }
 
-// TestACooldownOfTheBotUsesUpNoAttempts: Telegram asks the whole bot to wait; messages are retried after the cooldown, and not before.
+// TestACooldownOfTheBotUsesUpNoAttempts: Telegram asks the whole bot to wait; messages are retried
+// after the cooldown, and not before.
 func TestACooldownOfTheBotUsesUpNoAttempts(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -185,7 +188,8 @@ func TestACooldownOfTheBotUsesUpNoAttempts(t *testing.T) {
 	})
 }
 
-// TestGroupStopOwn: if people may stop only their own turns, a /stop of another person finds no turn.
+// TestGroupStopOwn: if people may stop only their own turns, a /stop of another person finds no
+// turn.
 func TestGroupStopOwn(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -302,8 +306,8 @@ func TestTheLargestAttachmentIsTakenToTheByte(t *testing.T) {
 	})
 }
 
-// The disk accepts no file, or Telegram's file server is unavailable for half a minute: the attachment is not lost, other chats are served
-// meanwhile, and the status names the disk.
+// The disk accepts no file, or Telegram's file server is unavailable for half a minute: the
+// attachment is not lost, other chats are served meanwhile, and the status names the disk.
 func TestAnAttachmentSurvivesATroubleThatPasses(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

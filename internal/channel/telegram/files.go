@@ -34,8 +34,9 @@ const (
 // errDisk means that the file cannot be saved here. The cause is this host and not the update.
 var errDisk = errors.New("an attachment cannot be saved on this machine's disk")
 
-// attachments downloads the files of messages into a directory that they cannot leave. Their paths consist of numbers that Telegram assigned; the
-// name that a person chose is shown and never used as a path. A repeated update has the same paths and leaves no second copy. It is safe for
+// attachments downloads the files of messages into a directory that they cannot leave. Their paths
+// consist of numbers that Telegram assigned; the name that a person chose is shown and never used
+// as a path. A repeated update has the same paths and leaves no second copy. It is safe for
 // concurrent use.
 type attachments struct {
 	root  *os.Root // nil means attachments are switched off
@@ -82,8 +83,9 @@ func orElse(s, fallback string) string {
 	return s
 }
 
-// save downloads a file to a path made of key. within bounds the download and can end before ctx. If no file was saved, note is the reason for the
-// person: it is too large, or cannot be fetched. An error is the end of ctx, or errDisk: the update must then be retried, otherwise the file is
+// save downloads a file to a path made of key. within bounds the download and can end before ctx.
+// If no file was saved, note is the reason for the person: it is too large, or cannot be fetched.
+// An error is the end of ctx, or errDisk: the update must then be retried, otherwise the file is
 // lost.
 func (s *attachments) save(ctx, within context.Context, f file, key string) (a chat.Attachment, note string, err error) {
 	shown := chat.FileName(f.name)
@@ -116,7 +118,8 @@ func tooLarge(name string, limit int64) string {
 	return fmt.Sprintf("%s is larger than %d MB and was left out", name, limit>>20)
 }
 
-// ending returns the extension of a name if it is harmless, otherwise "". Programs choose by it how to read a file.
+// ending returns the extension of a name if it is harmless, otherwise "". Programs choose by it how
+// to read a file.
 func ending(name string) string {
 	ext := strings.ToLower(path.Ext(name))
 	if len(ext) < 2 || len(ext) > 9 || strings.ContainsFunc(ext[1:], func(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') }) {
@@ -136,7 +139,8 @@ func cleanKind(s string) string {
 	return s
 }
 
-// fetch downloads a file. It repeats attempts that may succeed later until ctx is done, and honours the waits that Telegram asks for.
+// fetch downloads a file. It repeats attempts that may succeed later until ctx is done, and honours
+// the waits that Telegram asks for.
 func (s *attachments) fetch(ctx context.Context, id, name string) (int64, error) {
 	var n int64
 	err := retry.Do(ctx, retry.Options{Policy: retry.Policy{Base: minDownloadPause, Max: maxDownloadPause}, Retryable: passing, After: asked},
@@ -172,8 +176,8 @@ func (s *attachments) attempt(ctx context.Context, id, name string) (int64, erro
 	})
 }
 
-// copyLocal copies a file that a Bot API server in local mode has stored. Only regular files below the directory that the operator names are read; a link out of
-// it is refused.
+// copyLocal copies a file that a Bot API server in local mode has stored. Only regular files below
+// the directory that the operator names are read; a link out of it is refused.
 func (s *attachments) copyLocal(path string, w io.Writer) (n int64, err error) {
 	refused := func(text string) error { return &apiError{method: methodFile, reason: reasonBadRequest, text: text} }
 	if s.local == "" {
@@ -241,7 +245,8 @@ func (w *onDisk) Write(p []byte) (int, error) {
 }
 
 const (
-	// maxPhoto is the largest picture that Telegram accepts as a photo, in bytes; a larger one is sent as a document.
+	// maxPhoto is the largest picture that Telegram accepts as a photo, in bytes; a larger one is
+	// sent as a document.
 	maxPhoto = 10 << 20
 	// uploadRate is the lowest speed of an upload in bytes per second; a slower one is canceled.
 	uploadRate = 256 << 10
@@ -274,7 +279,8 @@ type upload struct {
 	content    io.ReaderAt
 }
 
-// upload makes a call with a file and decodes its result into out. The file is streamed with a few kilobytes of memory. Errors are *apiError.
+// upload makes a call with a file and decodes its result into out. The file is streamed with a few
+// kilobytes of memory. Errors are *apiError.
 func (c *client) upload(ctx context.Context, chat int64, params tgbotapi.Params, u *upload, out any) error {
 	head, tail, kind, err := u.envelope(params)
 	if err != nil {
@@ -307,7 +313,8 @@ func (m mark) Read([]byte) (int, error) {
 	return 0, io.EOF
 }
 
-// envelope returns what comes before and after the content in the body of the call, and the type of the body.
+// envelope returns what comes before and after the content in the body of the call, and the type of
+// the body.
 func (u *upload) envelope(params tgbotapi.Params) (head, tail []byte, kind string, err error) {
 	var b bytes.Buffer
 	w := multipart.NewWriter(&b)
@@ -324,8 +331,9 @@ func (u *upload) envelope(params tgbotapi.Params) (head, tail []byte, kind strin
 	return head, b.Bytes(), w.FormDataContentType(), err
 }
 
-// uploadName returns a file name in the form that Telegram's form parser accepts. The parser supports neither escapes nor the encoded form
-// (filename*): it would not recognize such a part as a file. It ends a name at a semicolon, even within quotes.
+// uploadName returns a file name in the form that Telegram's form parser accepts. The parser
+// supports neither escapes nor the encoded form (filename*): it would not recognize such a part as
+// a file. It ends a name at a semicolon, even within quotes.
 func uploadName(name string) string {
 	return strings.NewReplacer(`"`, "'", `\`, "_", ";", ",", "\r", " ", "\n", " ").Replace(name)
 }

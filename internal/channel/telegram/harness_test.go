@@ -93,7 +93,8 @@ type setup struct {
 	network func(http.RoundTripper) http.RoundTripper
 }
 
-// newBot makes a bot to which anna may talk, in private and in the group. It must be called inside of a bubble.
+// newBot makes a bot to which anna may talk, in private and in the group. It must be called inside
+// of a bubble.
 func newBot(t *testing.T, change func(*setup)) *bot {
 	t.Helper()
 	b := &bot{t: t, log: &logBuffer{}, seen: map[string]bool{}}
@@ -189,8 +190,8 @@ func (b *bot) start() {
 	synctest.Wait()
 }
 
-// stop ends the bot and checks what must hold in every test: Run ends within a second and without an error, the fake server saw nothing improper, and the token is
-// in no log line.
+// stop ends the bot and checks what must hold in every test: Run ends within a second and without
+// an error, the fake server saw nothing improper, and the token is in no log line.
 func (b *bot) stop() {
 	b.t.Helper()
 	began := time.Now()

@@ -31,8 +31,9 @@ type inboundConfig struct {
 	userFileBytes    int
 }
 
-// inbound turns updates into messages and passes them to the receiver. It is the handler of [intake]: it is safe for concurrent use, but the updates
-// of one chat come one after the other, except urgent ones.
+// inbound turns updates into messages and passes them to the receiver. It is the handler of [intake]:
+// it is safe for concurrent use, but the updates of one chat come one after the other, except
+// urgent ones.
 type inbound struct {
 	cfg        inboundConfig
 	identity   *identity
@@ -74,7 +75,8 @@ func (in *inbound) handle(ctx context.Context, parts []update) error {
 	return in.message(ctx, parts)
 }
 
-// message handles one message: access, limits and commands of the channel first, because they cost no download.
+// message handles one message: access, limits and commands of the channel first, because they cost
+// no download.
 func (in *inbound) message(ctx context.Context, parts []update) error {
 	u, m := parts[0], parts[0].message
 	to := address{chat: u.chat, thread: u.thread}
@@ -103,8 +105,8 @@ func (in *inbound) message(ctx context.Context, parts []update) error {
 	return in.offer(ctx, u, messageRef{to: to, message: m.MessageID}, content)
 }
 
-// early applies the limit of the sender, the rule of the group for /stop, and the channel's own command. settled means that no message is to be
-// passed on.
+// early applies the limit of the sender, the rule of the group for /stop, and the channel's own
+// command. settled means that no message is to be passed on.
 func (in *inbound) early(ctx context.Context, u update, to address) (settled bool, err error) {
 	word, args, isCommand := in.words.parse(textOf(u.message))
 	isStop := isCommand && (word == "stop" || word == "stopall")
@@ -129,8 +131,9 @@ func (in *inbound) early(ctx context.Context, u update, to address) (settled boo
 	return false, nil
 }
 
-// adminsOnly refuses the command of a person who is not an administrator of the group, also when Telegram cannot be reached. When Telegram asks to
-// wait, it returns that error: the command is handled after the wait.
+// adminsOnly refuses the command of a person who is not an administrator of the group, also when
+// Telegram cannot be reached. When Telegram asks to wait, it returns that error: the command is
+// handled after the wait.
 func (in *inbound) adminsOnly(ctx context.Context, u update, to address, refusal string) (settled bool, err error) {
 	admin, err := in.access.isAdmin(ctx, to.chat, u.message.From.ID)
 	if asked(err) > 0 {
@@ -146,8 +149,9 @@ func (in *inbound) adminsOnly(ctx context.Context, u update, to address, refusal
 	return !admin, nil
 }
 
-// pressed turns the press of a button into the message of the button. It answers every press, otherwise the button would show progress forever. The
-// access rules of typed messages apply. The set of buttons is used up by a press that they allow, before the message is durable: see memo.
+// pressed turns the press of a button into the message of the button. It answers every press,
+// otherwise the button would show progress forever. The access rules of typed messages apply. The
+// set of buttons is used up by a press that they allow, before the message is durable: see memo.
 func (in *inbound) pressed(ctx context.Context, u update) error {
 	p := u.press
 	if p.From == nil || p.Message == nil || p.Message.Chat == nil {
@@ -220,7 +224,8 @@ func (in *inbound) offer(ctx context.Context, u update, at messageRef, content c
 	return in.received(ctx, at.to, r, err)
 }
 
-// compose makes the message of an update. Its idempotency key is the number of the update, so a repeated update makes no second message.
+// compose makes the message of an update. Its idempotency key is the number of the update, so a
+// repeated update makes no second message.
 func (in *inbound) compose(u update, to address, content chat.Content) (chat.Message, error) {
 	id, err := uuid.NewV7()
 	if err != nil {
@@ -234,7 +239,8 @@ func (in *inbound) compose(u update, to address, content chat.Content) (chat.Mes
 	}, nil
 }
 
-// received evaluates the result of Receive. A refusal settles the update, and its sender receives a note; a temporary failure does not settle it.
+// received evaluates the result of Receive. A refusal settles the update, and its sender receives a
+// note; a temporary failure does not settle it.
 func (in *inbound) received(ctx context.Context, to address, r chat.Receipt, err error) error {
 	var app *chat.Error
 	switch {
@@ -255,7 +261,8 @@ func (in *inbound) received(ctx context.Context, to address, r chat.Receipt, err
 	return nil
 }
 
-// content returns the text of all parts and their files. It is made once per update: a further attempt uses the files of the first.
+// content returns the text of all parts and their files. It is made once per update: a further
+// attempt uses the files of the first.
 func (in *inbound) content(ctx context.Context, parts []update, to address) (chat.Content, error) {
 	done := parts[0].memo
 	if done.content != nil {
@@ -310,8 +317,8 @@ func (in *inbound) gather(ctx context.Context, parts []update, to address) (chat
 	return content, nil
 }
 
-// answered returns the message that a message answers or quotes; nil if none. Telegram says that each message of a topic answers the one that made the topic, which is
-// not what its sender means.
+// answered returns the message that a message answers or quotes; nil if none. Telegram says that
+// each message of a topic answers the one that made the topic, which is not what its sender means.
 func (in *inbound) answered(u update) *chat.Answered {
 	a, r := &chat.Answered{}, u.message.ReplyToMessage
 	if u.answers.Quote != nil {
@@ -369,8 +376,9 @@ func named(m *tgbotapi.Message, bot int64) string {
 	return chat.CleanText(joinLines(media, text, buttonsOf(m)))
 }
 
-// mayFetch takes the bytes of a file from the allowance of its sender, once for each update. A file without a stated size counts as the largest; one that is
-// too large is not fetched and takes nothing.
+// mayFetch takes the bytes of a file from the allowance of its sender, once for each update. A file
+// without a stated size counts as the largest; one that is too large is not fetched and takes
+// nothing.
 func (in *inbound) mayFetch(sender int64, p update, f file) bool {
 	size := f.size
 	if size <= 0 {
@@ -401,8 +409,9 @@ func entitiesOf(m *tgbotapi.Message) []tgbotapi.MessageEntity {
 	return m.CaptionEntities
 }
 
-// written returns the words of a part for the agent: those that the person typed, with the addresses of linked words, and the buttons that open addresses. In a
-// command the addresses begin after its name, which must stay as it was typed; forwarded text is not a command.
+// written returns the words of a part for the agent: those that the person typed, with the
+// addresses of linked words, and the buttons that open addresses. In a command the addresses begin
+// after its name, which must stay as it was typed; forwarded text is not a command.
 func (w *commandWords) written(u update) string {
 	m, from := u.message, 0
 	if word, args, ok := w.parse(textOf(m)); ok && !u.forwarded && w.isCommand("/"+word) {
@@ -419,9 +428,10 @@ func joinLines(parts ...string) string {
 	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return strings.TrimSpace(s) == "" }), "\n")
 }
 
-// linked writes the addresses of an incoming text that its reader sees only as linked words, each after its words: of links, and of people without a user name, as
-// Telegram writes their addresses. The ends of entities are UTF-16 positions; one outside of the text or inside of a character is ignored. from is the first byte
-// whose entities count. bot is the person whose address is known.
+// linked writes the addresses of an incoming text that its reader sees only as linked words, each
+// after its words: of links, and of people without a user name, as Telegram writes their addresses.
+// The ends of entities are UTF-16 positions; one outside of the text or inside of a character is
+// ignored. from is the first byte whose entities count. bot is the person whose address is known.
 func linked(text string, entities []tgbotapi.MessageEntity, from int, bot int64) string {
 	type mark struct {
 		at      int
@@ -475,7 +485,8 @@ func byteOffsets(s string) map[int]int {
 	return offsets
 }
 
-// buttonsOf returns the buttons of a message that open an address, one on a line: posts of channels keep their links there.
+// buttonsOf returns the buttons of a message that open an address, one on a line: posts of channels
+// keep their links there.
 func buttonsOf(m *tgbotapi.Message) string {
 	if m.ReplyMarkup == nil {
 		return ""
@@ -511,7 +522,8 @@ func wordsOf(m *tgbotapi.Message) string {
 	}
 }
 
-// unreadable reports whether a person sent a message of a kind that has neither words nor a file. It is false for service messages of a group.
+// unreadable reports whether a person sent a message of a kind that has neither words nor a file.
+// It is false for service messages of a group.
 func unreadable(m *tgbotapi.Message) bool {
 	return m.Dice != nil || m.Game != nil || m.Invoice != nil || m.Sticker != nil
 }

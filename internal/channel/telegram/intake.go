@@ -18,7 +18,8 @@ import (
 )
 
 const (
-	// maxTries is how often an update that fails because of its content is tried before it is parked.
+	// maxTries is how often an update that fails because of its content is tried before it is
+	// parked.
 	maxTries = 3
 	// minUpdatePause and maxUpdatePause bound the wait between two attempts.
 	minUpdatePause = 250 * time.Millisecond
@@ -26,7 +27,8 @@ const (
 	// albumGap is the longest time between two parts of an album; maxAlbum is their largest number.
 	albumGap = time.Second
 	maxAlbum = 10
-	// maxOpen is the largest number of unfinished updates of a webhook; polling never has more than one batch.
+	// maxOpen is the largest number of unfinished updates of a webhook; polling never has more than
+	// one batch.
 	maxOpen = 256
 )
 
@@ -37,8 +39,9 @@ var (
 
 // handler works on updates.
 type handler interface {
-	// handle works on one update, or on the parts of one album. It returns nil when the update is settled: the message is durable, or nothing is
-	// to be done. It may be called again for the same update.
+	// handle works on one update, or on the parts of one album. It returns nil when the update is
+	// settled: the message is durable, or nothing is to be done. It may be called again for the
+	// same update.
 	handle(ctx context.Context, parts []update) error
 	// urgent reports whether an update may overtake the earlier ones of its chat.
 	urgent(u update) bool
@@ -47,21 +50,24 @@ type handler interface {
 // task is one update on its way through the intake.
 type task struct {
 	update
-	// webhook is true when a failure is returned as the answer to the delivery, and not retried here.
+	// webhook is true when a failure is returned as the answer to the delivery, and not retried
+	// here.
 	webhook bool
 	done    chan struct{} // closed when err is set
 	err     error
-	// endDownloads ends the downloads of the update. deadline calls it; it is set only while there is a backlog, see boundOldest.
+	// endDownloads ends the downloads of the update. deadline calls it; it is set only while there
+	// is a backlog, see boundOldest.
 	endDownloads context.CancelCauseFunc
 	deadline     *time.Timer
 }
 
-// intake works on updates: in order within a chat, concurrently between chats, so that a slow download delays one chat alone. It records which
-// updates are not finished, and so the offset that may be confirmed: Telegram deletes the updates before it. An urgent command leaves the order of
+// intake works on updates: in order within a chat, concurrently between chats, so that a slow
+// download delays one chat alone. It records which updates are not finished, and so the offset that
+// may be confirmed: Telegram deletes the updates before it. An urgent command leaves the order of
 // its chat when earlier updates take long: see overtake.
 //
-// It owns one goroutine for each chat with unfinished updates, and one for each urgent command that waits; close waits for them. The lock is not held
-// while an update is handled.
+// It owns one goroutine for each chat with unfinished updates, and one for each urgent command that
+// waits; close waits for them. The lock is not held while an update is handled.
 type intake struct {
 	handler handler
 	obs     Observer
@@ -87,7 +93,8 @@ type chatQueue struct {
 	wake  chan struct{} // capacity 1: look again
 }
 
-// open starts the intake for one call of Run. It drops the state of an earlier call: Telegram returns what was not confirmed.
+// open starts the intake for one call of Run. It drops the state of an earlier call: Telegram
+// returns what was not confirmed.
 func (in *intake) open(ctx context.Context) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -95,7 +102,8 @@ func (in *intake) open(ctx context.Context) {
 	in.order, in.past, in.next, in.done, in.down = nil, nil, 0, make(chan struct{}, 1), false
 }
 
-// close accepts no further update and waits until no goroutine is left. The caller has ended the context of open.
+// close accepts no further update and waits until no goroutine is left. The caller has ended the
+// context of open.
 func (in *intake) close() {
 	in.mu.Lock()
 	in.ctx = nil
@@ -103,8 +111,8 @@ func (in *intake) close() {
 	in.wg.Wait()
 }
 
-// take queues a batch of polled updates and skips known ones. An update that cannot be read is parked. It returns the highest new number, 0 if
-// none.
+// take queues a batch of polled updates and skips known ones. An update that cannot be read is
+// parked. It returns the highest new number, 0 if none.
 func (in *intake) take(ctx context.Context, raws []json.RawMessage) (highest int) {
 	for _, raw := range raws {
 		u, err := decode(raw)
@@ -129,7 +137,8 @@ func (in *intake) take(ctx context.Context, raws []json.RawMessage) (highest int
 	return highest
 }
 
-// deliver queues an update of a webhook and returns its task, which may be that of an earlier delivery of the same update.
+// deliver queues an update of a webhook and returns its task, which may be that of an earlier
+// delivery of the same update.
 func (in *intake) deliver(u update) (*task, error) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -159,8 +168,9 @@ func (in *intake) register(t *task) bool {
 	return true
 }
 
-// enqueue adds a task to the queue of its chat. It starts the goroutine of the chat, which ends with the last task of the queue; an urgent command
-// that would have to wait has a separate goroutine. The mutex is held, and the context of open is set.
+// enqueue adds a task to the queue of its chat. It starts the goroutine of the chat, which ends
+// with the last task of the queue; an urgent command that would have to wait has a separate
+// goroutine. The mutex is held, and the context of open is set.
 func (in *intake) enqueue(t *task) {
 	t.fetch, t.endDownloads = context.WithCancelCause(in.ctx)
 	in.boundOldest()
@@ -199,8 +209,8 @@ func (in *intake) settle(ctx context.Context, tasks []*task) {
 	}
 }
 
-// nextOf takes the next update of a chat with the further parts of its album; it returns none when the queue is empty and removed. At the end of Run
-// the rest of the queue stays unconfirmed.
+// nextOf takes the next update of a chat with the further parts of its album; it returns none when
+// the queue is empty and removed. At the end of Run the rest of the queue stays unconfirmed.
 func (in *intake) nextOf(ctx context.Context, chatID int64, q *chatQueue) []*task {
 	in.mu.Lock()
 	if ctx.Err() != nil {
@@ -230,7 +240,8 @@ func (in *intake) nextOf(ctx context.Context, chatID int64, q *chatQueue) []*tas
 	return tasks
 }
 
-// part waits for the next part of an album. more is false when another update came, or none within albumGap.
+// part waits for the next part of an album. more is false when another update came, or none within
+// albumGap.
 func (in *intake) part(ctx context.Context, q *chatQueue, album string) (part *task, more bool) {
 	t := time.NewTimer(albumGap)
 	defer t.Stop()
@@ -255,8 +266,9 @@ func (in *intake) part(ctx context.Context, q *chatQueue, album string) (part *t
 	}
 }
 
-// try works on an update until it is settled; an error means that it is not. Temporary failures are repeated as long as they last. An update that fails
-// for another reason is parked after maxTries, because it would delay its chat, and the offset, forever.
+// try works on an update until it is settled; an error means that it is not. Temporary failures are
+// repeated as long as they last. An update that fails for another reason is parked after maxTries,
+// because it would delay its chat, and the offset, forever.
 func (in *intake) try(ctx context.Context, tasks []*task) error {
 	failures := 0
 	return retry.Do(ctx, retry.Options{
@@ -268,7 +280,8 @@ func (in *intake) try(ctx context.Context, tasks []*task) error {
 	}, func(ctx context.Context) error {
 		err := in.handle(ctx, tasks)
 		passes := temporary(err)
-		// A /stop is accepted while the gateway drains, and text while the disk accepts no files: fetching continues.
+		// A /stop is accepted while the gateway drains, and text while the disk accepts no files:
+		// fetching continues.
 		in.setDown(passes && asked(err) == 0 && !errors.Is(err, chat.ErrDraining) && !errors.Is(err, errDisk))
 		if err == nil || passes || ctx.Err() != nil {
 			return err
@@ -281,7 +294,8 @@ func (in *intake) try(ctx context.Context, tasks []*task) error {
 	})
 }
 
-// temporary reports whether the cause of an error is the gateway, this host or a wait that Telegram asks for, and not the update.
+// temporary reports whether the cause of an error is the gateway, this host or a wait that Telegram
+// asks for, and not the update.
 func temporary(err error) bool {
 	return asked(err) > 0 || errors.Is(err, chat.ErrStoreUnavailable) || errors.Is(err, chat.ErrDraining) || errors.Is(err, errDisk) || errors.Is(err, context.Canceled) ||
 		errors.Is(err, context.DeadlineExceeded)
@@ -338,8 +352,9 @@ func (in *intake) finish(t *task, err error) {
 	wake(in.done)
 }
 
-// offset returns the offset of the next poll: the first update that is not settled, otherwise the number after the last one. It is 0 before the
-// first update: Telegram then returns every update that was not confirmed, and the store recognizes those whose messages were accepted before.
+// offset returns the offset of the next poll: the first update that is not settled, otherwise the
+// number after the last one. It is 0 before the first update: Telegram then returns every update
+// that was not confirmed, and the store recognizes those whose messages were accepted before.
 func (in *intake) offset() int {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -356,8 +371,8 @@ func (in *intake) busy() bool {
 	return len(in.order) > 0
 }
 
-// rest waits for busyPause, or until every update is settled. While the store cannot be reached it continues to wait, because nothing new could
-// be stored.
+// rest waits for busyPause, or until every update is settled. While the store cannot be reached it
+// continues to wait, because nothing new could be stored.
 func (in *intake) rest(ctx context.Context) {
 	t := time.NewTimer(busyPause)
 	defer t.Stop()
@@ -399,12 +414,14 @@ func wake(c chan struct{}) {
 	}
 }
 
-// urgentPatience is how long an urgent command waits for the earlier updates of its chat. Updates that are settled within it keep their order, so
-// that a /stop stops the message that was sent right before it. Slow ones (a download, a store that cannot be reached) are overtaken.
+// urgentPatience is how long an urgent command waits for the earlier updates of its chat. Updates
+// that are settled within it keep their order, so that a /stop stops the message that was sent
+// right before it. Slow ones (a download, a store that cannot be reached) are overtaken.
 const urgentPatience = 500 * time.Millisecond
 
-// overtake handles an urgent command outside of the queue of its chat, once it has waited for urgentPatience. The goroutine that removes the
-// task from the queue settles it: this one, or that of the queue. There are never more of these goroutines than unfinished updates.
+// overtake handles an urgent command outside of the queue of its chat, once it has waited for
+// urgentPatience. The goroutine that removes the task from the queue settles it: this one, or that
+// of the queue. There are never more of these goroutines than unfinished updates.
 func (in *intake) overtake(ctx context.Context, q *chatQueue, t *task) {
 	if retry.Sleep(ctx, urgentPatience) != nil {
 		return // the queue leaves it unconfirmed
@@ -421,18 +438,21 @@ func (in *intake) overtake(ctx context.Context, q *chatQueue, t *task) {
 }
 
 const (
-	// backlogSize is how many updates, from the oldest unfinished one on, count as a backlog. Telegram returns [batch] updates from there and none
-	// after them, for all chats, until the oldest is settled.
+	// backlogSize is how many updates, from the oldest unfinished one on, count as a backlog.
+	// Telegram returns [batch] updates from there and none after them, for all chats, until the
+	// oldest is settled.
 	backlogSize = batch / 2
-	// backlogTime is how long the oldest update may continue its downloads while there is a backlog.
+	// backlogTime is how long the oldest update may continue its downloads while there is a
+	// backlog.
 	backlogTime = 5 * time.Second
 )
 
 // errBacklog wraps errCallTime because it ends downloads in the same way.
 var errBacklog = fmt.Errorf("other chats wait for it: %w", errCallTime)
 
-// boundOldest limits the downloads of the oldest unfinished update to backlogTime while there is a backlog. The update is then settled without its
-// file, and its sender receives a note. The mutex is held.
+// boundOldest limits the downloads of the oldest unfinished update to backlogTime while there is a
+// backlog. The update is then settled without its file, and its sender receives a note. The mutex
+// is held.
 func (in *intake) boundOldest() {
 	if len(in.order) < backlogSize {
 		return
@@ -444,7 +464,8 @@ func (in *intake) boundOldest() {
 	oldest.deadline = time.AfterFunc(backlogTime, func() { oldest.endDownloads(errBacklog) })
 }
 
-// update is one update of Telegram, decoded twice: by the library, and for the members that the library does not know.
+// update is one update of Telegram, decoded twice: by the library, and for the members that the
+// library does not know.
 type update struct {
 	id   int
 	chat int64 // the chat in whose order it is handled
@@ -462,7 +483,8 @@ type update struct {
 	fetch context.Context //nolint:containedctx // an update is worked on by another goroutine than the one that ends this
 }
 
-// memo records the completed steps of an update, so that a further attempt does not repeat them. Only the goroutine that works on the update uses it.
+// memo records the completed steps of an update, so that a further attempt does not repeat them.
+// Only the goroutine that works on the update uses it.
 type memo struct {
 	counted bool // counted as a message
 	paid    bool // the bytes of its file were counted
@@ -527,7 +549,8 @@ func (o origin) name() string {
 
 var errUpdate = errors.New("the update cannot be read")
 
-// decode reads an update. Even if the rest cannot be read, the number of the update is set, if it has one.
+// decode reads an update. Even if the rest cannot be read, the number of the update is set, if it
+// has one.
 func decode(raw []byte) (update, error) {
 	var number struct {
 		UpdateID int `json:"update_id"`
@@ -560,7 +583,8 @@ func decode(raw []byte) (update, error) {
 	return u, nil
 }
 
-// topic returns the thread of a forum's topic, 0 if none. Reply threads in a plain group are not topics, and General counts as no topic.
+// topic returns the thread of a forum's topic, 0 if none. Reply threads in a plain group are not
+// topics, and General counts as no topic.
 func topic(is bool, id int) int {
 	if !is || id == general {
 		return 0

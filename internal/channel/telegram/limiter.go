@@ -13,13 +13,16 @@ import (
 	"laneway/internal/retry"
 )
 
-// The limits of Telegram: 30 messages in a second for a bot, one a second in a chat, 20 a minute in a group.
+// The limits of Telegram: 30 messages in a second for a bot, one a second in a chat, 20 a minute in
+// a group.
 const (
 	botLimit   = 30
 	groupLimit = 20
-	// patience is how long a message waits here. A message that would wait longer returns to the outbox with the remaining time.
+	// patience is how long a message waits here. A message that would wait longer returns to the
+	// outbox with the remaining time.
 	patience = 4 * time.Second
-	// botReserve and groupReserve are the parts of the limits that previews and signs leave for messages.
+	// botReserve and groupReserve are the parts of the limits that previews and signs leave for
+	// messages.
 	botReserve   = 5
 	groupReserve = 3
 	// maxChats bounds each memory that has an entry per chat or person.
@@ -29,7 +32,8 @@ const (
 // anyChat is the chat id for a call that concerns no chat, and for a cooldown of the whole bot.
 const anyChat = 0
 
-// window allows a number of events in any span of time, wherever the span begins. It keeps the times of the events themselves, so it is exact.
+// window allows a number of events in any span of time, wherever the span begins. It keeps the
+// times of the events themselves, so it is exact.
 type window struct {
 	span  time.Duration
 	times []time.Time // the last ones, a ring
@@ -40,7 +44,8 @@ func newWindow(limit int, span time.Duration) *window {
 	return &window{span: span, times: make([]time.Time, limit)}
 }
 
-// free returns when the next event may happen if further ones are to fit as well; a time in the past means now.
+// free returns when the next event may happen if further ones are to fit as well; a time in the
+// past means now.
 func (w *window) free(further int) time.Time { return w.times[(w.at+further)%len(w.times)].Add(w.span) }
 
 func (w *window) note(now time.Time) {
@@ -48,8 +53,9 @@ func (w *window) note(now time.Time) {
 	w.at = (w.at + 1) % len(w.times)
 }
 
-// limiter keeps the bot below Telegram's limits. It alone records cooldowns: until when no call may be made for a chat, or for the whole bot,
-// because Telegram asked to wait (retry_after). The client records each cooldown and refuses calls before its end; messages are scheduled after it.
+// limiter keeps the bot below Telegram's limits. It alone records cooldowns: until when no call may
+// be made for a chat, or for the whole bot, because Telegram asked to wait (retry_after). The
+// client records each cooldown and refuses calls before its end; messages are scheduled after it.
 // It is safe for concurrent use, and its lock is never held during a wait.
 type limiter struct {
 	mu    sync.Mutex
@@ -85,8 +91,9 @@ func (l *limiter) chat(id int64, now time.Time) *chatLimit {
 	return c
 }
 
-// forget drops the entries that no longer limit anything. If these are less than a tenth, it drops entries without a cooldown too, and finally any:
-// so a full map is searched once per tenth of new chats, and not for each of them. The mutex is held.
+// forget drops the entries that no longer limit anything. If these are less than a tenth, it drops
+// entries without a cooldown too, and finally any: so a full map is searched once per tenth of new
+// chats, and not for each of them. The mutex is held.
 func (l *limiter) forget(now time.Time) {
 	const enough = maxChats - maxChats/10
 	for _, droppable := range []func(*chatLimit) bool{
@@ -101,7 +108,8 @@ func (l *limiter) forget(now time.Time) {
 	}
 }
 
-// cool starts a cooldown of a chat, or of the bot when chat is anyChat. A longer running cooldown stays.
+// cool starts a cooldown of a chat, or of the bot when chat is anyChat. A longer running cooldown
+// stays.
 func (l *limiter) cool(chat int64, d time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -132,7 +140,8 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// wait blocks until a message may go to a chat, and counts it. When that takes longer than patience, it returns the remaining time.
+// wait blocks until a message may go to a chat, and counts it. When that takes longer than
+// patience, it returns the remaining time.
 func (l *limiter) wait(ctx context.Context, chat int64) *channel.SendError {
 	began := time.Now()
 	for {
@@ -149,7 +158,8 @@ func (l *limiter) wait(ctx context.Context, chat int64) *channel.SendError {
 	}
 }
 
-// try counts a message if it may go now. Otherwise it returns how long that will take, and whether every chat has to wait.
+// try counts a message if it may go now. Otherwise it returns how long that will take, and whether
+// every chat has to wait.
 func (l *limiter) try(chat int64) (delay time.Duration, global bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -174,8 +184,9 @@ func (c *chatLimit) note(now time.Time) {
 	}
 }
 
-// spare counts an optional call if it may be made now and leaves capacity for messages; false means to omit it. Calls that are not messages
-// (typing, drafts, the answer to a press) count for the bot and not for the chat.
+// spare counts an optional call if it may be made now and leaves capacity for messages; false means
+// to omit it. Calls that are not messages (typing, drafts, the answer to a press) count for the bot
+// and not for the chat.
 func (l *limiter) spare(chat int64, message bool) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -269,7 +280,8 @@ func (m *ttlMap) entry(key string) (ttlEntry, bool) {
 	return e, true
 }
 
-// put adds an entry. When there are too many, it first drops expired entries, then as many others as necessary. The mutex is held.
+// put adds an entry. When there are too many, it first drops expired entries, then as many others
+// as necessary. The mutex is held.
 func (m *ttlMap) put(key, value string) {
 	now := time.Now()
 	if len(m.at) >= maxChats {
@@ -293,8 +305,8 @@ func newUserLimits(perMinute int) *userLimits {
 	return &userLimits{perMinute: perMinute, users: map[int64]*rate.Limiter{}}
 }
 
-// allow takes n messages or bytes from the allowance of a person; false if too little is left. More than the allowance of a minute counts as that
-// allowance.
+// allow takes n messages or bytes from the allowance of a person; false if too little is left. More
+// than the allowance of a minute counts as that allowance.
 func (u *userLimits) allow(id int64, n int) bool {
 	if u.perMinute < 0 {
 		return true
@@ -310,8 +322,8 @@ func (u *userLimits) allow(id int64, n int) bool {
 	return l.AllowN(time.Now(), min(n, u.perMinute))
 }
 
-// forget makes space when there are too many entries: it drops people who have sent nothing for a minute, then as many others as necessary.
-// The mutex is held.
+// forget makes space when there are too many entries: it drops people who have sent nothing for a
+// minute, then as many others as necessary. The mutex is held.
 func (u *userLimits) forget() {
 	if len(u.users) < maxChats {
 		return
@@ -323,7 +335,8 @@ func (u *userLimits) forget() {
 	}
 }
 
-// recentMessages maps the gateway's id of a message to the message at Telegram, for the last [maxChats] messages. It is safe for concurrent use.
+// recentMessages maps the gateway's id of a message to the message at Telegram, for the last
+// [maxChats] messages. It is safe for concurrent use.
 type recentMessages struct {
 	mu    sync.Mutex
 	at    map[string]messageRef

@@ -45,8 +45,8 @@ func (n *network) set(cut func(context.Context) error) {
 	n.cut = cut
 }
 
-// The network is down for half an hour: the bot keeps polling at a bounded rate, shows its state, and receives the messages of that time within
-// fifteen seconds of the end, once and in order.
+// The network is down for half an hour: the bot keeps polling at a bounded rate, shows its state,
+// and receives the messages of that time within fifteen seconds of the end, once and in order.
 func TestHalfAnHourWithoutANetworkCostsFifteenSeconds(t *testing.T) {
 	t.Parallel()
 	for name, cut := range map[string]func(context.Context) error{
@@ -101,8 +101,9 @@ func TestHalfAnHourWithoutANetworkCostsFifteenSeconds(t *testing.T) {
 	}
 }
 
-// Telegram does not answer for five minutes, from the first call on, with each kind of outage. Nothing else is delayed: jobs fire on time, other
-// channels are answered at once, the gateway is ready. Within fifteen seconds after the end of the outage the bot answers.
+// Telegram does not answer for five minutes, from the first call on, with each kind of outage.
+// Nothing else is delayed: jobs fire on time, other channels are answered at once, the gateway is
+// ready. Within fifteen seconds after the end of the outage the bot answers.
 func TestFiveMinutesWithoutTelegramAtTheStartDelayNothingElse(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -250,8 +251,10 @@ func reset(context.Context) error {
 	return &net.OpError{Op: "read", Net: "tcp", Err: syscall.ECONNRESET}
 }
 
-// TestADeadLineIsSeenWithinAMinuteAndForgottenWithinFifteenSeconds cuts the connection during a long poll. Messages sent meanwhile arrive within
-// fifteen seconds of the end of the cut. If only one connection is dead, they arrive within fifteen seconds of the moment at which the bot closes it.
+// TestADeadLineIsSeenWithinAMinuteAndForgottenWithinFifteenSeconds cuts the connection during a
+// long poll. Messages sent meanwhile arrive within fifteen seconds of the end of the cut. If only
+// one connection is dead, they arrive within fifteen seconds of the moment at which the bot closes
+// it.
 func TestADeadLineIsSeenWithinAMinuteAndForgottenWithinFifteenSeconds(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -296,7 +299,8 @@ func TestADeadLineIsSeenWithinAMinuteAndForgottenWithinFifteenSeconds(t *testing
 	}
 }
 
-// dieAndHeal cuts the connection for five minutes and bit, and checks that the bot notices both the cut and its end in time.
+// dieAndHeal cuts the connection for five minutes and bit, and checks that the bot notices both the
+// cut and its end in time.
 func (b *bot) dieAndHeal(line *wire, cut func(context.Context) error, open func(*wire), bit time.Duration) (seen, took time.Duration) {
 	b.t.Helper()
 	before := len(b.texts())
@@ -326,7 +330,8 @@ func (b *bot) dieAndHeal(line *wire, cut func(context.Context) error, open func(
 	return seen, took
 }
 
-// outages are the ways in which Telegram cannot be reached; each function returns one that ends the outage.
+// outages are the ways in which Telegram cannot be reached; each function returns one that ends the
+// outage.
 var outages = map[string]func(h *home) (end func()){
 	"unreachable": func(h *home) func() {
 		h.line.set(func(context.Context) error {
@@ -348,8 +353,9 @@ var outages = map[string]func(h *home) (end func()){
 	},
 }
 
-// TestAfterAnOutageEverythingThatWaitsGoesOut: answers that could not be sent for half an hour arrive within fifteen seconds after its end, in order;
-// only the chat with the longer cooldown waits.
+// TestAfterAnOutageEverythingThatWaitsGoesOut: answers that could not be sent for half an hour
+// arrive within fifteen seconds after its end, in order; only the chat with the longer cooldown
+// waits.
 func TestAfterAnOutageEverythingThatWaitsGoesOut(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -400,8 +406,8 @@ func TestAfterAnOutageEverythingThatWaitsGoesOut(t *testing.T) {
 	}
 }
 
-// TestAnOutageUsesUpNoAttempts: ten hours without Telegram, or sixty times a 429, lose no answer; an answer of the day before is given up, with the
-// reason.
+// TestAnOutageUsesUpNoAttempts: ten hours without Telegram, or sixty times a 429, lose no answer;
+// an answer of the day before is given up, with the reason.
 func TestAnOutageUsesUpNoAttempts(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

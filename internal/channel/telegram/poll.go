@@ -21,14 +21,16 @@ import (
 const (
 	// pollGrace is how long a long poll may take beyond its timeout.
 	pollGrace = 10 * time.Second
-	// probeTime bounds the short polls after a failure, minPause and maxPause the waits between them. Together they notice a recovered network
-	// within 15 seconds.
+	// probeTime bounds the short polls after a failure, minPause and maxPause the waits between
+	// them. Together they notice a recovered network within 15 seconds.
 	probeTime = 4 * time.Second
 	minPause  = 500 * time.Millisecond
 	maxPause  = 6 * time.Second
-	// serverPause is the time until the next attempt of a message after a proxy answered that it cannot reach Telegram.
+	// serverPause is the time until the next attempt of a message after a proxy answered that it
+	// cannot reach Telegram.
 	serverPause = 3 * time.Second
-	// minConflict and maxConflict bound the wait after a conflict: the other poller may be an old process that is just ending.
+	// minConflict and maxConflict bound the wait after a conflict: the other poller may be an old
+	// process that is just ending.
 	minConflict = 5 * time.Second
 	maxConflict = 45 * time.Second
 	// refusedPause is the time between two attempts with a refused token.
@@ -37,15 +39,18 @@ const (
 	standbyPause = 3 * time.Second
 	// servedPause is how often a node renews the lease of a bot with a webhook.
 	servedPause = 10 * time.Second
-	// busyPause is the time between two polls while there are unfinished updates, which Telegram returns again at once.
+	// busyPause is the time between two polls while there are unfinished updates, which Telegram
+	// returns again at once.
 	busyPause = 150 * time.Millisecond
 	// batch is the largest number of updates in one answer.
 	batch = 100
-	// minPollGap is the shortest time between two polls once freePolls answers in a row came earlier without a new update: a server that does not
-	// hold long polls would be polled as often as it answers.
+	// minPollGap is the shortest time between two polls once freePolls answers in a row came
+	// earlier without a new update: a server that does not hold long polls would be polled as often
+	// as it answers.
 	minPollGap = time.Second
 	freePolls  = 3
-	// restartGap is the shortest time between two restarts of the numbers of updates. Telegram restarts them after a week without updates.
+	// restartGap is the shortest time between two restarts of the numbers of updates. Telegram
+	// restarts them after a week without updates.
 	restartGap = time.Hour
 	// leaseTime bounds one call for the lease.
 	leaseTime = 5 * time.Second
@@ -66,7 +71,8 @@ type pollerConfig struct {
 	commands                  []chat.CommandInfo
 }
 
-// poller receives updates for one call of Run: it polls, or registers the webhook. Its fields belong to the goroutine of Run; it starts no goroutine.
+// poller receives updates for one call of Run: it polls, or registers the webhook. Its fields
+// belong to the goroutine of Run; it starts no goroutine.
 type poller struct {
 	cfg      pollerConfig
 	api      *client
@@ -86,7 +92,8 @@ type poller struct {
 	restarted time.Time
 }
 
-// poll polls until ctx is done. Each step renews the lease, introduces the bot once, and makes one call; its result determines the wait.
+// poll polls until ctx is done. Each step renews the lease, introduces the bot once, and makes one
+// call; its result determines the wait.
 func (p *poller) poll(ctx context.Context) {
 	for ctx.Err() == nil {
 		if retry.Sleep(ctx, p.step(ctx)) != nil {
@@ -95,8 +102,8 @@ func (p *poller) poll(ctx context.Context) {
 	}
 }
 
-// serveWebhook registers the webhook and returns when ctx has ended. Updates come through [Channel.WebhookHandler]. The lease only shows other
-// processes that the bot is served.
+// serveWebhook registers the webhook and returns when ctx has ended. Updates come through
+// [Channel.WebhookHandler]. The lease only shows other processes that the bot is served.
 func (p *poller) serveWebhook(ctx context.Context, served leaser) {
 	for ctx.Err() == nil {
 		err := p.register(ctx)
@@ -143,7 +150,8 @@ func (p *poller) step(ctx context.Context) time.Duration {
 	return p.pace(began, progress)
 }
 
-// pace returns the wait after an answer to the poll that began at that time. After an answer with new updates it is zero.
+// pace returns the wait after an answer to the poll that began at that time. After an answer with
+// new updates it is zero.
 func (p *poller) pace(began time.Time, progress bool) time.Duration {
 	wait := minPollGap - time.Since(began)
 	if progress || wait <= 0 {
@@ -156,8 +164,9 @@ func (p *poller) pace(began time.Time, progress bool) time.Duration {
 	return wait
 }
 
-// progress reports whether an answer has new updates. highest is its highest new number, 0 if none. A server that keeps returning the same updates
-// makes no progress, even if these are more than the intake remembers.
+// progress reports whether an answer has new updates. highest is its highest new number, 0 if none.
+// A server that keeps returning the same updates makes no progress, even if these are more than the
+// intake remembers.
 func (p *poller) progress(highest int) bool {
 	switch {
 	case highest > p.top:
@@ -170,8 +179,8 @@ func (p *poller) progress(highest int) bool {
 	return true
 }
 
-// patience returns the bound of a call before the first poll. After a failure it is that of a probe: a call that hangs while the network
-// recovers delays the first update by its whole time.
+// patience returns the bound of a call before the first poll. After a failure it is that of a
+// probe: a call that hangs while the network recovers delays the first update by its whole time.
 func (p *poller) patience() time.Duration {
 	if p.failures > 0 {
 		return probeTime
@@ -179,7 +188,8 @@ func (p *poller) patience() time.Duration {
 	return pollGrace
 }
 
-// leased renews the right to poll, at most once a second. Without it, it returns the wait before the next step.
+// leased renews the right to poll, at most once a second. Without it, it returns the wait before
+// the next step.
 func (p *poller) leased(ctx context.Context) (time.Duration, bool) {
 	if time.Since(p.leasedAt) < time.Second {
 		return 0, true
@@ -228,8 +238,9 @@ func (p *poller) failed(ctx context.Context, err error) time.Duration {
 	return retry.Policy{Base: minPause, Max: maxPause}.Wait(p.failures)
 }
 
-// introduce reads the bot's name, removes a webhook when the bot polls, and sets the menu. A menu that could not be set is not a failure,
-// unless Telegram asks to wait: the wait applies to every call.
+// introduce reads the bot's name, removes a webhook when the bot polls, and sets the menu. A menu
+// that could not be set is not a failure, unless Telegram asks to wait: the wait applies to every
+// call.
 func (p *poller) introduce(ctx context.Context, polling bool) error {
 	var me tgbotapi.User
 	if err := p.api.call(ctx, p.patience(), "getMe", nil, &me); err != nil {
@@ -259,7 +270,8 @@ func (p *poller) register(ctx context.Context) error {
 	}, nil)
 }
 
-// fetch makes one getUpdates. After a failure, and while updates are unfinished, it does not wait for new ones: its answer is needed soon.
+// fetch makes one getUpdates. After a failure, and while updates are unfinished, it does not wait
+// for new ones: its answer is needed soon.
 func (p *poller) fetch(ctx context.Context) ([]json.RawMessage, error) {
 	timeout, limit := p.cfg.timeout, p.cfg.timeout+pollGrace
 	if p.failures > 0 || p.intake.busy() {
@@ -282,7 +294,8 @@ func wanted() []string { return []string{"message", "callback_query"} }
 const (
 	// maxDelivery is the largest body of a delivery.
 	maxDelivery = 1 << 20
-	// deliveryTime bounds the answer to a delivery. Telegram repeats a delivery without an answer, and the repetition joins the task of the first.
+	// deliveryTime bounds the answer to a delivery. Telegram repeats a delivery without an answer,
+	// and the repetition joins the task of the first.
 	deliveryTime = 50 * time.Second
 	secretHeader = "X-Telegram-Bot-Api-Secret-Token" //nolint:gosec // the name of a header
 )
@@ -295,7 +308,8 @@ type deliveries struct {
 	obs     Observer
 }
 
-// ServeHTTP implements http.Handler. The hash makes the comparison independent of the length of the secret.
+// ServeHTTP implements http.Handler. The hash makes the comparison independent of the length of the
+// secret.
 func (d *deliveries) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	got := sha256.Sum256([]byte(r.Header.Get(secretHeader)))
 	switch {
@@ -337,7 +351,8 @@ func (d *deliveries) accept(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(d.settle(r, u))
 }
 
-// settle waits until an update is durable, at most deliveryTime, and returns the status of the answer.
+// settle waits until an update is durable, at most deliveryTime, and returns the status of the
+// answer.
 func (d *deliveries) settle(r *http.Request, u update) int {
 	task, err := d.intake.deliver(u)
 	if err != nil {

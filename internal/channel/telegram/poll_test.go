@@ -277,7 +277,8 @@ func TestOnlyTheHolderPolls(t *testing.T) {
 	})
 }
 
-// TestMenuIsSetWhenItChanged: several runs with the same table set it once, a run with another table sets it again.
+// TestMenuIsSetWhenItChanged: several runs with the same table set it once, a run with another
+// table sets it again.
 func TestMenuIsSetWhenItChanged(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -326,8 +327,9 @@ func (i *insteadOf) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: code, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(body)), Request: r}, nil
 }
 
-// TestAnswersThatComeTooFastArePaced counts the polls of a minute of servers that do not hold polls, in different ways. The first three answers
-// cost no wait; after them the bot polls once a second.
+// TestAnswersThatComeTooFastArePaced counts the polls of a minute of servers that do not hold
+// polls, in different ways. The first three answers cost no wait; after them the bot polls once a
+// second.
 func TestAnswersThatComeTooFastArePaced(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

@@ -21,15 +21,17 @@ import (
 const (
 	// previewEvery is how often a preview is updated.
 	previewEvery = time.Second
-	// previewLife is how long the preview of a run that ended is kept for its final text; maxPreviews bounds their number.
+	// previewLife is how long the preview of a run that ended is kept for its final text;
+	// maxPreviews bounds their number.
 	previewLife = 10 * time.Minute
 	maxPreviews = 1000
 	// draftless is how long no draft is tried in a chat that refused one.
 	draftless = time.Hour
 )
 
-// previews shows answers while they are written. Each answer has a goroutine while its turn runs. The goroutine ends with finish, with the final
-// text, or with the context of open; close waits for all of them. It is safe for concurrent use; the lock is not held during a call.
+// previews shows answers while they are written. Each answer has a goroutine while its turn runs.
+// The goroutine ends with finish, with the final text, or with the context of open; close waits for
+// all of them. It is safe for concurrent use; the lock is not held during a call.
 type previews struct {
 	api    *client
 	limits *limiter
@@ -48,15 +50,17 @@ type previews struct {
 	all    map[string]*preview // by run id
 }
 
-// preview is one answer. The mutex of previews guards all fields except shown, line and unknown. Only the loop sends, and only the loop changes to, message,
-// shown, line and unknown. After the loop has ended, [previews.tidy] takes its place.
+// preview is one answer. The mutex of previews guards all fields except shown, line and unknown.
+// Only the loop sends, and only the loop changes to, message, shown, line and unknown. After the
+// loop has ended, [previews.tidy] takes its place.
 type preview struct {
 	to      address
 	now     channel.Preview
 	message int    // that shows it; 0 if none
 	shown   string // HTML of what is shown, "" if nothing is
 	line    bool   // what is shown has the line of a step
-	// unknown is true when the first message may have arrived. No second one is posted, because both could be in the chat.
+	// unknown is true when the first message may have arrived. No second one is posted, because
+	// both could be in the chat.
 	unknown bool
 	draft   int64
 	touched time.Time
@@ -79,7 +83,8 @@ func (p *previews) close() {
 	p.wg.Wait()
 }
 
-// update shows a state of an answer within the next second. It never blocks. It starts the goroutine of the answer if it does not run.
+// update shows a state of an answer within the next second. It never blocks. It starts the
+// goroutine of the answer if it does not run.
 func (p *previews) update(to address, runID string, now channel.Preview) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -102,7 +107,8 @@ func (p *previews) update(to address, runID string, now channel.Preview) {
 	wake(v.wake)
 }
 
-// start starts the loop of a preview. The loop first waits for the end of an earlier loop of the same run. The mutex is held.
+// start starts the loop of a preview. The loop first waits for the end of an earlier loop of the
+// same run. The mutex is held.
 func (p *previews) start(v *preview) {
 	before := v.ended
 	v.wake, v.stop, v.ended = make(chan struct{}, 1), make(chan struct{}), make(chan struct{})
@@ -122,7 +128,8 @@ type loop struct {
 	wake, stop chan struct{}
 }
 
-// forget drops previews that ended long ago, and all that have ended when there are too many. The mutex is held.
+// forget drops previews that ended long ago, and all that have ended when there are too many. The
+// mutex is held.
 func (p *previews) forget() {
 	for id, v := range p.all {
 		if v.stop == nil && (time.Since(v.touched) > previewLife || len(p.all) >= maxPreviews) {
@@ -138,8 +145,8 @@ func draftID(runID string) int64 {
 	return int64(h.Sum32()>>1) + 1
 }
 
-// finish ends the preview of a run. A preview that no reply replaces loses the line of its step, and is deleted if it has nothing else. This works
-// after endAll too: it changes no other message.
+// finish ends the preview of a run. A preview that no reply replaces loses the line of its step,
+// and is deleted if it has nothing else. This works after endAll too: it changes no other message.
 func (p *previews) finish(runID string, replaced bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -211,8 +218,8 @@ func (p *previews) endAll(ctx context.Context) {
 	}
 }
 
-// take ends the preview of a run and returns the message that its final text replaces, 0 if none. It waits for a running call, so that no older
-// text can arrive after the final one.
+// take ends the preview of a run and returns the message that its final text replaces, 0 if none.
+// It waits for a running call, so that no older text can arrive after the final one.
 func (p *previews) take(ctx context.Context, to address, runID string) int {
 	p.finish(runID, true)
 	p.mu.Lock()
@@ -282,8 +289,8 @@ func (p *previews) changed(ctx context.Context, v loop, shown frame) bool {
 	}
 }
 
-// step shows one state; false means to retry later. A state that would look the same is not sent again. Another process may have the turn once
-// the lease of this one has ended.
+// step shows one state; false means to retry later. A state that would look the same is not sent
+// again. Another process may have the turn once the lease of this one has ended.
 func (p *previews) step(ctx context.Context, v *preview, f frame) bool {
 	if p.alive() != nil {
 		return false
@@ -364,7 +371,8 @@ func (p *previews) takesDrafts(to address) bool {
 	return !p.noDrafts.Load() && !p.refused.has(number(to.chat))
 }
 
-// notShown evaluates the failure to show a state. It reports whether this state is given up: Telegram would refuse it again, but may accept the next.
+// notShown evaluates the failure to show a state. It reports whether this state is given up:
+// Telegram would refuse it again, but may accept the next.
 func (p *previews) notShown(ctx context.Context, v *preview, err error) bool {
 	p.failed(ctx, v.to, err)
 	e, ok := errors.AsType[*apiError](err)
@@ -392,7 +400,8 @@ func (p *previews) leftTopic(v *preview, e *apiError) bool {
 	return true
 }
 
-// failed updates the state after a failed call. The final text comes through the outbox and does not depend on it.
+// failed updates the state after a failed call. The final text comes through the outbox and does
+// not depend on it.
 func (p *previews) failed(ctx context.Context, to address, err error) {
 	p.signs.follow(ctx, to, err)
 	if ctx.Err() == nil {
@@ -400,7 +409,8 @@ func (p *previews) failed(ctx context.Context, to address, err error) {
 	}
 }
 
-// showDraft shows a state as a draft. It remembers permanently that the API has no drafts, and for [draftless] that a chat refused one.
+// showDraft shows a state as a draft. It remembers permanently that the API has no drafts, and for
+// [draftless] that a chat refused one.
 func (p *previews) showDraft(ctx context.Context, v *preview, part chunk) bool {
 	if !p.limits.spare(v.to.chat, false) {
 		return false
@@ -424,19 +434,23 @@ func (p *previews) showDraft(ctx context.Context, v *preview, part chunk) bool {
 }
 
 const (
-	// previewBytes is how much of a long answer is rendered for one preview message: enough for its 4096 units with their markup.
+	// previewBytes is how much of a long answer is rendered for one preview message: enough for its
+	// 4096 units with their markup.
 	previewBytes = 32 << 10
 	// stepEvery is how often the time of a step is updated.
 	stepEvery = 10 * time.Second
-	// maxStep bounds the name of a step in bytes; lineUnits bounds its line with the blank line before it.
+	// maxStep bounds the name of a step in bytes; lineUnits bounds its line with the blank line
+	// before it.
 	maxStep   = 80
 	lineUnits = 160
 )
 
-// frame is what a preview shows at one time: the text of the answer, and below it a line about the current step, "" if none.
+// frame is what a preview shows at one time: the text of the answer, and below it a line about the
+// current step, "" if none.
 type frame struct{ text, line string }
 
-// frameOf returns what a preview shows now, and how long it shows this unless its state changes; 0 means forever.
+// frameOf returns what a preview shows now, and how long it shows this unless its state changes; 0
+// means forever.
 func (p *previews) frameOf(v *preview) (f frame, until time.Duration) {
 	p.mu.Lock()
 	now := v.now
@@ -468,7 +482,8 @@ func lineOf(p channel.Preview, took time.Duration) string {
 	return strings.TrimSpace(name + "… " + strings.Join(figures, ", "))
 }
 
-// begin returns the first part of the text, as much as one message shows, with the line below it; false if nothing is to be shown.
+// begin returns the first part of the text, as much as one message shows, with the line below it;
+// false if nothing is to be shown.
 func (f frame) begin() (chunk, bool) {
 	chunks := f.chunks(chat.Cut(f.text, previewBytes))
 	if len(chunks) == 0 {
@@ -477,8 +492,9 @@ func (f frame) begin() (chunk, bool) {
 	return f.below(chunks[0]), true
 }
 
-// end returns the part of the text that a draft shows: its end, because that is new. Earlier text is left out in steps of [previewBytes], so that the
-// first line does not change each second. A code block that began earlier is opened again.
+// end returns the part of the text that a draft shows: its end, because that is new. Earlier text
+// is left out in steps of [previewBytes], so that the first line does not change each second. A
+// code block that began earlier is opened again.
 func (f frame) end() (chunk, bool) {
 	text := f.text
 	if from := (len(text)/previewBytes - 1) * previewBytes; from > 0 {
@@ -521,8 +537,8 @@ func (f frame) below(part chunk) chunk {
 // signTime bounds a call that only shows something.
 const signTime = 3 * time.Second
 
-// signs makes the calls that only show something: typing, reactions, the end of buttons. They are made while the limits leave capacity, and are not
-// retried. It is safe for concurrent use.
+// signs makes the calls that only show something: typing, reactions, the end of buttons. They are
+// made while the limits leave capacity, and are not retried. It is safe for concurrent use.
 type signs struct {
 	api       *client
 	limits    *limiter
@@ -562,8 +578,9 @@ func (s *signs) typing(ctx context.Context, to address) {
 	}
 }
 
-// queued puts a reaction under a message that has to wait, or answers it with a note where reactions are not allowed. A message that came through
-// another node, or long ago, is not in memory and receives neither.
+// queued puts a reaction under a message that has to wait, or answers it with a note where
+// reactions are not allowed. A message that came through another node, or long ago, is not in
+// memory and receives neither.
 func (s *signs) queued(ctx context.Context, messageID string) {
 	m, ok := s.recent.get(messageID)
 	if !ok {
@@ -587,8 +604,8 @@ func (s *signs) removeKeyboard(ctx context.Context, to address, message int) {
 	}
 }
 
-// answerPress ends the progress indicator of a button and shows text to the person, if any. The call concerns no chat, so only the limits and the
-// cooldown of the bot apply.
+// answerPress ends the progress indicator of a button and shows text to the person, if any. The
+// call concerns no chat, so only the limits and the cooldown of the bot apply.
 func (s *signs) answerPress(ctx context.Context, id, text string) {
 	if !s.limits.spare(anyChat, false) {
 		return

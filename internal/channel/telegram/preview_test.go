@@ -166,8 +166,8 @@ func TestSecondAttemptGoesOnInThePreview(t *testing.T) {
 	})
 }
 
-// TestUnchangedPreviewIsNotSentAgain: an answer that has become longer than one message changes nothing in its first one, so a group keeps its
-// twenty calls a minute for the parts of the answer.
+// TestUnchangedPreviewIsNotSentAgain: an answer that has become longer than one message changes
+// nothing in its first one, so a group keeps its twenty calls a minute for the parts of the answer.
 func TestUnchangedPreviewIsNotSentAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -195,7 +195,8 @@ func TestUnchangedPreviewIsNotSentAgain(t *testing.T) {
 	})
 }
 
-// TestARefusedDraftCostsOneChat: a chat that refuses a draft is shown a message; other chats continue with drafts.
+// TestARefusedDraftCostsOneChat: a chat that refuses a draft is shown a message; other chats
+// continue with drafts.
 func TestARefusedDraftCostsOneChat(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -217,7 +218,8 @@ func TestARefusedDraftCostsOneChat(t *testing.T) {
 	})
 }
 
-// TestALostPreviewIsTheOnlyOne: when it is unknown whether the first message of a preview has arrived, no second one follows it.
+// TestALostPreviewIsTheOnlyOne: when it is unknown whether the first message of a preview has
+// arrived, no second one follows it.
 func TestALostPreviewIsTheOnlyOne(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -284,7 +286,8 @@ func TestNoFurtherPartIsSentOnceTheClaimHasEnded(t *testing.T) {
 	})
 }
 
-// A process shows a growing answer and ends. The next one, without its memory, continues that message, and its final text replaces it.
+// A process shows a growing answer and ends. The next one, without its memory, continues that
+// message, and its final text replaces it.
 func TestAnotherProcessContinuesThePreview(t *testing.T) {
 	t.Parallel()
 	for _, in := range []struct {
@@ -405,7 +408,8 @@ func TestNothingGrowsOnceThePreviewsHaveEnded(t *testing.T) {
 	})
 }
 
-// A process whose lease has ended may not have noticed yet that another one has taken over its turns.
+// A process whose lease has ended may not have noticed yet that another one has taken over its
+// turns.
 func TestNothingGrowsWhileTheLeaseHasEnded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -423,8 +427,9 @@ func TestNothingGrowsWhileTheLeaseHasEnded(t *testing.T) {
 	})
 }
 
-// One person's chat is at its limit because answers are sent to it, and the person's flood is refused with a note. The note waits for the chat. The
-// message of another person, which Telegram returns only after the flood is settled, does not wait.
+// One person's chat is at its limit because answers are sent to it, and the person's flood is
+// refused with a note. The note waits for the chat. The message of another person, which Telegram
+// returns only after the flood is settled, does not wait.
 func TestARefusedFloodDoesNotWaitForItsNote(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -452,7 +457,8 @@ func TestARefusedFloodDoesNotWaitForItsNote(t *testing.T) {
 	})
 }
 
-// An upload that was cut off has not been executed: it can be sent again, and must not count as possibly sent.
+// An upload that was cut off has not been executed: it can be sent again, and must not count as
+// possibly sent.
 func TestAnUploadThatWasCutHasNotArrived(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -21,8 +21,8 @@ import (
 	"laneway/internal/chat"
 )
 
-// style is the formatting of a piece of text. Styles are compared as values, so two neighbors with the same style become one piece. The fields are in
-// the order in which their tags nest.
+// style is the formatting of a piece of text. Styles are compared as values, so two neighbors with
+// the same style become one piece. The fields are in the order in which their tags nest.
 type style struct {
 	quote bool
 	pre   bool
@@ -46,15 +46,17 @@ const (
 	borderBlock                   // between blocks
 )
 
-// document is a rendered answer: the text that people see, its pieces, and the borders where it may be split, by byte offset.
+// document is a rendered answer: the text that people see, its pieces, and the borders where it may
+// be split, by byte offset.
 type document struct {
 	text    string
 	pieces  []piece
 	borders map[int]border
 }
 
-// render turns Markdown into a document of what Telegram can show. What it cannot show (tables, headings, pictures, lists) becomes text with the same
-// words. Every input is valid: what is not Markdown is text.
+// render turns Markdown into a document of what Telegram can show. What it cannot show (tables,
+// headings, pictures, lists) becomes text with the same words. Every input is valid: what is not
+// Markdown is text.
 func render(markdown string) *document {
 	src := []byte(chat.CleanText(markdown))
 	md := goldmark.New(goldmark.WithExtensions(extension.Strikethrough, extension.Table, extension.TaskList, marks{}))
@@ -65,7 +67,8 @@ func render(markdown string) *document {
 	return w.finish()
 }
 
-// unused writes the addresses that are defined for links and that no link uses: Markdown hides them.
+// unused writes the addresses that are defined for links and that no link uses: Markdown hides
+// them.
 func (w *walker) unused(defined []parser.Reference) {
 	for _, r := range defined {
 		to := string(r.Destination())
@@ -111,7 +114,8 @@ func (w *walker) finish() *document {
 	return w.doc
 }
 
-// maxDepth is the depth to which nested blocks are followed, and styles four times as deep; deeper text is shown without its structure.
+// maxDepth is the depth to which nested blocks are followed, and styles four times as deep; deeper
+// text is shown without its structure.
 const maxDepth = 32
 
 // write adds text in the current style, with the separator that is due.
@@ -214,13 +218,14 @@ func (w *walker) heading(n *ast.Heading, depth int) {
 	w.due(borderBlock)
 }
 
-// strayed reports whether a heading came before the table that the parser puts before it: lines right above a table that end with a line
-// of dashes become a heading after it.
+// strayed reports whether a heading came before the table that the parser puts before it: lines
+// right above a table that end with a line of dashes become a heading after it.
 func strayed(h *ast.Heading, t *east.Table) bool {
 	return h.Lines().Len() > 0 && t.FirstChild() != nil && h.Lines().At(0).Start < t.FirstChild().Pos()
 }
 
-// flat writes a block that nests too deep: the paragraphs, tables and code in it one below the other. It is not recursive, so it works at any depth.
+// flat writes a block that nests too deep: the paragraphs, tables and code in it one below the
+// other. It is not recursive, so it works at any depth.
 func (w *walker) flat(top ast.Node) {
 	each(top, func(n ast.Node) bool {
 		switch n.(type) {
@@ -234,8 +239,8 @@ func (w *walker) flat(top ast.Node) {
 	}, func(ast.Node) {})
 }
 
-// each visits a tree in the order of its text: enter before the children of a node, which are left out when it returns false, and leave
-// after them otherwise.
+// each visits a tree in the order of its text: enter before the children of a node, which are left
+// out when it returns false, and leave after them otherwise.
 func each(top ast.Node, enter func(ast.Node) bool, leave func(ast.Node)) {
 	n := top
 	for {
@@ -382,7 +387,8 @@ func (w *walker) table(t *east.Table) {
 	w.code(b.String(), "")
 }
 
-// beyond returns the text of a row after the last column of its table, "" if none. Other Markdown renderers drop it.
+// beyond returns the text of a row after the last column of its table, "" if none. Other Markdown
+// renderers drop it.
 func (w *walker) beyond(row ast.Node) string {
 	cell := row.LastChild()
 	if cell == nil || cell.Lines().Len() == 0 {
@@ -434,7 +440,8 @@ func (w *walker) inline(n ast.Node, depth int) {
 	}
 }
 
-// leaves writes an inline that nests too deep without its structure: its text in order, and the addresses of its links.
+// leaves writes an inline that nests too deep without its structure: its text in order, and the
+// addresses of its links.
 func (w *walker) leaves(top ast.Node) {
 	each(top, func(n ast.Node) bool {
 		if n.FirstChild() != nil && n.Kind() != ast.KindCodeSpan {
@@ -470,7 +477,8 @@ func (w *walker) codeSpan(n *ast.CodeSpan) {
 	}
 }
 
-// link writes a link that Telegram opens; the address of any other link, and of one whose words cannot be a link or cannot be seen, is shown after its words.
+// link writes a link that Telegram opens; the address of any other link, and of one whose words
+// cannot be a link or cannot be seen, is shown after its words.
 func (w *walker) link(to string, label func()) {
 	to = strings.TrimSpace(to)
 	before, pieces := w.text.Len(), len(w.doc.pieces)
@@ -489,7 +497,8 @@ func (w *walker) link(to string, label func()) {
 	}
 }
 
-// picture writes a picture as a link to it. Inside of a link its address follows its words, because the link is more important.
+// picture writes a picture as a link to it. Inside of a link its address follows its words, because
+// the link is more important.
 func (w *walker) picture(n *ast.Image, depth int) {
 	words := func() {
 		if n.ChildCount() == 0 {
@@ -507,7 +516,8 @@ func (w *walker) picture(n *ast.Image, depth int) {
 	}
 }
 
-// opens reports whether Telegram makes a link of an address. It drops others in silence: those with another scheme, and those whose host has no dot.
+// opens reports whether Telegram makes a link of an address. It drops others in silence: those with
+// another scheme, and those whose host has no dot.
 func opens(to string) bool {
 	if len(to) > 2000 || len(escape(to)) > maxMarkBytes/2 || strings.ContainsFunc(to, func(r rune) bool { return r <= ' ' || r == '"' || r == '<' || r == '>' }) {
 		return false
@@ -562,9 +572,11 @@ func (bufWriter) Buffered() int { return 0 }
 // Flush does nothing.
 func (bufWriter) Flush() error { return nil }
 
-// marks is the extension of goldmark for * and ~ next to Chinese, Japanese and Korean characters. CommonMark decides by white space and punctuation whether a mark
-// opens or closes, and these languages have no spaces between words, so that a mark after a full stop would close nothing. [chat.Flanks] is the rule. Text without such
-// characters is read as before. The page and the terminal have the same rule; testdata/marks.json has their common cases.
+// marks is the extension of goldmark for * and ~ next to Chinese, Japanese and Korean characters.
+// CommonMark decides by white space and punctuation whether a mark opens or closes, and these
+// languages have no spaces between words, so that a mark after a full stop would close nothing.
+// [chat.Flanks] is the rule. Text without such characters is read as before. The page and the
+// terminal have the same rule; testdata/marks.json has their common cases.
 type marks struct{}
 
 // Extend implements goldmark.Extender.
@@ -575,7 +587,8 @@ func (marks) Extend(m goldmark.Markdown) {
 	))
 }
 
-// markParser reads runs of one of its characters, of at most longest (0 = any), as marks. Its marks open and close nodes.
+// markParser reads runs of one of its characters, of at most longest (0 = any), as marks. Its marks
+// open and close nodes.
 type markParser struct {
 	chars   string
 	longest int

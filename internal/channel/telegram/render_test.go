@@ -107,7 +107,8 @@ func TestSplitReopensFences(t *testing.T) {
 	}
 }
 
-// TestPlainFormKeepsEveryAddress: the form without tags has the address of each link after its words, at any place of the markup.
+// TestPlainFormKeepsEveryAddress: the form without tags has the address of each link after its
+// words, at any place of the markup.
 func TestPlainFormKeepsEveryAddress(t *testing.T) {
 	t.Parallel()
 	for name, markdown := range map[string]string{
@@ -141,8 +142,9 @@ func TestNothingToSend(t *testing.T) {
 	}
 }
 
-// checkParts checks what must be true for every input: Telegram accepts each part, the joined parts are the document, and they have every
-// word that the input has for its readers. It returns the number of parts.
+// checkParts checks what must be true for every input: Telegram accepts each part, the joined parts
+// are the document, and they have every word that the input has for its readers. It returns the
+// number of parts.
 func checkParts(t *testing.T, markdown string, limit int) int {
 	t.Helper()
 	d := render(markdown)
@@ -250,8 +252,8 @@ func FuzzUnits(f *testing.F) {
 	})
 }
 
-// TestRenderingCostsNoMoreThanTheText: the work for an answer grows linearly from 64 KiB to 1 MiB. It is measured in allocated bytes, because time
-// would measure the machine.
+// TestRenderingCostsNoMoreThanTheText: the work for an answer grows linearly from 64 KiB to 1 MiB.
+// It is measured in allocated bytes, because time would measure the machine.
 func TestRenderingCostsNoMoreThanTheText(t *testing.T) { //nolint:paralleltest // counts what is allocated
 	if testing.Short() {
 		t.Skip("long")
@@ -342,7 +344,8 @@ func letters(s string) []string {
 	return strings.FieldsFunc(s, func(r rune) bool { return !unicode.IsLetter(r) })
 }
 
-// missing returns the first of the words that text does not contain after the previous ones, "" if it contains them all in order.
+// missing returns the first of the words that text does not contain after the previous ones, "" if
+// it contains them all in order.
 func missing(words []string, text string) string {
 	for _, word := range words {
 		i := strings.Index(text, word)
@@ -364,8 +367,9 @@ func joined(parts []chunk) string {
 
 var tags = regexp.MustCompile(`<[^>]*>`)
 
-// checkWords checks that the parts have every word of the page that goldmark itself renders. If the Markdown has nothing that can hide a word
-// (addresses, entities, names of languages, <br>), they must have every word of the input.
+// checkWords checks that the parts have every word of the page that goldmark itself renders. If the
+// Markdown has nothing that can hide a word (addresses, entities, names of languages, <br>), they
+// must have every word of the input.
 func checkWords(t *testing.T, markdown string, parts []chunk) {
 	t.Helper()
 	read, source := joined(parts), chat.CleanText(markdown)
@@ -517,7 +521,8 @@ func TestExtraCellsAreRead(t *testing.T) {
 	}
 }
 
-// When the map of chats is full, entries without a cooldown make space for new chats, and a running cooldown stays.
+// When the map of chats is full, entries without a cooldown make space for new chats, and a running
+// cooldown stays.
 func TestACooldownOutlivesAFullMemory(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -541,7 +546,8 @@ func TestACooldownOutlivesAFullMemory(t *testing.T) {
 	})
 }
 
-// A cooldown of the bot applies to calls for every chat and for no chat; a cooldown of a chat applies to its calls alone. The longer one counts.
+// A cooldown of the bot applies to calls for every chat and for no chat; a cooldown of a chat
+// applies to its calls alone. The longer one counts.
 func TestCooldowns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -144,8 +144,9 @@ func TestCounts(t *testing.T) {
 	})
 }
 
-// The download of a photo hangs, or the store does not accept a message: a /stop in the same chat is executed within a second, the overtaken update
-// is handled once afterwards, and no update is confirmed before both are settled.
+// The download of a photo hangs, or the store does not accept a message: a /stop in the same chat
+// is executed within a second, the overtaken update is handled once afterwards, and no update is
+// confirmed before both are settled.
 func TestAnUrgentCommandOvertakesWhatHangs(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -197,7 +198,8 @@ func TestAnUrgentCommandOvertakesWhatHangs(t *testing.T) {
 	}
 }
 
-// If no update takes long, urgent commands keep the order of the chat: a /stop sent right after a message finds it.
+// If no update takes long, urgent commands keep the order of the chat: a /stop sent right after a
+// message finds it.
 func TestAnUrgentCommandKeepsTheOrderOfAQuickChat(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -213,7 +215,8 @@ func TestAnUrgentCommandKeepsTheOrderOfAQuickChat(t *testing.T) {
 	})
 }
 
-// A hanging download does not block Telegram's window of a hundred updates: with many updates after it, it is given up within seconds.
+// A hanging download does not block Telegram's window of a hundred updates: with many updates after
+// it, it is given up within seconds.
 func TestAHungDownloadDoesNotHoldUpEveryChat(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -242,7 +245,8 @@ func TestAHungDownloadDoesNotHoldUpEveryChat(t *testing.T) {
 	})
 }
 
-// A forwarded /stop and one in the caption of a file keep their place in the queue: neither is a request to stop now.
+// A forwarded /stop and one in the caption of a file keep their place in the queue: neither is a
+// request to stop now.
 func TestWhatOnlyLooksUrgentWaits(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -261,8 +265,8 @@ func TestWhatOnlyLooksUrgentWaits(t *testing.T) {
 	})
 }
 
-// Telegram asks to wait in the answer to a call that sends nothing. Until that time has passed no call is made (stop
-// checks the server), and nothing is lost.
+// Telegram asks to wait in the answer to a call that sends nothing. Until that time has passed no
+// call is made (stop checks the server), and nothing is lost.
 func TestNoCallOfAnyKindComesInsideAWait(t *testing.T) {
 	t.Parallel()
 	for method, calls := range map[string]func(b *bot){

@@ -26,7 +26,8 @@ const (
 	kindNotice = "notice"
 )
 
-// sender delivers the replies of the outbox. It is safe for concurrent use; the outbox calls it for one reply of a chat at a time.
+// sender delivers the replies of the outbox. It is safe for concurrent use; the outbox calls it for
+// one reply of a chat at a time.
 type sender struct {
 	poster    *poster
 	addresses *addresses
@@ -42,8 +43,9 @@ func badTarget(err error) *channel.SendError {
 	return &channel.SendError{Reason: reasonBadTarget, Permanent: true, Cause: err}
 }
 
-// send delivers one reply in as many messages as it needs. The first one replaces the preview of the same run, if there is one. A further attempt
-// does not send messages again that are recorded as arrived. The same notice is sent at most once a minute to one place: a repetition counts as
+// send delivers one reply in as many messages as it needs. The first one replaces the preview of
+// the same run, if there is one. A further attempt does not send messages again that are recorded
+// as arrived. The same notice is sent at most once a minute to one place: a repetition counts as
 // delivered by the message of the first.
 func (s *sender) send(ctx context.Context, r chat.Reply, claim channel.Claim) (chat.Sent, error) {
 	to, err := s.addresses.address(r.Target)
@@ -107,8 +109,9 @@ func (s *sender) deliver(ctx context.Context, r chat.Reply, to address, done pro
 // errKeyboard means that Telegram accepts a reply only without its buttons.
 var errKeyboard = errors.New("the buttons were refused")
 
-// sendParts sends the messages of a document that have not arrived yet, and returns the id of the first one. Each is recorded before the next one is sent.
-// A message that Telegram refuses for its form is sent in a simpler one, see [progress.simplify].
+// sendParts sends the messages of a document that have not arrived yet, and returns the id of the
+// first one. Each is recorded before the next one is sent. A message that Telegram refuses for its
+// form is sent in a simpler one, see [progress.simplify].
 func (s *sender) sendParts(ctx context.Context, to address, d *document, done *progress, claim channel.Claim) (string, error) {
 	chunks := d.rest(*done)
 	for len(chunks) > 0 {
@@ -146,7 +149,8 @@ func (s *sender) sendParts(ctx context.Context, to address, d *document, done *p
 	return done.First, nil
 }
 
-// ask sends a reply with a keyboard under its last message. If no more buttons can be recorded, the choice is written as words.
+// ask sends a reply with a keyboard under its last message. If no more buttons can be recorded, the
+// choice is written as words.
 func (s *sender) ask(ctx context.Context, r chat.Reply, claim channel.Claim) (chat.Sent, error) {
 	to, err := s.addresses.address(r.Target)
 	if err != nil {
@@ -240,8 +244,9 @@ type poster struct {
 	log       *slog.Logger
 }
 
-// deliver waits for the limits and sends one message. A message that Telegram refuses at one place is sent to another: outside of a deleted topic, to the new id of
-// a group, as a new message; a file is sent as a document. It returns the message's id; its errors are [*channel.SendError].
+// deliver waits for the limits and sends one message. A message that Telegram refuses at one place
+// is sent to another: outside of a deleted topic, to the new id of a group, as a new message; a
+// file is sent as a document. It returns the message's id; its errors are [*channel.SendError].
 func (p *poster) deliver(ctx context.Context, o outgoing) (int, error) {
 	for range 6 { // each change of the form is made at most once
 		if err := p.limits.wait(ctx, o.to.chat); err != nil {
@@ -316,7 +321,8 @@ func (p *poster) postFile(ctx context.Context, o outgoing) (int, error) {
 	return messageID(o.file.method, m)
 }
 
-// messageID returns the id of a message that was sent. An answer without an id does not prove a delivery.
+// messageID returns the id of a message that was sent. An answer without an id does not prove a
+// delivery.
 func messageID(method string, m tgbotapi.Message) (int, error) {
 	if m.MessageID == 0 {
 		return 0, &apiError{method: method, reason: reasonBadResponse, text: "the answer names no message", unknown: true}
@@ -333,20 +339,23 @@ func place(to address) tgbotapi.Params {
 	return p
 }
 
-// progress is how much of a reply has arrived. It is stored in the row of the reply, so that a further attempt continues there, in any process.
+// progress is how much of a reply has arrived. It is stored in the row of the reply, so that a
+// further attempt continues there, in any process.
 type progress struct {
 	UpTo  int `json:"up_to,omitempty"` // offset in the document after what has arrived
 	Limit int `json:"limit,omitempty"` // units of a message; 0 means maxUnits. Smaller if Telegram found messages too long
-	// Halvings is how often the limits of entities were halved because Telegram found them too many.
+	// Halvings is how often the limits of entities were halved because Telegram found them too
+	// many.
 	Halvings int `json:"halvings,omitempty"`
-	// PlainTo is the offset up to which the text goes without tags, because Telegram refused it with them; Within is how much of that form has arrived, in bytes
-	// after UpTo.
+	// PlainTo is the offset up to which the text goes without tags, because Telegram refused it
+	// with them; Within is how much of that form has arrived, in bytes after UpTo.
 	PlainTo int    `json:"plain_to,omitempty"`
 	Within  int    `json:"within,omitempty"`
 	First   string `json:"first,omitempty"` // id of the first message, "" if nothing has arrived
 	// Preview is the message that the first one replaces, 0 if none.
 	Preview int `json:"preview,omitempty"`
-	// Markup is the keyboard under the last chunk, "" if none. Typed is true when Telegram refused it: the choice is written as words.
+	// Markup is the keyboard under the last chunk, "" if none. Typed is true when Telegram refused
+	// it: the choice is written as words.
 	Markup string `json:"markup,omitempty"`
 	Typed  bool   `json:"typed,omitempty"`
 }
@@ -359,9 +368,11 @@ func progressOf(recorded string) (p progress, err error) {
 	return p, err
 }
 
-// simplify changes the form of what comes next, which Telegram refused, to a simpler one; false if there is none. part is the refused message, and whole the length
-// of the document. A message that is too long is divided, at last without its tags; entities that are too many are fewer a message; whatever else Telegram does not
-// accept goes without its tags, then as a new message instead of an edit, and at last without its buttons. The last one is for the caller: it changes the text.
+// simplify changes the form of what comes next, which Telegram refused, to a simpler one; false if
+// there is none. part is the refused message, and whole the length of the document. A message that
+// is too long is divided, at last without its tags; entities that are too many are fewer a message;
+// whatever else Telegram does not accept goes without its tags, then as a new message instead of an
+// edit, and at last without its buttons. The last one is for the caller: it changes the text.
 func (p *progress) simplify(e *apiError, part chunk, whole int) bool {
 	limit := cmp.Or(p.Limit, maxUnits)
 	switch tagged := part.html != ""; {
@@ -384,8 +395,8 @@ func (p *progress) simplify(e *apiError, part chunk, whole int) bool {
 // noteTime bounds the delivery of one note.
 const noteTime = 5 * time.Second
 
-// notes sends the channel's own messages to people: refusals, hints, pairing codes. A note belongs to no conversation, is not a row of the
-// outbox, and is not retried.
+// notes sends the channel's own messages to people: refusals, hints, pairing codes. A note belongs
+// to no conversation, is not a row of the outbox, and is not retried.
 type notes struct {
 	poster *poster
 	log    *slog.Logger
@@ -394,7 +405,8 @@ type notes struct {
 	wg sync.WaitGroup // of notes that are sent concurrently with the handling of updates
 }
 
-// send sends a note; replyTo is the message that it answers, 0 if none. It reports whether Telegram accepted it.
+// send sends a note; replyTo is the message that it answers, 0 if none. It reports whether Telegram
+// accepted it.
 func (n *notes) send(ctx context.Context, to address, text string, replyTo int) bool {
 	return n.deliver(ctx, outgoing{to: to, replyTo: replyTo}, text)
 }
@@ -404,15 +416,17 @@ func (n *notes) sendWith(ctx context.Context, to address, text, keyboard string)
 	n.deliver(ctx, outgoing{to: to, markup: keyboard}, text)
 }
 
-// sendOnce sends the same text at most once a minute to one place. It returns at once: a note that waits for the limits of its chat must not delay
-// the updates after it, because Telegram returns at most a hundred unsettled updates of all chats. close waits for its end.
+// sendOnce sends the same text at most once a minute to one place. It returns at once: a note that
+// waits for the limits of its chat must not delay the updates after it, because Telegram returns at
+// most a hundred unsettled updates of all chats. close waits for its end.
 func (n *notes) sendOnce(ctx context.Context, to address, text string) {
 	if n.recent.add(number(to.chat) + "/" + number(int64(to.thread)) + "/" + text) {
 		n.wg.Go(func() { n.send(ctx, to, text, 0) })
 	}
 }
 
-// close waits for the notes of sendOnce. The caller has ended their context, and no further update is handled.
+// close waits for the notes of sendOnce. The caller has ended their context, and no further update
+// is handled.
 func (n *notes) close() { n.wg.Wait() }
 
 func (n *notes) deliver(ctx context.Context, o outgoing, text string) bool {
@@ -429,16 +443,17 @@ func (n *notes) deliver(ctx context.Context, o outgoing, text string) bool {
 // errBadChoice means that the choice has no button, or an invalid one.
 var errBadChoice = errors.New("no choice that can be offered")
 
-// choices turns choices into keyboards. The text of a button stays in the store; Telegram receives a random id for it, so that a button that was
-// never offered cannot be pressed. choices keeps no state.
+// choices turns choices into keyboards. The text of a button stays in the store; Telegram receives
+// a random id for it, so that a button that was never offered cannot be pressed. choices keeps no
+// state.
 type choices struct {
 	identity *identity
 	records  channel.Buttons
 }
 
-// keyboard records what the buttons of a choice mean in a chat, and returns the keyboard as JSON. It returns errBadChoice, or the errors of
-// [channel.Buttons]. An anonymous administrator writes as [anonymousAdmin] and presses as a person, so those buttons are for every member who may
-// talk.
+// keyboard records what the buttons of a choice mean in a chat, and returns the keyboard as JSON.
+// It returns errBadChoice, or the errors of [channel.Buttons]. An anonymous administrator writes as
+// [anonymousAdmin] and presses as a person, so those buttons are for every member who may talk.
 func (c *choices) keyboard(ctx context.Context, to address, choice *chat.Choice) (string, error) {
 	set := channel.ButtonSet{Peer: c.identity.peer(0, to.chat), Texts: map[string]string{}}
 	if choice == nil {
@@ -463,8 +478,8 @@ func (c *choices) keyboard(ctx context.Context, to address, choice *chat.Choice)
 	return keyboard, nil
 }
 
-// take returns the text of the button with an id and uses up its set. press identifies the press: a repetition of the same press returns the same
-// text.
+// take returns the text of the button with an id and uses up its set. press identifies the press: a
+// repetition of the same press returns the same text.
 func (c *choices) take(ctx context.Context, id string, userID, chatID, press int64) (string, error) {
 	return c.records.TakeButton(ctx, id, c.identity.peer(userID, chatID), press)
 }
@@ -507,8 +522,9 @@ type address struct {
 
 func (a address) group() bool { return a.chat < 0 }
 
-// addresses translates between targets of the gateway and addresses of Telegram. It follows groups whose id has changed: Telegram refuses
-// calls for the old id. It is safe for concurrent use; the lock is not held while the store is called.
+// addresses translates between targets of the gateway and addresses of Telegram. It follows groups
+// whose id has changed: Telegram refuses calls for the old id. It is safe for concurrent use; the
+// lock is not held while the store is called.
 type addresses struct {
 	name   string // of the channel
 	groups channel.Groups
@@ -574,8 +590,9 @@ func (a *addresses) follow(id int64) int64 {
 	return id
 }
 
-// move records that a group has a new id; equal or zero ids change nothing. After an error of the store nothing is recorded here either: the same
-// update, or the next message to the old id, shows the move again.
+// move records that a group has a new id; equal or zero ids change nothing. After an error of the
+// store nothing is recorded here either: the same update, or the next message to the old id, shows
+// the move again.
 func (a *addresses) move(ctx context.Context, from, to int64) error {
 	if from == 0 || to == 0 || from == to {
 		return nil

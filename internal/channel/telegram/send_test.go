@@ -56,7 +56,8 @@ func TestFloodCoolsOneChat(t *testing.T) {
 	})
 }
 
-// TestManyFloods sends many replies to many chats while a fifth of the calls is refused with windows of up to 500 seconds.
+// TestManyFloods sends many replies to many chats while a fifth of the calls is refused with
+// windows of up to 500 seconds.
 func TestManyFloods(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -214,7 +215,8 @@ func TestParseErrorGoesOutPlain(t *testing.T) {
 	})
 }
 
-// TestRefusedFormBecomesSimpler: what Telegram refuses for its form arrives in a simpler one, with every word and every address.
+// TestRefusedFormBecomesSimpler: what Telegram refuses for its form arrives in a simpler one, with
+// every word and every address.
 func TestRefusedFormBecomesSimpler(t *testing.T) {
 	t.Parallel()
 	refuse := func(texts ...string) (out []testtelegram.Fault) {
@@ -299,8 +301,9 @@ func TestRefusalOfTheChatIsNotTriedPlain(t *testing.T) {
 	})
 }
 
-// TestTooLongIsSplitSmaller: Telegram finds parts too long although they keep its limit. Parts that have arrived are not sent again, the rest
-// comes in smaller parts, and after refusals of the smallest parts the reply is given up.
+// TestTooLongIsSplitSmaller: Telegram finds parts too long although they keep its limit. Parts that
+// have arrived are not sent again, the rest comes in smaller parts, and after refusals of the
+// smallest parts the reply is given up.
 func TestTooLongIsSplitSmaller(t *testing.T) {
 	t.Parallel()
 	tooLong, shouted := testtelegram.Refuse(400, "Bad Request: message is too long"), testtelegram.Refuse(400, "Bad Request: MESSAGE_TOO_LONG")

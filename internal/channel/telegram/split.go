@@ -11,12 +11,14 @@ import (
 // maxUnits is the longest text of one message in UTF-16 units, counted without its tags.
 const maxUnits = 4096
 
-// minUnits is the smallest length of messages when Telegram finds them too long although they keep maxUnits.
+// minUnits is the smallest length of messages when Telegram finds them too long although they keep
+// maxUnits.
 const minUnits = 256
 
-// maxMarks is the largest number of entities of a message: Telegram drops further ones in silence. maxMarkBytes is the most that its addresses and languages may
-// have together, some less than the 9,500 bytes after which Telegram refuses a message. Both are halved at most maxHalvings times when Telegram still finds them
-// too many.
+// maxMarks is the largest number of entities of a message: Telegram drops further ones in silence.
+// maxMarkBytes is the most that its addresses and languages may have together, some less than the
+// 9,500 bytes after which Telegram refuses a message. Both are halved at most maxHalvings times
+// when Telegram still finds them too many.
 const (
 	maxMarks     = 100
 	maxMarkBytes = 9000
@@ -29,16 +31,18 @@ type limits struct {
 	halvings int // of maxMarks and maxMarkBytes
 }
 
-// chunk is one message: its text with tags, "" if it goes without them, and the text alone; and where the reply continues after it, see [progress].
+// chunk is one message: its text with tags, "" if it goes without them, and the text alone; and
+// where the reply continues after it, see [progress].
 type chunk struct {
 	html, plain string
 	upTo        int
 	within      int
 }
 
-// chunks splits a document into messages: at a border of blocks if one is near enough, otherwise of lines, then of words, then
-// between any two characters. Styles that continue are closed and opened again. The joined plain text is the document, without parts
-// of only white space, which Telegram refuses.
+// chunks splits a document into messages: at a border of blocks if one is near enough, otherwise of
+// lines, then of words, then between any two characters. Styles that continue are closed and opened
+// again. The joined plain text is the document, without parts of only white space, which Telegram
+// refuses.
 func (d *document) chunks(units int) []chunk { return d.chunksFrom(0, limits{units: units}) }
 
 // chunksFrom splits what begins at an offset.
@@ -55,7 +59,8 @@ func (d *document) chunksFrom(from int, most limits) []chunk {
 	return out
 }
 
-// rest returns the messages of a reply that have not arrived: first the part that Telegram refused with tags, and then the formatted one.
+// rest returns the messages of a reply that have not arrived: first the part that Telegram refused
+// with tags, and then the formatted one.
 func (d *document) rest(done progress) []chunk {
 	most := limits{units: cmp.Or(done.Limit, maxUnits), halvings: done.Halvings}
 	if done.PlainTo <= done.UpTo {
@@ -146,7 +151,8 @@ func (d *document) cut(whole string, from int, most limits) int {
 	return hard
 }
 
-// advance returns the offset after as many characters, starting at from, as fit into limit units; at least one.
+// advance returns the offset after as many characters, starting at from, as fit into limit units;
+// at least one.
 func advance(s string, from, limit int) int {
 	units := 0
 	for i, r := range s[from:] {
@@ -162,7 +168,8 @@ func advance(s string, from, limit int) int {
 	return len(s)
 }
 
-// marked returns the offset, at most to, up to which the styles of a message that begins at from keep the limits of entities; it is after from.
+// marked returns the offset, at most to, up to which the styles of a message that begins at from
+// keep the limits of entities; it is after from.
 func (d *document) marked(from, to, halvings int) int {
 	marks, size := 0, 0
 	var last style
@@ -181,8 +188,9 @@ func (d *document) marked(from, to, halvings int) int {
 	return to
 }
 
-// cost returns how many entities and bytes of addresses and languages a piece adds to a message after a piece of another style. Telegram divides entities that
-// overlap, so every piece has its own, except for the link and the quotation that it continues.
+// cost returns how many entities and bytes of addresses and languages a piece adds to a message
+// after a piece of another style. Telegram divides entities that overlap, so every piece has its
+// own, except for the link and the quotation that it continues.
 func (s style) cost(last style) (marks, size int) {
 	for _, on := range []bool{s.bold, s.italic, s.strike, s.code, s.pre, s.pre && s.lang != "", s.quote && !last.quote, s.href != "" && s.href != last.href} {
 		if on {
@@ -234,7 +242,8 @@ func (s style) tags() []tag {
 	return t
 }
 
-// turn closes the elements that the next style does not have, the innermost first, and opens those that it adds.
+// turn closes the elements that the next style does not have, the innermost first, and opens those
+// that it adds.
 func turn(b *strings.Builder, from, to style) {
 	old, next := from.tags(), to.tags()
 	same := 0
@@ -249,7 +258,8 @@ func turn(b *strings.Builder, from, to style) {
 	}
 }
 
-// escape replaces the characters with a meaning in Telegram's HTML, which supports only these entities.
+// escape replaces the characters with a meaning in Telegram's HTML, which supports only these
+// entities.
 func escape(s string) string {
 	if !strings.ContainsAny(s, "&<>\"") {
 		return s

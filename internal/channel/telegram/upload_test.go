@@ -201,7 +201,8 @@ type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// uploadsTo makes a network that passes uploads of documents to f and returns its result as Telegram's answer.
+// uploadsTo makes a network that passes uploads of documents to f and returns its result as
+// Telegram's answer.
 func uploadsTo(f func(*http.Request) string) func(*setup) {
 	return func(s *setup) {
 		s.network = func(next http.RoundTripper) http.RoundTripper {
@@ -230,7 +231,8 @@ func TestAFileWithoutAMessageIsNotDelivered(t *testing.T) {
 	})
 }
 
-// A flood starts a cooldown of the chat for files and text messages, and files keep the limit of one message a second.
+// A flood starts a cooldown of the chat for files and text messages, and files keep the limit of
+// one message a second.
 func TestFilesKeepTheLimits(t *testing.T) {
 	t.Parallel()
 	withFile(t, func(b *bot, picture, text chat.Attachment) {
@@ -255,7 +257,8 @@ func TestFilesKeepTheLimits(t *testing.T) {
 	})
 }
 
-// Telegram asks to wait in the answer to a file for one chat: messages for other chats are sent meanwhile.
+// Telegram asks to wait in the answer to a file for one chat: messages for other chats are sent
+// meanwhile.
 func TestACooldownAfterAFileIsForItsChatAlone(t *testing.T) {
 	t.Parallel()
 	withFile(t, func(b *bot, picture, _ chat.Attachment) {
@@ -328,7 +331,8 @@ func TestAFileToNoAddressOfThisBot(t *testing.T) {
 	})
 }
 
-// A large file has more time than a text message: what it takes at a quarter of a megabyte a second.
+// A large file has more time than a text message: what it takes at a quarter of a megabyte a
+// second.
 func TestALargeFileHasMoreTime(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -363,7 +367,8 @@ func TestAnUploadEndsWithItsContext(t *testing.T) {
 	})
 }
 
-// The largest file is sent with its length, and is never in memory as a whole. Not parallel: the test counts what the process allocates.
+// The largest file is sent with its length, and is never in memory as a whole. Not parallel: the
+// test counts what the process allocates.
 //
 //nolint:paralleltest // see above
 func TestALargeFileIsStreamed(t *testing.T) {

@@ -128,7 +128,8 @@ func TestWebhookRefuses(t *testing.T) {
 	})
 }
 
-// TestDeliveriesWhileTheChannelEnds: whenever a delivery comes while Run ends, it is accepted or refused.
+// TestDeliveriesWhileTheChannelEnds: whenever a delivery comes while Run ends, it is accepted or
+// refused.
 func TestDeliveriesWhileTheChannelEnds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -236,7 +237,8 @@ func TestConfig(t *testing.T) {
 	}
 }
 
-// TestOverSockets plays a conversation over real connections with the channel's own transport: connections are cut and reused.
+// TestOverSockets plays a conversation over real connections with the channel's own transport:
+// connections are cut and reused.
 func TestOverSockets(t *testing.T) {
 	t.Parallel()
 	srv := testtelegram.New(testtelegram.Config{})

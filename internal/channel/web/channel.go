@@ -1,14 +1,19 @@
-// Package web is the channel of people who read their conversations through the gateway itself: dashboards, terminals, every client of the
-// protocol. It has no provider: a delivered reply is a line of the session's transcript, which is published to the session's subscribers.
+// Package web is the channel of people who read their conversations through the gateway itself:
+// dashboards, terminals, every client of the protocol. It has no provider: a delivered reply is a
+// line of the session's transcript, which is published to the session's subscribers.
 //
-// Messages of these people arrive through the gateway's methods and not through [Channel.Run]. Their answers are written to the transcript at the end
-// of the turn. This channel is for replies from outside of the session: the answer of a job, an alert, the reply of a turn that another session ran.
-// Those are rows of the outbox as for every other channel, written in the transaction that ends their run, so a crash loses none of them.
+// Messages of these people arrive through the gateway's methods and not through [Channel.Run].
+// Their answers are written to the transcript at the end of the turn. This channel is for replies
+// from outside of the session: the answer of a job, an alert, the reply of a turn that another
+// session ran. Those are rows of the outbox as for every other channel, written in the transaction
+// that ends their run, so a crash loses none of them.
 //
-// The chat of a target is a whole session key. A reply is delivered once, by its id: the sink stores the id with the line ([TranscriptSink]), so that
-// a second attempt after a crash finds the line instead of adding another. A session that does not exist is created, because a target such as the
-// main session of an agent is valid before its first message. Permanent errors are an invalid session key, an unknown agent, and a session of another
-// principal. Every other failure is the store's, and the outbox retries.
+// The chat of a target is a whole session key. A reply is delivered once, by its id: the sink
+// stores the id with the line ([TranscriptSink]), so that a second attempt after a crash finds the
+// line instead of adding another. A session that does not exist is created, because a target such
+// as the main session of an agent is valid before its first message. Permanent errors are an
+// invalid session key, an unknown agent, and a session of another principal. Every other failure is
+// the store's, and the outbox retries.
 //
 // The package starts no goroutine.
 package web
@@ -39,16 +44,19 @@ const (
 // storeAway is the last error of the status while the store does not answer.
 const storeAway = "the database does not answer"
 
-// TranscriptSink is the receiver of this channel: besides messages it takes replies, as lines of transcripts.
+// TranscriptSink is the receiver of this channel: besides messages it takes replies, as lines of
+// transcripts.
 type TranscriptSink interface {
 	channel.Receiver
-	// AppendReply adds a reply to the transcript of a session and publishes it to the subscribers. It returns the number of the line. Repeated calls
-	// with the same reply id add one line; after a crash the line may be published again. chat.ErrUnknownAgent and chat.ErrSessionNotFound are
+	// AppendReply adds a reply to the transcript of a session and publishes it to the subscribers.
+	// It returns the number of the line. Repeated calls with the same reply id add one line; after
+	// a crash the line may be published again. chat.ErrUnknownAgent and chat.ErrSessionNotFound are
 	// permanent.
 	AppendReply(ctx context.Context, key chat.SessionKey, r chat.Reply) (seq int64, err error)
 }
 
-// Channel delivers into transcripts. Make it with New; it is safe for concurrent use, and the lock is not held while the sink is called.
+// Channel delivers into transcripts. Make it with New; it is safe for concurrent use, and the lock
+// is not held while the sink is called.
 type Channel struct {
 	mu      sync.Mutex
 	sink    TranscriptSink // nil while the channel does not run
@@ -66,7 +74,8 @@ func (*Channel) Name() string { return Name }
 // errNoSink is a mistake in the wiring of the process.
 var errNoSink = errors.New("the receiver is not a transcript sink")
 
-// Run receives nothing; replies are passed to the sink until ctx is done. A receiver that does not implement [TranscriptSink] is an error.
+// Run receives nothing; replies are passed to the sink until ctx is done. A receiver that does not
+// implement [TranscriptSink] is an error.
 func (c *Channel) Run(ctx context.Context, receiver channel.Receiver) error {
 	sink, ok := receiver.(TranscriptSink)
 	if !ok {
@@ -99,8 +108,8 @@ func (c *Channel) Status() channel.Status {
 	return s
 }
 
-// Send delivers one reply; repeating it adds nothing. The receipt is the id of the line in the history. If the channel does not run, Send waits for
-// its start, at most startTime.
+// Send delivers one reply; repeating it adds nothing. The receipt is the id of the line in the
+// history. If the channel does not run, Send waits for its start, at most startTime.
 func (c *Channel) Send(ctx context.Context, r chat.Reply, _ channel.Claim) (chat.Sent, error) {
 	key, err := address(r.Target)
 	if err != nil {
@@ -119,7 +128,8 @@ func (c *Channel) Send(ctx context.Context, r chat.Reply, _ channel.Claim) (chat
 
 var errAddress = errors.New("the target is not a session key in full")
 
-// address returns the session of a target. Short forms are refused: they depend on the default agent, which may have changed.
+// address returns the session of a target. Short forms are refused: they depend on the default
+// agent, which may have changed.
 func address(to chat.Target) (chat.SessionKey, error) {
 	key, err := chat.ParseSessionKey(to.ChatID, "")
 	if err != nil || to.Channel != Name {

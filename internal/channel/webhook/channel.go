@@ -1,17 +1,23 @@
-// Package webhook is a channel that only sends: each reply is one POST to a URL that a person or an agent has chosen.
+// Package webhook is a channel that only sends: each reply is one POST to a URL that a person or an
+// agent has chosen.
 //
 // # The guard
 //
-// Such a URL makes this host connect to an address that another person has chosen. So every connection passes one guard ([Channel.Check] and the
-// dialer): http and https only, no user name in the URL, no proxy of the environment, no redirects. The name is resolved once, all of its addresses
-// must be public, and the connection is made to a checked address, without another lookup. DNS rebinding therefore has no effect. The socket is
-// checked once more before it connects. Hosts on the operator's list may have any address. [Public] defines which addresses are refused.
+// Such a URL makes this host connect to an address that another person has chosen. So every
+// connection passes one guard ([Channel.Check] and the dialer): http and https only, no user name
+// in the URL, no proxy of the environment, no redirects. The name is resolved once, all of its
+// addresses must be public, and the connection is made to a checked address, without another
+// lookup. DNS rebinding therefore has no effect. The socket is checked once more before it
+// connects. Hosts on the operator's list may have any address. [Public] defines which addresses are
+// refused.
 //
 // # The request
 //
-// A POST proves its sender when a secret is configured: the header of package signature, made for each attempt. It carries `Idempotency-Key`, the same for every attempt, so that a receiver can recognize a second one; this is why an attempt without
-// an answer may be repeated. 2xx is delivered. The outbox repeats an attempt after 408, 425, 429, 5xx or no answer; every other answer is final. At most
-// a mebibyte of an answer is read and dropped.
+// A POST proves its sender when a secret is configured: the header of package signature, made for
+// each attempt. It carries `Idempotency-Key`, the same for every attempt, so that a receiver can
+// recognize a second one; this is why an attempt without an answer may be repeated. 2xx is
+// delivered. The outbox repeats an attempt after 408, 425, 429, 5xx or no answer; every other
+// answer is final. At most a mebibyte of an answer is read and dropped.
 //
 // The package starts no goroutine and keeps no state between two attempts.
 package webhook
@@ -67,12 +73,14 @@ const (
 
 // Config of the channel. The zero value sends to public hosts, unsigned.
 type Config struct {
-	// AllowedHosts may be reached although their addresses are not public. Host names or literal addresses without a port.
+	// AllowedHosts may be reached although their addresses are not public. Host names or literal
+	// addresses without a port.
 	AllowedHosts []string
-	// Secret signs each request; "" means unsigned requests. Token is sent as a bearer token over https, and over http to allowed hosts only; "" if
-	// none.
+	// Secret signs each request; "" means unsigned requests. Token is sent as a bearer token over
+	// https, and over http to allowed hosts only; "" if none.
 	Secret, Token string
-	// Lookup resolves a host and Dial connects to an address and port; nil means the system's resolver, and a dialer that checks the address once more.
+	// Lookup resolves a host and Dial connects to an address and port; nil means the system's
+	// resolver, and a dialer that checks the address once more.
 	Lookup func(ctx context.Context, host string) ([]netip.Addr, error)
 	// trusted is true when the host is on the list.
 	Dial func(ctx context.Context, network, address string, trusted bool) (net.Conn, error)
@@ -109,7 +117,8 @@ func New(cfg Config) *Channel {
 		cfg.Dial = dial
 	}
 	c := &Channel{secret: cfg.Secret, token: cfg.Token, guard: guard{allowed: cfg.AllowedHosts, lookup: cfg.Lookup, dial: cfg.Dial}}
-	// Without keep-alive each delivery resolves and checks its own address. A nil Proxy ignores the proxies of the environment.
+	// Without keep-alive each delivery resolves and checks its own address. A nil Proxy ignores the
+	// proxies of the environment.
 	c.transport = &http.Transport{
 		DialContext: c.guard.connect, DisableKeepAlives: true, TLSHandshakeTimeout: Timeout / 2, MaxResponseHeaderBytes: 64 << 10,
 	}
@@ -192,7 +201,8 @@ func (c *Channel) request(ctx context.Context, u *url.URL, r chat.Reply) (*http.
 	return req, nil
 }
 
-// failed classifies an attempt without an answer. Its cause is a new error: an error of net/http quotes the URL, which may contain a key.
+// failed classifies an attempt without an answer. Its cause is a new error: an error of net/http
+// quotes the URL, which may contain a key.
 func failed(ctx context.Context, err error) error {
 	out := &channel.SendError{Reason: ReasonNetwork, Cause: errors.New("the connection failed")}
 	var dns *net.DNSError
@@ -227,7 +237,8 @@ func judge(resp *http.Response) error {
 	return out
 }
 
-// retryAfter returns the wait of the header Retry-After, 0 if none. The form with a date is ignored: it would need synchronized clocks.
+// retryAfter returns the wait of the header Retry-After, 0 if none. The form with a date is
+// ignored: it would need synchronized clocks.
 func retryAfter(resp *http.Response) time.Duration {
 	n, err := strconv.ParseInt(resp.Header.Get("Retry-After"), 10, 32)
 	if err != nil || n <= 0 {
@@ -239,14 +250,16 @@ func retryAfter(resp *http.Response) time.Duration {
 // errRefused is the guard's refusal of an address. It is final: the same URL is refused again.
 var errRefused = errors.New("the address is not a public one")
 
-// notPublic are the special ranges of IPv4: this network, private, shared (CGNAT), loopback, link-local with the metadata services,
-// protocol assignments, documentation, 6to4 relays, benchmarks, multicast, reserved and broadcast.
+// notPublic are the special ranges of IPv4: this network, private, shared (CGNAT), loopback,
+// link-local with the metadata services, protocol assignments, documentation, 6to4 relays,
+// benchmarks, multicast, reserved and broadcast.
 func notPublic() []netip.Prefix {
 	var list []netip.Prefix
 	for _, s := range []string{
 		"0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24", "192.0.2.0/24",
 		"192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/4", "240.0.0.0/4",
-		// Inside 2000::/3, the only part of IPv6 that is public: special assignments with Teredo, documentation, 6to4.
+		// Inside 2000::/3, the only part of IPv6 that is public: special assignments with Teredo,
+		// documentation, 6to4.
 		"2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20",
 	} {
 		list = append(list, netip.MustParsePrefix(s))
@@ -254,8 +267,9 @@ func notPublic() []netip.Prefix {
 	return list
 }
 
-// Public reports whether an address belongs to the public internet. IPv6 forms of an IPv4 address (mapped, compatible, NAT64, 6to4, Teredo) are not
-// public, whatever address they contain: a public host needs none of them.
+// Public reports whether an address belongs to the public internet. IPv6 forms of an IPv4 address
+// (mapped, compatible, NAT64, 6to4, Teredo) are not public, whatever address they contain: a public
+// host needs none of them.
 func Public(addr netip.Addr) bool {
 	if !addr.IsValid() || addr.Zone() != "" {
 		return false
@@ -278,7 +292,8 @@ func (g guard) trusts(host string) bool {
 	return slices.ContainsFunc(g.allowed, func(a string) bool { return strings.EqualFold(a, strings.TrimSuffix(host, ".")) })
 }
 
-// Check refuses a URL to which no delivery can ever succeed, judging by the URL alone: names are resolved with each delivery. Errors are *chat.Error.
+// Check refuses a URL to which no delivery can ever succeed, judging by the URL alone: names are
+// resolved with each delivery. Errors are *chat.Error.
 func (c *Channel) Check(raw string) error {
 	_, err := c.guard.check(raw)
 	return err
@@ -306,8 +321,8 @@ func (g guard) check(raw string) (*url.URL, error) {
 
 func refuse(format string, args ...any) error { return chat.Errorf(chat.CodeInvalid, format, args...) }
 
-// connect resolves a host once and dials one of its addresses. It refuses the host when one address is not public: a name with both kinds is an attack
-// or a mistake.
+// connect resolves a host once and dials one of its addresses. It refuses the host when one address
+// is not public: a name with both kinds is an attack or a mistake.
 func (g guard) connect(ctx context.Context, network, address string) (net.Conn, error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
@@ -348,7 +363,8 @@ func checkSocket(_, address string, _ syscall.RawConn) error {
 	return nil
 }
 
-// resolve uses the system's resolver. It unmaps IPv4 addresses: here the resolver has mapped them into IPv6, and not the author of the URL.
+// resolve uses the system's resolver. It unmaps IPv4 addresses: here the resolver has mapped them
+// into IPv6, and not the author of the URL.
 func resolve(ctx context.Context, host string) ([]netip.Addr, error) {
 	addrs, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
 	for i := range addrs {

@@ -1,5 +1,6 @@
-// Command keysgen writes the documentation of every setting from the types of package config and the comments of their fields: a file that
-// the program embeds for `laneway config keys`, and the page docs/configuration-keys.md.
+// Command keysgen writes the documentation of every setting from the types of package config and
+// the comments of their fields: a file that the program embeds for `laneway config keys`, and the
+// page docs/configuration-keys.md.
 package main
 
 import (
@@ -48,8 +49,8 @@ func run(data, page string) error {
 	return os.WriteFile(page, []byte(pageOf(keys)), 0o644) //nolint:gosec // a document
 }
 
-// readDocs returns the comments of the fields of a package's structs, by Struct.Field. A field without a comment has the one of the field
-// before it.
+// readDocs returns the comments of the fields of a package's structs, by Struct.Field. A field
+// without a comment has the one of the field before it.
 func readDocs(dir string) (map[string]string, error) {
 	docs := map[string]string{}
 	files, err := os.ReadDir(dir)

@@ -10,19 +10,22 @@ import (
 const (
 	// FieldAt is the path of the moment of an at in an [*InvalidError].
 	FieldAt = "schedule.at"
-	// AtGrace is how old an at may be and still run immediately: the delay that a person, a clock and a network may cause.
+	// AtGrace is how old an at may be and still run immediately: the delay that a person, a clock
+	// and a network may cause.
 	AtGrace = 60 * time.Second
-	// fewestMs is the smallest number accepted as milliseconds. As milliseconds it is March 1973, as seconds the year 5138, so the two units cannot be
-	// confused.
+	// fewestMs is the smallest number accepted as milliseconds. As milliseconds it is March 1973,
+	// as seconds the year 5138, so the two units cannot be confused.
 	fewestMs = 100_000_000_000
 	// yearsAhead is the period in which an expression must fire at least once.
 	yearsAhead = 8
 )
 
-// DefaultMinInterval is the minimum distance between two fires unless the operator configured another one.
+// DefaultMinInterval is the minimum distance between two fires unless the operator configured
+// another one.
 const DefaultMinInterval = time.Second
 
-// Rules are the bounds that depend on the operator and on the caller. The zero value is the default for a client with full rights.
+// Rules are the bounds that depend on the operator and on the caller. The zero value is the default
+// for a client with full rights.
 type Rules struct {
 	// MinInterval is the minimum distance between two fires of every and cron. 0 means one second.
 	MinInterval time.Duration
@@ -32,7 +35,8 @@ type Rules struct {
 	DefaultTZ string
 }
 
-// ForChat are the rules for chat users and agents: at least a minute between two fires, at most a year ahead.
+// ForChat are the rules for chat users and agents: at least a minute between two fires, at most a
+// year ahead.
 func (r Rules) ForChat() Rules {
 	r.MinInterval = max(r.MinInterval, time.Minute)
 	if year := 366 * 24 * time.Hour; r.AtHorizon == 0 || r.AtHorizon > year {
@@ -51,9 +55,10 @@ func (r Rules) minInterval() time.Duration {
 // latestAt is the latest accepted moment.
 func latestAt() time.Time { return time.Date(2199, 12, 31, 23, 59, 59, 999e6, time.UTC) }
 
-// Check is [Compile] for new input, with further checks: an at must not have passed (with a grace of 60 s), an expression must fire within eight years, and no
-// two fires may be closer than the rules allow. Errors are [*InvalidError]. It takes some tens of microseconds for usual input, less for what the grammar
-// refuses, and a millisecond or two for the longest lists of L, W and #.
+// Check is [Compile] for new input, with further checks: an at must not have passed (with a grace
+// of 60 s), an expression must fire within eight years, and no two fires may be closer than the
+// rules allow. Errors are [*InvalidError]. It takes some tens of microseconds for usual input, less
+// for what the grammar refuses, and a millisecond or two for the longest lists of L, W and #.
 func Check(s Spec, now time.Time, r Rules) (Schedule, error) {
 	if s.Kind == KindCron && s.TZ == "" {
 		s.TZ = r.DefaultTZ
@@ -107,7 +112,8 @@ func (s Schedule) checkFires(now time.Time, r Rules) error {
 	return nil
 }
 
-// AtFromMs reads an at in Unix milliseconds. A number that is only plausible as seconds is refused with a hint, not multiplied.
+// AtFromMs reads an at in Unix milliseconds. A number that is only plausible as seconds is refused
+// with a hint, not multiplied.
 func AtFromMs(ms int64) (time.Time, error) {
 	switch {
 	case ms < 0:
@@ -121,8 +127,9 @@ func AtFromMs(ms int64) (time.Time, error) {
 	return time.UnixMilli(ms).UTC(), nil
 }
 
-// ParseAt reads an at as a string: RFC 3339, the same without an offset (in tz, UTC if that is empty), a date alone (its midnight), or Unix milliseconds. A
-// local time in a gap means the first instant after it; one that occurs twice means the first.
+// ParseAt reads an at as a string: RFC 3339, the same without an offset (in tz, UTC if that is
+// empty), a date alone (its midnight), or Unix milliseconds. A local time in a gap means the first
+// instant after it; one that occurs twice means the first.
 func ParseAt(text, tz string) (time.Time, error) {
 	if ms, err := strconv.ParseInt(text, 10, 64); err == nil {
 		return AtFromMs(ms)
@@ -153,9 +160,11 @@ func ISO(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z")
 // DefaultCompilerSize is the default number of schedules that a Compiler caches.
 const DefaultCompilerSize = 4096
 
-// Compiler is a caching [Compile]. Compiling takes some twenty microseconds and a zone may need a file, too much for a claim of hundreds of rows each second; a
-// repeated call costs one lookup. It is safe for concurrent use and holds at most twice its size: when the newer half is full, the older one is dropped. Zones
-// are never dropped, because their number is bounded by the zone database.
+// Compiler is a caching [Compile]. Compiling takes some twenty microseconds and a zone may need a
+// file, too much for a claim of hundreds of rows each second; a repeated call costs one lookup. It
+// is safe for concurrent use and holds at most twice its size: when the newer half is full, the
+// older one is dropped. Zones are never dropped, because their number is bounded by the zone
+// database.
 type Compiler struct {
 	size  int
 	rules zoneRules
@@ -168,7 +177,8 @@ type Compiler struct {
 	zones map[string]*time.Location
 }
 
-// NewCompiler creates a Compiler that caches size schedules. A size of 0 or less means [DefaultCompilerSize].
+// NewCompiler creates a Compiler that caches size schedules. A size of 0 or less means
+// [DefaultCompilerSize].
 func NewCompiler(size int) *Compiler {
 	if size <= 0 {
 		size = DefaultCompilerSize

@@ -341,7 +341,8 @@ func TestClockChangesOfZonesFollowEachOther(t *testing.T) {
 	}
 }
 
-// ZONEINFO replaces the rules of the program by those of a directory; a zone that is not there is not found elsewhere.
+// ZONEINFO replaces the rules of the program by those of a directory; a zone that is not there is
+// not found elsewhere.
 func TestZONEINFOReplacesTheEmbeddedZones(t *testing.T) {
 	dir := t.TempDir()
 	berlin, err := zoneRules{}.file("Europe/Berlin")
@@ -436,7 +437,8 @@ func TestSignatureIsTheSameForTheSamePattern(t *testing.T) {
 	}
 }
 
-// Expressions of Quartz, AWS and other schedulers with the first days on which they fire from 1 January 2027.
+// Expressions of Quartz, AWS and other schedulers with the first days on which they fire from 1
+// January 2027.
 func TestWordsOfOtherSchedulersMeanWhatPeopleMean(t *testing.T) {
 	t.Parallel()
 	begin := time.Date(2026, 12, 31, 23, 0, 0, 0, time.UTC)
@@ -549,8 +551,8 @@ func TestCompilerRemembersAndStaysBounded(t *testing.T) {
 	}
 }
 
-// Typical mistakes are refused quickly: each of these takes less than a millisecond in the best of several tries, which is independent of the load of the
-// machine.
+// Typical mistakes are refused quickly: each of these takes less than a millisecond in the best of
+// several tries, which is independent of the load of the machine.
 func TestRefusingAnExpressionTakesLessThanAMillisecond(t *testing.T) {
 	t.Parallel()
 	worst, slowest := time.Duration(0), ""

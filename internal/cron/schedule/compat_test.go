@@ -26,7 +26,8 @@ type compatAnswer struct {
 	Error string  `json:"error"`
 }
 
-// The third oracle is an independent implementation in another language. Prepare it with `npm install croner` in a directory of its own, then
+// The third oracle is an independent implementation in another language. Prepare it with
+// `npm install croner` in a directory of its own, then
 //
 //	CRON_NPM_DIR=<directory> go test -tags compat -run Croner ./internal/cron
 //

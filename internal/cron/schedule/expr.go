@@ -50,7 +50,8 @@ const (
 	atWeekday
 )
 
-// expression is a checked expression: six fields with plain numbers, which gronx interprets in only one way.
+// expression is a checked expression: six fields with plain numbers, which gronx interprets in only
+// one way.
 type expression struct {
 	text   string // as written, with single spaces
 	fields [6]string
@@ -61,8 +62,8 @@ func (e expression) followsRealTime() bool {
 	return strings.ContainsAny(e.fields[atHour], "*/")
 }
 
-// parseExpr checks an expression against the whole grammar. gronx is more lenient, and some inputs that it accepts cost it a tenth of a second, so every input
-// is checked first.
+// parseExpr checks an expression against the whole grammar. gronx is more lenient, and some inputs
+// that it accepts cost it a tenth of a second, so every input is checked first.
 func parseExpr(text string) (expression, error) {
 	if text == "" || strings.TrimSpace(text) == "" {
 		return expression{}, NewInvalid(fieldExpr, InvalidMissing, "an expression of 5 fields is needed, such as 0 9 * * 1-5")
@@ -136,7 +137,8 @@ func expandMacro(text string) ([]string, error) {
 		"%s is not known; the short forms are @yearly, @monthly, @weekly, @daily and @hourly", Excerpt(text))
 }
 
-// parse checks one field and rewrites it with plain numbers. It drops repeated items, which bounds the work of compiling.
+// parse checks one field and rewrites it with plain numbers. It drops repeated items, which bounds
+// the work of compiling.
 func (u unit) parse(field string) (string, error) {
 	var items []string
 	for item := range strings.SplitSeq(strings.ToUpper(field), ",") {
@@ -189,8 +191,8 @@ func (u unit) parseItem(item string) (string, error) {
 	return base + "/" + strconv.Itoa(n), nil
 }
 
-// parseRange reads *, a value, or two values with a dash. A value before a step runs to the end of the unit: 5/20 is 5,25,45. For weekdays this end is
-// Saturday.
+// parseRange reads *, a value, or two values with a dash. A value before a step runs to the end of
+// the unit: 5/20 is 5,25,45. For weekdays this end is Saturday.
 func (u unit) parseRange(text string) (string, error) {
 	if text == "*" {
 		return text, nil
@@ -263,7 +265,8 @@ func weekRange(low, top int, last string) (int, int) {
 	return low, top
 }
 
-// parseSpecial reads L, L-2, LW and 15W in the day of month, 5L, 5#L and 1#2 in the day of week, and ? in both.
+// parseSpecial reads L, L-2, LW and 15W in the day of month, 5L, 5#L and 1#2 in the day of week,
+// and ? in both.
 func (u unit) parseSpecial(item string) (string, bool, error) {
 	days := u.top == 31 || u.top == 7
 	switch {
@@ -353,11 +356,13 @@ const (
 	monthShapes = 4 * 7 // 28 to 31 days, starting on one of seven weekdays
 )
 
-// fields is a compiled expression: for each part of the wall clock the set of matching values. Bit v stands for value v. It is immutable.
+// fields is a compiled expression: for each part of the wall clock the set of matching values. Bit
+// v stands for value v. It is immutable.
 type fields struct {
 	seconds, minutes, hours uint64
 	months                  uint64
-	// days[shape] has bit d for each matching day d of a month of that shape. It combines day of month, day of week, L, W and #.
+	// days[shape] has bit d for each matching day d of a month of that shape. It combines day of
+	// month, day of week, L, W and #.
 	days [monthShapes]uint64
 	// perDay counts the matching moments of a matching day; first and last are
 	// the earliest and the latest of them, in seconds since midnight.
@@ -366,7 +371,8 @@ type fields struct {
 	narrow              bool // both day fields are restricted, one of them as */n, so both must match
 }
 
-// compile calls gronx once for each value of each field. The date is labelled UTC and only carries the value.
+// compile calls gronx once for each value of each field. The date is labelled UTC and only carries
+// the value.
 func compile(e expression) (*fields, error) {
 	q := &question{}
 	f := &fields{
@@ -406,7 +412,8 @@ func clock(hour, minute, second int) int64 {
 func lowest(set uint64) int  { return bits.TrailingZeros64(set) }
 func highest(set uint64) int { return 63 - bits.LeadingZeros64(set) }
 
-// question calls gronx and keeps the first error. A gronx checker stores the date of the last call, so each compile has its own.
+// question calls gronx and keeps the first error. A gronx checker stores the date of the last call,
+// so each compile has its own.
 type question struct {
 	checker gronx.SegmentChecker
 	err     error
@@ -434,8 +441,9 @@ func (q *question) set(field string, pos, low, top int, at func(int) time.Time) 
 	return set
 }
 
-// daysOf fills the table of month shapes. When both fields are restricted, a day matches by either of them. A field that begins with * (including */2) does not
-// count as restricted: then both must match. This is the traditional behaviour of cron.
+// daysOf fills the table of month shapes. When both fields are restricted, a day matches by either
+// of them. A field that begins with * (including */2) does not count as restricted: then both must
+// match. This is the traditional behaviour of cron.
 func (q *question) daysOf(day, weekday string) [monthShapes]uint64 {
 	both := mustBoth(day, weekday)
 	table, byWeek := q.monthDays(day), q.weekDays(weekday)
@@ -514,7 +522,8 @@ func (q *question) specialDays(items []string, pos int) [monthShapes]uint64 {
 	return table
 }
 
-// lastDay is the day that LW or L-n means in a month of a length that begins on a weekday; 0 = it means none. gronx does not know these items.
+// lastDay is the day that LW or L-n means in a month of a length that begins on a weekday; 0 = it
+// means none. gronx does not know these items.
 func lastDay(item string, length, first int) int {
 	if before, ok := strings.CutPrefix(item, "L-"); ok {
 		n, err := strconv.Atoi(before)
@@ -535,7 +544,8 @@ func lastDay(item string, length, first int) int {
 	return length
 }
 
-// around bounds the days that an item can mean. It only reduces the number of calls: long lists of such items would otherwise take milliseconds.
+// around bounds the days that an item can mean. It only reduces the number of calls: long lists of
+// such items would otherwise take milliseconds.
 func around(item string, pos, length int) (low, top int) {
 	if pos == atDay && item == "L" {
 		return length, length

@@ -12,16 +12,19 @@ const (
 	whenHelp  = "write in 20m, 15:00, tomorrow 9:00, monday 8:30, 2027-03-02 15:00, every 30m, every day 9:00 or a cron expression"
 )
 
-// ParseWhen parses a short form at the beginning of a chat message and returns the schedule and the rest, which is the message of the job and may be empty:
+// ParseWhen parses a short form at the beginning of a chat message and returns the schedule and the
+// rest, which is the message of the job and may be empty:
 //
 //	in 20m · in 2h30m · in 3 days · 15:00 · at 15:00 · 3pm · today 15:00
 //	tomorrow 9:00 · monday 8:30 · 2027-03-02 15:00
 //	every 30m · every day 9:00 · every 1d 9:00 · every weekday 9:00 · every monday 8:30
 //	0 9 * * 1-5 · @daily
 //
-// Each form may be in quotes, including the typographic ones of phones. A time of day alone is the next one. Local times are in tz. Text that begins with an
-// expression of six fields is parsed as five when five are enough and the sixth is a plain word or number; quotes avoid the ambiguity. The result is not
-// checked: pass it to [Check]. An error is an [*InvalidError] that lists the forms.
+// Each form may be in quotes, including the typographic ones of phones. A time of day alone is the
+// next one. Local times are in tz. Text that begins with an expression of six fields is parsed as
+// five when five are enough and the sixth is a plain word or number; quotes avoid the ambiguity.
+// The result is not checked: pass it to [Check]. An error is an [*InvalidError] that lists the
+// forms.
 func ParseWhen(text string, now time.Time, tz string) (Spec, string, error) {
 	loc, err := LoadZone(tz)
 	if err != nil {
@@ -328,7 +331,8 @@ func (p *whenParser) expression() (Spec, bool) {
 	return Spec{}, false
 }
 
-// looksLikeCron distinguishes five words of digits and stars from a moment with a message, so that a mistake in an expression gets a specific error.
+// looksLikeCron distinguishes five words of digits and stars from a moment with a message, so that
+// a mistake in an expression gets a specific error.
 func looksLikeCron(five string) bool {
 	return len(strings.Fields(five)) == 5 && strings.Trim(five, "0123456789*/,-? ") == "" && strings.Contains(five, "*")
 }
@@ -349,7 +353,8 @@ func leading(text string, n int) (head, rest string) {
 	return strings.Join(words, " "), rest
 }
 
-// duration reads 20m, 2h30m, 1d12h, or a number and a word: 20 minutes. The sum is at least a millisecond and at most [MaxEvery].
+// duration reads 20m, 2h30m, 1d12h, or a number and a word: 20 minutes. The sum is at least a
+// millisecond and at most [MaxEvery].
 func (p *whenParser) duration() (time.Duration, bool) {
 	word := strings.ToLower(p.take())
 	if word != "" && strings.Trim(word, "0123456789") == "" {
@@ -397,8 +402,10 @@ func unitOf(name string) (time.Duration, bool) {
 	return 0, false
 }
 
-// ParsePast parses a moment that has probably passed: `9:00` is the most recent one, and `monday 8:30` that of the last seven days. `yesterday 9:00`,
-// `today 9:00`, `tomorrow 9:00`, `in 3h` and every format of [ParseAt] are taken literally. Local times are in tz. An error is an [*InvalidError].
+// ParsePast parses a moment that has probably passed: `9:00` is the most recent one, and
+// `monday 8:30` that of the last seven days. `yesterday 9:00`, `today 9:00`, `tomorrow 9:00`,
+// `in 3h` and every format of [ParseAt] are taken literally. Local times are in tz. An error is an
+// [*InvalidError].
 func ParsePast(text string, now time.Time, tz string) (time.Time, error) {
 	loc, err := LoadZone(tz)
 	if err != nil {

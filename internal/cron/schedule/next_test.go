@@ -308,7 +308,8 @@ func BenchmarkNext(b *testing.B) {
 	}
 }
 
-// BenchmarkNextBeyondTheTables covers the slow case of zones: a year that is computed from a rule and not from a table.
+// BenchmarkNextBeyondTheTables covers the slow case of zones: a year that is computed from a rule
+// and not from a table.
 func BenchmarkNextBeyondTheTables(b *testing.B) {
 	s := mustCompile(b, cronSpec("0 9 * * 1-5", "America/New_York"))
 	after := time.Date(2045, 3, 10, 0, 0, 0, 0, time.UTC)
@@ -319,7 +320,8 @@ func BenchmarkNextBeyondTheTables(b *testing.B) {
 	}
 }
 
-// BenchmarkNextByGronx measures the same query with gronx, which shows why it is used only while compiling.
+// BenchmarkNextByGronx measures the same query with gronx, which shows why it is used only while
+// compiling.
 func BenchmarkNextByGronx(b *testing.B) {
 	for _, expr := range []string{"0 0 9 * * 1-5 *", "0 */15 * * * * *", "0 30 3 L * * *", "0 0 0 29 2 * *"} {
 		b.Run(expr, func(b *testing.B) {

@@ -13,8 +13,9 @@ import (
 	"laneway/internal/testrun"
 )
 
-// The first oracle walks through every minute of absolute time around a change of a zone, reads the wall clock for each, and applies the rules. It shares no
-// code with the package: it has its own matcher, no zone bounds, and no search.
+// The first oracle walks through every minute of absolute time around a change of a zone, reads the
+// wall clock for each, and applies the rules. It shares no code with the package: it has its own
+// matcher, no zone bounds, and no search.
 
 //go:embed testdata/zones.txt
 var zoneNames string
@@ -46,7 +47,8 @@ func walk(loc *time.Location, from, to time.Time) minutes {
 	return m
 }
 
-// expected lists the fires among the inner minutes [lo, hi). matching reports which of the minutes show a matching wall time.
+// expected lists the fires among the inner minutes [lo, hi). matching reports which of the minutes
+// show a matching wall time.
 func (m minutes) expected(n naive, matching []bool, gap GapRule, fold FoldRule, lo, hi int) []time.Time {
 	var out []time.Time
 	for i := lo; i < hi; i++ {
@@ -121,7 +123,8 @@ func randomExpression(r *rand.Rand) string {
 	return strings.Join([]string{field(0, 59), hour, day, month, week}, " ")
 }
 
-// judge compares the package with the walk around one change, for every rule. It returns the number of comparisons.
+// judge compares the package with the walk around one change, for every rule. It returns the number
+// of comparisons.
 func judge(t *testing.T, known *Compiler, loc *time.Location, change time.Time, reach time.Duration, exprs []string) int {
 	t.Helper()
 	zone := loc.String()
@@ -260,7 +263,8 @@ func TestPeculiarZonesAgreeWithTheWalkingOracle(t *testing.T) {
 	}
 }
 
-// After the tables of the zone files, from 2038 at the latest, the time package uses a rule per zone and years of 365 days.
+// After the tables of the zone files, from 2038 at the latest, the time package uses a rule per
+// zone and years of 365 days.
 func TestFarYearsAgreeWithTheWalkingOracle(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -315,7 +319,8 @@ func TestEveryPieceOfEveryZoneContainsItsInstant(t *testing.T) {
 	}
 }
 
-// naive is a literal interpretation of a five-field expression. Days that depend on the month (L, W, #) are computed from the date each time.
+// naive is a literal interpretation of a five-field expression. Days that depend on the month (L,
+// W, #) are computed from the date each time.
 type naive struct{ fields []string }
 
 func newNaive(expr string) naive { return naive{strings.Fields(expr)} }

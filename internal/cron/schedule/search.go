@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// wall is a wall time in seconds, counted as if the wall clock showed UTC. The separate type prevents confusion with an instant.
+// wall is a wall time in seconds, counted as if the wall clock showed UTC. The separate type
+// prevents confusion with an instant.
 type wall int64
 
 func wallOf(year int, month time.Month, day, hour, minute int) wall {
@@ -168,7 +169,8 @@ func (f *fields) matches(w wall) bool {
 	return ok
 }
 
-// closest is the minimum distance in seconds between two matches. The search ends early when the distance is known to exceed enough, which is then the result.
+// closest is the minimum distance in seconds between two matches. The search ends early when the
+// distance is known to exceed enough, which is then the result.
 func (f *fields) closest(enough int64) int64 {
 	least := gapOf(f.seconds, 1)
 	least = min(least, lessSpan(gapOf(f.minutes, 60), f.seconds))
@@ -203,8 +205,8 @@ func lessSpan(distance int64, seconds uint64) int64 {
 	return distance - int64(highest(seconds)-lowest(seconds))
 }
 
-// closestDays is the minimum distance between two matching days. The calendar repeats after 28 years, except at most turns of a century, which can only
-// increase it.
+// closestDays is the minimum distance between two matching days. The calendar repeats after 28
+// years, except at most turns of a century, which can only increase it.
 func (f *fields) closestDays() int64 {
 	least, last := never/daySeconds, int64(-1)
 	m := monthOf(date(2000, 1, 1).Unix() / daySeconds)

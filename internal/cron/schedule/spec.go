@@ -1,20 +1,26 @@
-// Package schedule computes when a schedule fires. It is pure: it uses no database, no goroutine and no clock. Every function takes the time as an argument, so
-// the same inputs give the same result on every replica, in a preview and in a test.
+// Package schedule computes when a schedule fires. It is pure: it uses no database, no goroutine
+// and no clock. Every function takes the time as an argument, so the same inputs give the same
+// result on every replica, in a preview and in a test.
 //
 // # Ideas
 //
-// A [Spec] is the schedule as a person wrote it: at, every or cron. A [Schedule] is a Spec that was checked and compiled. It cannot be created in any other
-// way, so code that has one need not check again. A [cron.Timetable] adds the settings of one job: jitter, a first and a last moment, a number of fires.
-// Preview and firing both call its method Next, which is the only way to compute a fire.
+// A [Spec] is the schedule as a person wrote it: at, every or cron. A [Schedule] is a Spec that was
+// checked and compiled. It cannot be created in any other way, so code that has one need not check
+// again. A [cron.Timetable] adds the settings of one job: jitter, a first and a last moment, a
+// number of fires. Preview and firing both call its method Next, which is the only way to compute a
+// fire.
 //
-// A cron expression describes wall times, and wall clocks jump. The search therefore works in wall time and maps each match to an instant piece by piece, where
-// a piece is a period with a constant offset of the zone. Two rules decide about the edges of the pieces: [GapRule] for wall times that do not exist,
-// [FoldRule] for those that occur twice. The pieces are searched in the order of absolute time, so the next fire is strictly later than the last one in every
-// zone.
+// A cron expression describes wall times, and wall clocks jump. The search therefore works in wall
+// time and maps each match to an instant piece by piece, where a piece is a period with a constant
+// offset of the zone. Two rules decide about the edges of the pieces: [GapRule] for wall times that
+// do not exist, [FoldRule] for those that occur twice. The pieces are searched in the order of
+// absolute time, so the next fire is strictly later than the last one in every zone.
 //
-// gronx defines the meaning of an expression. It is called once per value when the expression is compiled, and never with a zone. The results are stored as bit
-// sets: seconds, minutes, hours, months, and the days of the 28 shapes that a month can have (four lengths, seven first weekdays). Searching and counting are
-// bit operations. A search by gronx itself costs some hundred times as much and stops after 500 steps; the tests use it as one of the oracles.
+// gronx defines the meaning of an expression. It is called once per value when the expression is
+// compiled, and never with a zone. The results are stored as bit sets: seconds, minutes, hours,
+// months, and the days of the 28 shapes that a month can have (four lengths, seven first weekdays).
+// Searching and counting are bit operations. A search by gronx itself costs some hundred times as
+// much and stops after 500 steps; the tests use it as one of the oracles.
 //
 // # Promises
 //
@@ -26,9 +32,10 @@
 //
 // # What it does not do
 //
-// It claims nothing, runs nothing and stores nothing. It reads no default zone from the process: a Spec without a zone means UTC unless [Rules] name another.
-// As in Unix time, leap seconds do not exist. The minimum distance between two fires is measured on the wall clock; in the hour of a daylight-saving change two
-// fires may be closer.
+// It claims nothing, runs nothing and stores nothing. It reads no default zone from the process: a
+// Spec without a zone means UTC unless [Rules] name another. As in Unix time, leap seconds do not
+// exist. The minimum distance between two fires is measured on the wall clock; in the hour of a
+// daylight-saving change two fires may be closer.
 //
 // The package has nothing to start or stop.
 //
@@ -59,11 +66,13 @@ const (
 	KindCron  Kind = "cron"  // an expression on a wall clock
 )
 
-// Spec is a schedule as requested and stored. It is not checked; see [Check] for new input and [Compile] for stored schedules.
+// Spec is a schedule as requested and stored. It is not checked; see [Check] for new input and
+// [Compile] for stored schedules.
 //
-// At belongs to kind at and has millisecond precision. EveryMs and AnchorMs belong to every: slot k is AnchorMs + k*EveryMs for k >= 0, in Unix milliseconds; a
-// job that is created without an anchor uses its time of creation. Expr, TZ, Gap and Fold belong to cron. An empty TZ is UTC, an empty rule is the default for
-// the expression.
+// At belongs to kind at and has millisecond precision. EveryMs and AnchorMs belong to every: slot k
+// is AnchorMs + k*EveryMs for k >= 0, in Unix milliseconds; a job that is created without an anchor
+// uses its time of creation. Expr, TZ, Gap and Fold belong to cron. An empty TZ is UTC, an empty
+// rule is the default for the expression.
 type Spec struct {
 	Kind     Kind      `json:"kind"`
 	At       time.Time `json:"at,omitzero"`
@@ -75,8 +84,8 @@ type Spec struct {
 	Fold     FoldRule  `json:"fold,omitempty"`
 }
 
-// Signature is a string that identifies the pattern: "at:1803898800000", "every:60000", "cron:0 9 * * 1:Europe/Madrid". It does not include anchor, jitter and
-// the daylight-saving rules.
+// Signature is a string that identifies the pattern: "at:1803898800000", "every:60000", "cron:0 9 * *
+// 1:Europe/Madrid". It does not include anchor, jitter and the daylight-saving rules.
 func (s Spec) Signature() string {
 	switch s.Kind {
 	case KindAt:
@@ -94,11 +103,12 @@ func (s Spec) Signature() string {
 	}
 }
 
-// Key is the key of a job without a given key: the name and the signature with two colons between them.
+// Key is the key of a job without a given key: the name and the signature with two colons between
+// them.
 func Key(name string, s Spec) string { return name + "::" + s.Signature() }
 
-// Fire is one planned moment of a job. Slot is the moment in the plan, which identifies the run; At is the slot plus the job's jitter, the moment to start.
-// Both are in UTC.
+// Fire is one planned moment of a job. Slot is the moment in the plan, which identifies the run; At
+// is the slot plus the job's jitter, the moment to start. Both are in UTC.
 type Fire struct {
 	Slot time.Time
 	At   time.Time
@@ -113,8 +123,9 @@ type Schedule struct {
 	release string
 }
 
-// Compile turns an accepted Spec into a Schedule. It checks the form and the hard bounds, but neither the current time nor the rules of a user, so a stored job
-// stays valid when it grows old or the rules get stricter. Errors are [*InvalidError].
+// Compile turns an accepted Spec into a Schedule. It checks the form and the hard bounds, but
+// neither the current time nor the rules of a user, so a stored job stays valid when it grows old
+// or the rules get stricter. Errors are [*InvalidError].
 func Compile(s Spec) (Schedule, error) {
 	rules := currentZones()
 	return compileWith(s, rules.load, rules.release)
@@ -174,7 +185,8 @@ func compileCron(s Spec, zone func(string) (*time.Location, error), release func
 	return out, nil
 }
 
-// dstRules fills in the rules that the job does not set. A job that repeats within the day follows real time: a clock change neither drops nor doubles a fire.
+// dstRules fills in the rules that the job does not set. A job that repeats within the day follows
+// real time: a clock change neither drops nor doubles a fire.
 func dstRules(s Spec, repeats bool) (GapRule, FoldRule, error) {
 	gap, fold := s.Gap, s.Fold
 	switch gap {
@@ -200,13 +212,15 @@ func dstRules(s Spec, repeats bool) (GapRule, FoldRule, error) {
 	return gap, fold, nil
 }
 
-// Spec is the schedule in its stored form: single spaces, the zone filled in, at in UTC and whole milliseconds, and no members of another kind.
+// Spec is the schedule in its stored form: single spaces, the zone filled in, at in UTC and whole
+// milliseconds, and no members of another kind.
 func (s Schedule) Spec() Spec { return s.spec }
 
 // Kind is the kind of schedule, empty for the zero value.
 func (s Schedule) Kind() Kind { return s.spec.Kind }
 
-// Rules are the applied daylight-saving rules, with the defaults filled in. They are empty for at and every, which have no daylight saving.
+// Rules are the applied daylight-saving rules, with the defaults filled in. They are empty for at
+// and every, which have no daylight saving.
 func (s Schedule) Rules() (GapRule, FoldRule) {
 	if s.wall == nil {
 		return "", ""
@@ -214,8 +228,8 @@ func (s Schedule) Rules() (GapRule, FoldRule) {
 	return s.wall.gap, s.wall.fold
 }
 
-// Release is the release of the zone rules with which the schedule was compiled, see [ZoneRelease]. It is empty when no rules take part: for at and every, for
-// UTC and for a fixed offset.
+// Release is the release of the zone rules with which the schedule was compiled, see [ZoneRelease].
+// It is empty when no rules take part: for at and every, for UTC and for a fixed offset.
 func (s Schedule) Release() string { return s.release }
 
 // Location is the zone of a cron schedule, UTC for the other kinds.
@@ -226,8 +240,9 @@ func (s Schedule) Location() *time.Location {
 	return s.wall.loc
 }
 
-// Next is the first fire strictly later than after. It reports false when no fire follows: an at that has passed, an expression without a fire in 48 years, or
-// the end of the year 9999. [cron.Timetable.Next] adds the jitter of a job.
+// Next is the first fire strictly later than after. It reports false when no fire follows: an at
+// that has passed, an expression without a fire in 48 years, or the end of the year 9999.
+// [cron.Timetable.Next] adds the jitter of a job.
 func (s Schedule) Next(after time.Time) (Fire, bool) {
 	switch {
 	case s.spec.Kind == KindAt:
@@ -268,8 +283,9 @@ func (s Schedule) Count(after, until time.Time) int64 {
 	}
 }
 
-// Lost lists the gaps in (after, until] in which a job with a fixed hour had a slot that its rule skip dropped, each as a Fire at the first instant after the
-// gap. Jobs that follow real time lose nothing in a gap and return an empty list, as do the other rules and kinds.
+// Lost lists the gaps in (after, until] in which a job with a fixed hour had a slot that its rule
+// skip dropped, each as a Fire at the first instant after the gap. Jobs that follow real time lose
+// nothing in a gap and return an empty list, as do the other rules and kinds.
 func (s Schedule) Lost(after, until time.Time) []Fire {
 	if s.wall == nil || s.wall.gap != GapSkip || s.wall.fields.repeats {
 		return nil
@@ -284,12 +300,14 @@ func (s Schedule) Lost(after, until time.Time) []Fire {
 // Zone is the name of the zone as requested; "" = UTC.
 func (s Schedule) Zone() string { return s.spec.TZ }
 
-// SkipsGaps reports whether a slot is lost when its wall time does not exist: a cron expression with [GapSkip] whose slots do not follow real time.
+// SkipsGaps reports whether a slot is lost when its wall time does not exist: a cron expression
+// with [GapSkip] whose slots do not follow real time.
 func (s Schedule) SkipsGaps() bool {
 	return s.wall != nil && s.wall.gap == GapSkip && !s.wall.fields.repeats
 }
 
-// JoinsDayFields reports whether day of month and day of week must both match because one of them begins with *, although both are given.
+// JoinsDayFields reports whether day of month and day of week must both match because one of them
+// begins with *, although both are given.
 func (s Schedule) JoinsDayFields() bool { return s.wall != nil && s.wall.fields.narrow }
 
 const (
@@ -311,7 +329,8 @@ func compileEvery(s Spec) (Schedule, error) {
 	return Schedule{spec: Spec{Kind: KindEvery, EveryMs: s.EveryMs, AnchorMs: s.AnchorMs}}, nil
 }
 
-// everyUntil counts the slots up to and including an instant. Instants are clamped to the representable years, so this cannot overflow.
+// everyUntil counts the slots up to and including an instant. Instants are clamped to the
+// representable years, so this cannot overflow.
 func (s Schedule) everyUntil(at time.Time) int64 {
 	ms := clampMilli(at)
 	if ms < s.spec.AnchorMs {
@@ -341,10 +360,12 @@ func clampMilli(t time.Time) int64 {
 	}
 }
 
-// ErrInvalid is wrapped by every [*InvalidError]. Nothing was stored, and the same input gives the same error again.
+// ErrInvalid is wrapped by every [*InvalidError]. Nothing was stored, and the same input gives the
+// same error again.
 var ErrInvalid = errors.New("invalid schedule")
 
-// InvalidReason is why an input was refused. The set is closed, so that it can be a label of a metric.
+// InvalidReason is why an input was refused. The set is closed, so that it can be a label of a
+// metric.
 type InvalidReason string
 
 // The reasons for refusing a schedule or a related setting.
@@ -360,7 +381,8 @@ const (
 	InvalidChoice   InvalidReason = "unknown_value" // not one of the listed words
 )
 
-// InvalidError is a refused input. Field is its path as on the wire (schedule.expr, dst.gap, jitterMs); Sentence is for people and names the violated bound.
+// InvalidError is a refused input. Field is its path as on the wire (schedule.expr, dst.gap,
+// jitterMs); Sentence is for people and names the violated bound.
 type InvalidError struct {
 	Field    string
 	Reason   InvalidReason

@@ -7,14 +7,16 @@ import (
 	"time"
 )
 
-// changeReach is how far ahead a clock change is looked for, and nearChange how far from it the runs are that it separates.
+// changeReach is how far ahead a clock change is looked for, and nearChange how far from it the
+// runs are that it separates.
 const (
 	changeReach = 800 * 24 * time.Hour
 	nearChange  = 3 * time.Hour
 )
 
-// Surprises are sentences about fires at other distances than the expression suggests, each with the real ones: a step that does not divide its unit, both day
-// fields, and a repeated hour without runs. They are for a person who makes a job; the schedule is valid.
+// Surprises are sentences about fires at other distances than the expression suggests, each with
+// the real ones: a step that does not divide its unit, both day fields, and a repeated hour without
+// runs. They are for a person who makes a job; the schedule is valid.
 func (s Schedule) Surprises(now time.Time) []string {
 	if s.wall == nil {
 		return nil
@@ -47,7 +49,8 @@ func (s Schedule) Surprises(now time.Time) []string {
 	return out
 }
 
-// continues reports whether the values of a unit follow those of the unit before: minutes do if two hours in a row match.
+// continues reports whether the values of a unit follow those of the unit before: minutes do if two
+// hours in a row match.
 func (f *fields) continues(unit int) bool {
 	neighbours := func(set uint64, size int) bool { return set&(set>>1) != 0 || set&1 != 0 && set>>(size-1)&1 != 0 }
 	switch unit {
@@ -59,7 +62,8 @@ func (f *fields) continues(unit int) bool {
 	return true
 }
 
-// uneven is a sentence about a step over the whole unit whose last distance differs; "" = it does not.
+// uneven is a sentence about a step over the whole unit whose last distance differs; "" = it does
+// not.
 func (u unit) uneven(field string) string {
 	base, text, ok := strings.Cut(field, "/")
 	step, err := strconv.Atoi(text) // not of a list
@@ -118,7 +122,8 @@ func amount(n int, noun string) string {
 	return strconv.Itoa(n) + " " + noun + "s"
 }
 
-// silent is a sentence about the next repeated hour in which a job that runs before and after it does not run; "" = there is none.
+// silent is a sentence about the next repeated hour in which a job that runs before and after it
+// does not run; "" = there is none.
 func (s Schedule) silent(now time.Time) string {
 	for _, c := range s.Changes(now, now.Add(changeReach), 8) {
 		if c.Fold == "" || c.Fold == FoldBoth {

@@ -3,9 +3,11 @@ package schedule
 import "time"
 
 const (
-	// reach is how far a search looks ahead. The rarest cron expression (29 February on one weekday, across a year 2100) recurs within 40 years.
+	// reach is how far a search looks ahead. The rarest cron expression (29 February on one
+	// weekday, across a year 2100) recurs within 40 years.
 	reach = 48 * 366 * daySeconds
-	// widest bounds the largest shift that a zone ever had: a whole day, and another one in reserve.
+	// widest bounds the largest shift that a zone ever had: a whole day, and another one in
+	// reserve.
 	widest = 2 * daySeconds
 	// lastSecond is the end of the year 9999, the last representable year.
 	lastSecond = 253402300799
@@ -22,7 +24,8 @@ const (
 	DSTOverlapSecond DSTNote = "overlap_second" // the wall time occurred twice; this is the second time
 )
 
-// GapRule decides about wall times that do not exist in spring. Empty in a Spec: run_after for a fixed hour, skip when the hour is a wildcard or a step.
+// GapRule decides about wall times that do not exist in spring. Empty in a Spec: run_after for a
+// fixed hour, skip when the hour is a wildcard or a step.
 type GapRule string
 
 // The gap rules.
@@ -31,7 +34,8 @@ const (
 	GapSkip     GapRule = "skip"      // not at all
 )
 
-// FoldRule decides about wall times that occur twice in autumn. Empty in a Spec: first for a fixed hour, both when the hour is a wildcard or a step.
+// FoldRule decides about wall times that occur twice in autumn. Empty in a Spec: first for a fixed
+// hour, both when the hour is a wildcard or a step.
 type FoldRule string
 
 // The fold rules.
@@ -49,7 +53,8 @@ type wallClock struct {
 	fold   FoldRule
 }
 
-// piece is a period in which the zone's offset is constant: the instants in [start, end). Two consecutive pieces may have the same offset.
+// piece is a period in which the zone's offset is constant: the instants in [start, end). Two
+// consecutive pieces may have the same offset.
 type piece struct {
 	start, end int64
 	offset     int64
@@ -71,8 +76,9 @@ func (c *wallClock) pieceAt(at int64) piece {
 	if !end.IsZero() {
 		p.end = end.Unix()
 	}
-	// After the table of a zone file the time package counts 365 days in every year. So on 31 December of a leap year the end that it returns is in the past.
-	// The rest of such a year has no further change: the piece lasts until the next year.
+	// After the table of a zone file the time package counts 365 days in every year. So on 31
+	// December of a leap year the end that it returns is in the past. The rest of such a year has
+	// no further change: the piece lasts until the next year.
 	if p.end <= at {
 		p.end = date(t.UTC().Year()+1, 1, 1).Unix()
 	}
@@ -84,7 +90,8 @@ func (c *wallClock) offsetAt(at int64) int64 {
 	return int64(offset)
 }
 
-// offsetBefore is the offset of the piece before p. Far from the start of p it returns p's own offset, which is equivalent for the callers and cheaper.
+// offsetBefore is the offset of the piece before p. Far from the start of p it returns p's own
+// offset, which is equivalent for the callers and cheaper.
 func (c *wallClock) offsetBefore(p piece, at int64) int64 {
 	if p.start == -never || at-p.start > widest {
 		return p.offset
@@ -180,7 +187,8 @@ func (c *wallClock) count(after, until int64) int64 {
 	return n
 }
 
-// lost lists the ends of the gaps in (after, until] whose slots the rule skip drops and that are not fires themselves.
+// lost lists the ends of the gaps in (after, until] whose slots the rule skip drops and that are
+// not fires themselves.
 func (c *wallClock) lost(after, until int64) []int64 {
 	var ends []int64
 	for at := c.pieceAt(after).end; at <= until; {
@@ -210,19 +218,22 @@ func instant(loc *time.Location, w wall) time.Time {
 type ClockChange struct {
 	// At is the first instant after the change.
 	At time.Time
-	// Wall is the first wall time of a slot that does not exist or occurs twice, written as if the wall clock showed UTC.
+	// Wall is the first wall time of a slot that does not exist or occurs twice, written as if the
+	// wall clock showed UTC.
 	Wall time.Time
 	// Slots is the number of such wall times.
 	Slots int64
-	// Gap is the applied rule when the wall times do not exist, Fold when they occur twice; the other one is empty.
+	// Gap is the applied rule when the wall times do not exist, Fold when they occur twice; the
+	// other one is empty.
 	Gap  GapRule
 	Fold FoldRule
 	// Fires are those of the first wall time: zero, one or two.
 	Fires []Fire
 }
 
-// Changes lists the first n changes of the clock in (after, until] that move, drop or repeat a slot. It omits changes that make no difference in real time for
-// a repeating job: an hourly job keeps its hour under the rules skip and both.
+// Changes lists the first n changes of the clock in (after, until] that move, drop or repeat a
+// slot. It omits changes that make no difference in real time for a repeating job: an hourly job
+// keeps its hour under the rules skip and both.
 func (s Schedule) Changes(after, until time.Time, n int) []ClockChange {
 	if s.wall == nil {
 		return nil
@@ -279,7 +290,8 @@ func (c *wallClock) change(p piece, after int64) (ClockChange, bool) {
 	return out, true
 }
 
-// steady reports whether a repeating job has the same slots in [low, high) as in the equally long time after it, so that nothing changes in real time.
+// steady reports whether a repeating job has the same slots in [low, high) as in the equally long
+// time after it, so that nothing changes in real time.
 func (c *wallClock) steady(low, high wall) bool {
 	if !c.fields.repeats {
 		return false
@@ -298,8 +310,9 @@ func (c *wallClock) steady(low, high wall) bool {
 	}
 }
 
-// Wall is the wall time that a fire stands for, written as if the wall clock showed UTC: the last one, when it stands for those of a gap. It is zero when no zone
-// rules take part, see [Schedule.Release].
+// Wall is the wall time that a fire stands for, written as if the wall clock showed UTC: the last
+// one, when it stands for those of a gap. It is zero when no zone rules take part, see
+// [Schedule.Release].
 func (s Schedule) Wall(f Fire) time.Time {
 	if s.release == "" || f.Slot.IsZero() {
 		return time.Time{}
@@ -317,9 +330,11 @@ func (s Schedule) Wall(f Fire) time.Time {
 	return time.Unix(int64(last), 0).UTC()
 }
 
-// Reached is the instant up to which these rules have no slot left to decide after a slot that the rules of another release have planned, given the [Schedule.Wall]
-// of that slot: no wall time is decided twice, and none is left out, whichever rules planned the slot. A schedule that repeats within the day and has the same
-// slots under both rules follows real time and continues after the slot.
+// Reached is the instant up to which these rules have no slot left to decide after a slot that the
+// rules of another release have planned, given the [Schedule.Wall] of that slot: no wall time is
+// decided twice, and none is left out, whichever rules planned the slot. A schedule that repeats
+// within the day and has the same slots under both rules follows real time and continues after the
+// slot.
 func (s Schedule) Reached(slot, planned time.Time) time.Time {
 	if s.wall == nil || planned.IsZero() {
 		return slot
@@ -333,7 +348,8 @@ func (s Schedule) Reached(slot, planned time.Time) time.Time {
 	return time.Unix(s.wall.reached(other), 0).UTC()
 }
 
-// reached is the last instant of a fire that stands for a wall time, or the instant before the next one if this wall time does not exist.
+// reached is the last instant of a fire that stands for a wall time, or the instant before the next
+// one if this wall time does not exist.
 func (c *wallClock) reached(w wall) int64 {
 	at := instant(c.loc, w).Unix()
 	p := c.pieceAt(at)

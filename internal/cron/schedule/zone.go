@@ -29,13 +29,15 @@ const (
 	fieldTZ      = "schedule.tz"
 )
 
-// LoadZone finds a zone by its IANA name, as "UTC" or "Z", or as a fixed offset "+05:30" within 14 hours. An empty name is UTC. Anything else is an
-// [*InvalidError]; a zone is never replaced by another one. Names that depend on the machine (Local, localtime) are refused, because replicas would disagree
-// about them.
+// LoadZone finds a zone by its IANA name, as "UTC" or "Z", or as a fixed offset "+05:30" within 14
+// hours. An empty name is UTC. Anything else is an [*InvalidError]; a zone is never replaced by
+// another one. Names that depend on the machine (Local, localtime) are refused, because replicas
+// would disagree about them.
 //
-// The rules are those that scripts/zones has compiled into the program, or those of the directory or zip file that the
-// variable ZONEINFO names, as in package time. The database of the host is never read: hosts of one gateway have
-// different releases, and one of last year moves jobs by an hour. No other code of the program loads a zone.
+// The rules are those that scripts/zones has compiled into the program, or those of the directory
+// or zip file that the variable ZONEINFO names, as in package time. The database of the host is
+// never read: hosts of one gateway have different releases, and one of last year moves jobs by an
+// hour. No other code of the program loads a zone.
 //
 // It decompresses a file, so callers on a hot path should cache the result; see [Compiler].
 func LoadZone(name string) (*time.Location, error) { return currentZones().load(name) }
@@ -63,8 +65,8 @@ func (z zoneRules) load(name string) (*time.Location, error) {
 	return loc, nil
 }
 
-// ZoneRelease names the release of the rules that [LoadZone] reads, such as 2026f. The rules that ZONEINFO names have the
-// release of their file tzdata.zi or +VERSION, and otherwise "unknown".
+// ZoneRelease names the release of the rules that [LoadZone] reads, such as 2026f. The rules that
+// ZONEINFO names have the release of their file tzdata.zi or +VERSION, and otherwise "unknown".
 func ZoneRelease() string { return currentZones().release() }
 
 // EmbeddedRelease names the release of the rules that are compiled into the program.
@@ -76,7 +78,8 @@ func EmbeddedRelease() string {
 // UnknownRelease is the release of rules that do not name theirs.
 const UnknownRelease = "unknown"
 
-// Newer reports whether a release of the rules is newer than another one. It is not known to be newer when one of them is unknown.
+// Newer reports whether a release of the rules is newer than another one. It is not known to be
+// newer when one of them is unknown.
 func Newer(release, than string) bool {
 	return release != UnknownRelease && than != UnknownRelease && than != "" && release > than
 }
@@ -111,7 +114,8 @@ func (z zoneRules) release() string {
 // zoneRules are the rules of a directory or zip file; without a path, those of the program.
 type zoneRules struct{ path string }
 
-// errNoRules: the variable names nothing. All zones of the host would be unknown, which is not what the person who names one has to correct.
+// errNoRules: the variable names nothing. All zones of the host would be unknown, which is not what
+// the person who names one has to correct.
 var errNoRules = errors.New("the variable ZONEINFO of the gateway names a file or directory that does not exist")
 
 func currentZones() zoneRules {
@@ -133,7 +137,8 @@ func (z zoneRules) file(name string) ([]byte, error) {
 	return fromZip(r, name)
 }
 
-// embedded is the index of the embedded zones, which is read once: reading it takes longer than a zone.
+// embedded is the index of the embedded zones, which is read once: reading it takes longer than a
+// zone.
 var embedded = sync.OnceValues(func() (*zip.Reader, error) { //nolint:gochecknoglobals // the index of an embedded file
 	r, err := zip.NewReader(bytes.NewReader(zonesZip), int64(len(zonesZip)))
 	if err != nil {
@@ -179,7 +184,8 @@ func embeddedZones() (names []string) {
 	return names
 }
 
-// zoneNameAllowed refuses names that depend on the machine, and the trees of zone files that count leap seconds.
+// zoneNameAllowed refuses names that depend on the machine, and the trees of zone files that count
+// leap seconds.
 func zoneNameAllowed(name string) bool {
 	switch name {
 	case "Local", "localtime", "posixrules", "Factory":

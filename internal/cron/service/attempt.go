@@ -20,7 +20,8 @@ type Turn struct {
 	Session     chat.SessionKey
 	RunID, Lane string
 	Node        string // the node that executes it
-	// StartedAt is when the start was committed, by the store's clock; Began is the same instant by the local clock.
+	// StartedAt is when the start was committed, by the store's clock; Began is the same instant by
+	// the local clock.
 	StartedAt, Began time.Time
 	// Number counts the starts of the turn. 1 means that no process has died during it.
 	Number int
@@ -37,8 +38,8 @@ type attempts struct {
 	maintenance *maintenance
 }
 
-// Attempt is one attempt of a run of a job, for the turn that executes it. Its methods are called on the goroutine of the turn; End may be called on another
-// one for a turn that does not return.
+// Attempt is one attempt of a run of a job, for the turn that executes it. Its methods are called
+// on the goroutine of the turn; End may be called on another one for a turn that does not return.
 type Attempt struct {
 	*attempts
 
@@ -93,7 +94,8 @@ func (a *Attempt) Start(node string) *cron.AttemptStart {
 	return &cron.AttemptStart{RunID: a.runID, Attempt: a.number, Node: node}
 }
 
-// Started is called when the start of the turn is committed. job is the job that the start has read; may be nil. It publishes the first start of the run.
+// Started is called when the start of the turn is committed. job is the job that the start has
+// read; may be nil. It publishes the first start of the run.
 func (a *Attempt) Started(ctx context.Context, t Turn, job *cron.Job) {
 	if job != nil {
 		a.once.Do(func() { a.job = job })
@@ -116,7 +118,8 @@ func (a *Attempt) Started(ctx context.Context, t Turn, job *cron.Job) {
 	}})
 }
 
-// jobOrRun is the job of a run that begins. For a job that an earlier run removed, it is built from the run.
+// jobOrRun is the job of a run that begins. For a job that an earlier run removed, it is built from
+// the run.
 func (a *Attempt) jobOrRun(ctx context.Context) (cron.Job, error) {
 	if job := a.readJob(ctx); job != nil {
 		return *job, nil
@@ -128,13 +131,15 @@ func (a *Attempt) jobOrRun(ctx context.Context) (cron.Job, error) {
 // JobID is the id of the job.
 func (a *Attempt) JobID() string { return a.jobID }
 
-// Isolated reports whether the run gets no history, although other runs may have used its session before.
+// Isolated reports whether the run gets no history, although other runs may have used its session
+// before.
 func (a *Attempt) Isolated() bool { return a.job == nil || a.job.Session == cron.Isolated }
 
 // Unattended reports that the answer is not for a waiting person.
 func (*Attempt) Unattended() bool { return true }
 
-// HeldBack is why nothing is sent to an address for the job, as it was when the attempt began; "" when it is sent.
+// HeldBack is why nothing is sent to an address for the job, as it was when the attempt began; ""
+// when it is sent.
 func (a *Attempt) HeldBack(to chat.Target) string {
 	if why := a.unnamed(to); why != "" {
 		return why
@@ -145,8 +150,9 @@ func (a *Attempt) HeldBack(to chat.Target) string {
 	return "delivery is paused: " + a.job.State.DeliveryPause.Reason
 }
 
-// Execute does the work of a turn that needs no agent; done is false when its payload needs one. A program on the host gets req with the input of the payload
-// as its message; emit publishes its progress. A built-in job uses by for summaries.
+// Execute does the work of a turn that needs no agent; done is false when its payload needs one. A
+// program on the host gets req with the input of the payload as its message; emit publishes its
+// progress. A built-in job uses by for summaries.
 func (a *Attempt) Execute(ctx context.Context, req agent.Request, by agent.Summariser, emit func(agent.Event)) (res agent.Result, done bool, err error) {
 	job := a.readJob(ctx)
 	switch {
@@ -182,7 +188,8 @@ func (a *Attempt) runOnHost(ctx context.Context, job cron.Job, req agent.Request
 	return runner.Run(ctx, req, emit)
 }
 
-// MessageEnded publishes the end of the run of which a message was an attempt, if the end of the message has ended the run.
+// MessageEnded publishes the end of the run of which a message was an attempt, if the end of the
+// message has ended the run.
 func (s *Service) MessageEnded(ctx context.Context, m store.Waiting) {
 	if m.CronRun != nil {
 		s.Events.Finished(ctx, []cron.Run{*m.CronRun})
@@ -194,7 +201,8 @@ type Ending struct {
 	Outcome chat.Outcome
 	Reason  string // a chat.FailReason, or the reason of a stop
 	Message string // for people; "" when answered
-	// Text is the version for the transcript; Reply is the same without the lines that stand for files. Files reports whether such lines exist.
+	// Text is the version for the transcript; Reply is the same without the lines that stand for
+	// files. Files reports whether such lines exist.
 	Text, Reply string
 	Files       bool
 	Usage       chat.Usage
@@ -211,8 +219,9 @@ type end struct {
 	run   *cron.Run // as the store passed it to the job; nil when it must be read
 }
 
-// End adds the end of the attempt to the parameters of the end of its turn: the ledger, the next state of the job, and the outgoing rows that replace the
-// answer for a person. Call publish after the commit with the time that the store gave the end: it publishes the end and sends alerts.
+// End adds the end of the attempt to the parameters of the end of its turn: the ledger, the next
+// state of the job, and the outgoing rows that replace the answer for a person. Call publish after
+// the commit with the time that the store gave the end: it publishes the end and sends alerts.
 func (a *Attempt) End(ctx context.Context, t Turn, how Ending, p *store.FinishParams) (publish func(endedAt time.Time)) {
 	job := a.readJob(ctx)
 	out := &end{}
@@ -337,7 +346,8 @@ func (a *Attempt) publishEnd(ctx context.Context, how Ending, out *end) {
 	}
 }
 
-// endedRun is the ended run: as the store passed it to the job, or, when the job was removed, as stored.
+// endedRun is the ended run: as the store passed it to the job, or, when the job was removed, as
+// stored.
 func (a *Attempt) endedRun(ctx context.Context, out *end) (cron.Run, error) {
 	if out.run != nil {
 		return *out.run, nil

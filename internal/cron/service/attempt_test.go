@@ -33,7 +33,8 @@ func TestAnAttemptIsRecognisedByItsMessage(t *testing.T) {
 	}
 }
 
-// end is the end of a turn of the job's first run that was started at noon, with the answer for a person.
+// end is the end of a turn of the job's first run that was started at noon, with the answer for a
+// person.
 func (p *process) end(j cron.Job, how service.Ending) store.FinishParams {
 	p.t.Helper()
 	a := p.Attempt(cron.Channel, cron.RunID(cron.TriggerSchedule, j.ID, noon))
@@ -59,7 +60,8 @@ func (p *process) start(l cron.Launched) (*service.Attempt, store.Claim) {
 	return a, claim
 }
 
-// run starts a run of a job by hand and returns the parameters of its end, and the function that publishes that end.
+// run starts a run of a job by hand and returns the parameters of its end, and the function that
+// publishes that end.
 func (p *process) run(j cron.Job, how service.Ending) (params store.FinishParams, publish func(endedAt time.Time)) {
 	p.t.Helper()
 	if _, reason, err := p.Runs.Start(p.t.Context(), j.ID, cron.RunForce, operator, nil); err != nil || reason != "" {
@@ -73,7 +75,8 @@ func (p *process) run(j cron.Job, how service.Ending) (params store.FinishParams
 	return params, a.End(p.t.Context(), turn, how, &params)
 }
 
-// TestAnEndThatWasTriedTwicePublishesWhatIsCommitted covers a first try that passed the run to the job, and a second one in which the job had been removed.
+// TestAnEndThatWasTriedTwicePublishesWhatIsCommitted covers a first try that passed the run to the
+// job, and a second one in which the job had been removed.
 func TestAnEndThatWasTriedTwicePublishesWhatIsCommitted(t *testing.T) {
 	t.Parallel()
 	p := open(t)
@@ -100,7 +103,8 @@ func TestAnEndThatWasTriedTwicePublishesWhatIsCommitted(t *testing.T) {
 	}
 }
 
-// TestARetryIsPublishedAlikeOnEveryReplica covers a next attempt that has begun before another replica reads the run.
+// TestARetryIsPublishedAlikeOnEveryReplica covers a next attempt that has begun before another
+// replica reads the run.
 func TestARetryIsPublishedAlikeOnEveryReplica(t *testing.T) {
 	t.Parallel()
 	p := open(t)
@@ -251,7 +255,8 @@ func toTelegram(account string) map[string]any {
 	return map[string]any{"delivery": delivery}
 }
 
-// The process that creates and launches the run has no bot: the address gets the account that the store has.
+// The process that creates and launches the run has no bot: the address gets the account that the
+// store has.
 func TestARunOfAProcessWithoutTheChannelHasAnAddressWithItsAccount(t *testing.T) {
 	t.Parallel()
 	p := open(t)

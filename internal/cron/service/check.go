@@ -47,7 +47,8 @@ func (p *parts) limits(by chat.Caller, now time.Time) cron.Border {
 	}
 }
 
-// hasChannel reports whether a job may name a channel. Telegram may be named before it is configured.
+// hasChannel reports whether a job may name a channel. Telegram may be named before it is
+// configured.
 func (p *parts) hasChannel(name string) bool {
 	kind := chat.ChannelKind(name)
 	return name != channel.Webhook && (kind == "telegram" || slices.ContainsFunc(p.channels, func(have string) bool { return chat.ChannelKind(have) == kind }))
@@ -122,14 +123,18 @@ func nameExists(e *cron.NameExistsError) error {
 		With("code", "CRON_NAME_EXISTS").With("name", e.Name).With("jobIds", e.IDs)
 }
 
-// targetCheck refuses a job that runs in, or delivers to, a session that the caller may not use. old is the job before the change, zero for a new one.
+// targetCheck refuses a job that runs in, or delivers to, a session that the caller may not use.
+// old is the job before the change, zero for a new one.
 type targetCheck func(ctx context.Context, old, j cron.Job, by chat.Caller) error
 
-// anyTarget is for jobs that are created in a chat: they deliver to the chat of their owner, and run in a session of their own.
+// anyTarget is for jobs that are created in a chat: they deliver to the chat of their owner, and
+// run in a session of their own.
 func anyTarget(context.Context, cron.Job, cron.Job, chat.Caller) error { return nil }
 
-// mayTarget refuses a target that old does not have, if the caller sees only its own jobs and may not use the target: a session of another principal, and a
-// chat other than the private one of a chat user. The targets of old were checked when the job got them, by rules that a command in a chat does not share.
+// mayTarget refuses a target that old does not have, if the caller sees only its own jobs and may
+// not use the target: a session of another principal, and a chat other than the private one of a
+// chat user. The targets of old were checked when the job got them, by rules that a command in a
+// chat does not share.
 func (p *parts) mayTarget(ctx context.Context, old, j cron.Job, by chat.Caller) error {
 	if !by.Own {
 		return nil
@@ -210,8 +215,8 @@ func errNoFire() error {
 // accountsEvery is the maximum age of the cached accounts.
 const accountsEvery = 15 * time.Second
 
-// accounts caches the accounts of channels in the store's leases, of all processes: a process without the channel may claim a run. It is safe for concurrent
-// use.
+// accounts caches the accounts of channels in the store's leases, of all processes: a process
+// without the channel may claim a run. It is safe for concurrent use.
 type accounts struct {
 	store  Store
 	known  atomic.Pointer[[]string] // sorted
@@ -271,7 +276,8 @@ func (d *Delivery) addresses(j cron.Job) []chat.Target {
 	return []chat.Target{d.target(j.Agent, j.Delivery), d.target(j.Agent, j.Alert.Delivery), d.target(j.Agent, failures)}
 }
 
-// Address is a target with the account of its channel, in the form of a job's target. It refuses an address that matches several accounts.
+// Address is a target with the account of its channel, in the form of a job's target. It refuses an
+// address that matches several accounts.
 func (s *Service) Address(ctx context.Context, to chat.Target) (chat.Target, error) {
 	if s.named(to) {
 		return to, nil
@@ -283,7 +289,8 @@ func (s *Service) Address(ctx context.Context, to chat.Target) (chat.Target, err
 	return to, s.several(to)
 }
 
-// several refuses an address that matches several accounts. A channel without known accounts is accepted.
+// several refuses an address that matches several accounts. A channel without known accounts is
+// accepted.
 func (p *parts) several(to chat.Target) error {
 	if p.named(to) || len(p.accounts.of(to.Channel)) < 2 {
 		return nil

@@ -51,8 +51,9 @@ func (how *Ending) suppressed() string {
 	return ""
 }
 
-// deliver adds the outgoing rows of an attempt to p, and its delivery state to the ledger. Nothing is sent when the run will be retried, or for a run that a
-// budget has prevented: people get one notice a day about the budget.
+// deliver adds the outgoing rows of an attempt to p, and its delivery state to the ledger. Nothing
+// is sent when the run will be retried, or for a run that a budget has prevented: people get one
+// notice a day about the budget.
 func (d *Delivery) deliver(a answer, job *cron.Job, p *store.FinishParams) {
 	e := a.end
 	if !e.State.Final() || e.State == cron.RunSkipped || job == nil {
@@ -107,7 +108,8 @@ func originOf(kind string, job cron.Job, runID string) *chat.Origin {
 	return o
 }
 
-// announce decides whether the answer in p is sent to its chat or session. why, if not empty, suppresses it.
+// announce decides whether the answer in p is sent to its chat or session. why, if not empty,
+// suppresses it.
 func announce(a answer, why string, job *cron.Job, p *store.FinishParams) {
 	e := a.end
 	if e.SuppressedBy = why; why != "" {
@@ -144,8 +146,9 @@ func nextN(rows []store.Outgoing) int {
 	return next
 }
 
-// webhookRow is the payload of the finished event for a URL, for runs that started; false when this gateway has no webhooks. why, if not empty, is why the
-// answer is not sent: the receiver gets the run without its text.
+// webhookRow is the payload of the finished event for a URL, for runs that started; false when this
+// gateway has no webhooks. why, if not empty, is why the answer is not sent: the receiver gets the
+// run without its text.
 func (d *Delivery) webhookRow(a answer, job *cron.Job, to, why string) (store.Outgoing, bool) {
 	if !d.hasWebhooks() {
 		return store.Outgoing{}, false
@@ -183,7 +186,8 @@ func sessionOf(agent string, at cron.Delivery) chat.SessionKey {
 	return chat.MainKey(agent)
 }
 
-// replyTarget is the target for the answer of a run in a session; zero when the answer is only in the transcript of the session.
+// replyTarget is the target for the answer of a run in a session; zero when the answer is only in
+// the transcript of the session.
 func (d *Delivery) replyTarget(job cron.Job, session chat.SessionKey) chat.Target {
 	if toSession(job.Delivery) && sessionOf(job.Agent, job.Delivery) == session {
 		return chat.Target{}
@@ -191,8 +195,8 @@ func (d *Delivery) replyTarget(job cron.Job, session chat.SessionKey) chat.Targe
 	return d.target(job.Agent, job.Delivery)
 }
 
-// target is the channel address in a delivery of an agent's job; zero for other deliveries. A bare channel name means the configured account, else the account
-// that the store has.
+// target is the channel address in a delivery of an agent's job; zero for other deliveries. A bare
+// channel name means the configured account, else the account that the store has.
 func (d *Delivery) target(agent string, at cron.Delivery) chat.Target {
 	switch {
 	case at.Mode != cron.DeliverAnnounce:
@@ -220,14 +224,16 @@ func (d *Delivery) target(agent string, at cron.Delivery) chat.Target {
 	return chat.Target{Channel: name, ChatID: at.To, Thread: at.Thread}
 }
 
-// Numbers of alerts among the outgoing rows of a run: after its answer, or the notice that replaces it.
+// Numbers of alerts among the outgoing rows of a run: after its answer, or the notice that replaces
+// it.
 const (
 	alertN = 1000 + iota
 	goneN
 )
 
-// alertDelivery is the target of an alert about the job: the alert's own target, else that of failures, else that of its answers. It skips a chat that no
-// longer exists. own reports whether it differs from the target of the answers.
+// alertDelivery is the target of an alert about the job: the alert's own target, else that of
+// failures, else that of its answers. It skips a chat that no longer exists. own reports whether it
+// differs from the target of the answers.
 func (d *Delivery) alertDelivery(job cron.Job) (at cron.Delivery, own bool) {
 	if at = job.Alert.Delivery; at.Mode != "" && !job.State.DeliveryPause.Holds(d.target(job.Agent, at)) {
 		return at, true
@@ -238,7 +244,8 @@ func (d *Delivery) alertDelivery(job cron.Job) (at cron.Delivery, own bool) {
 	return job.Delivery, false
 }
 
-// alertRow is the outgoing row of an alert about the job; nil when none is sent because a webhook of the answers already received the run.
+// alertRow is the outgoing row of an alert about the job; nil when none is sent because a webhook
+// of the answers already received the run.
 func (d *Delivery) alertRow(job cron.Job, run cron.Run, n int, text string) *store.Outgoing {
 	at, own := d.alertDelivery(job)
 	to := d.target(job.Agent, at)
@@ -257,9 +264,11 @@ func (d *Delivery) alertRow(job cron.Job, run cron.Run, n int, text string) *sto
 }
 
 func noticeRow(to chat.Target, job cron.Job, run cron.Run, n int, text string) *store.Outgoing {
-	return &store.Outgoing{ID: newID(), RunID: run.ID, N: n, Principal: job.Owner, Target: to,
+	return &store.Outgoing{
+		ID: newID(), RunID: run.ID, N: n, Principal: job.Owner, Target: to,
 		Kind: store.KindNotice, Text: text, Count: 1,
-		Origin: originOf(chat.OriginAlert, job, run.ID)}
+		Origin: originOf(chat.OriginAlert, job, run.ID),
+	}
 }
 
 // alert sends an alert about the job.
@@ -276,7 +285,8 @@ func (d *Delivery) alert(ctx context.Context, job cron.Job, run cron.Run, kind c
 	d.outbox.Wake()
 }
 
-// taken alerts the owners of jobs whose runs have ended because another principal has made the sessions that these jobs name. The claim does not wait for it.
+// taken alerts the owners of jobs whose runs have ended because another principal has made the
+// sessions that these jobs name. The claim does not wait for it.
 func (d *Delivery) taken(ctx context.Context, ended []cron.Run) {
 	for _, run := range ended {
 		if run.ErrorClass != cron.ClassTaken || !d.takenAlerts.first(run.JobID, time.Now()) {
@@ -297,11 +307,13 @@ func (d *Delivery) taken(ctx context.Context, ended []cron.Run) {
 	}
 }
 
-// A job whose chat no longer exists does not fail: it fires, and its answer is in the transcript and in the ledger. Only the sending ends. The failed send
-// pauses the delivery of the job and alerts its owner, in one transaction. If the process dies before that, the next send fails again. An answer that is held
-// back has a ledger row with the reason and no row in the outbox.
+// A job whose chat no longer exists does not fail: it fires, and its answer is in the transcript
+// and in the ledger. Only the sending ends. The failed send pauses the delivery of the job and
+// alerts its owner, in one transaction. If the process dies before that, the next send fails again.
+// An answer that is held back has a ledger row with the reason and no row in the outbox.
 
-// AddressGone ends an outgoing row whose address no longer exists, and pauses the delivery of its job, if the job still sends to that address.
+// AddressGone ends an outgoing row whose address no longer exists, and pauses the delivery of its
+// job, if the job still sends to that address.
 func (d *Delivery) AddressGone(ctx context.Context, o store.Outgoing, p store.UndeliveredParams) error {
 	job, run, ok := d.answers(ctx, o)
 	if !ok {
@@ -326,7 +338,8 @@ func (d *Delivery) AddressGone(ctx context.Context, o store.Outgoing, p store.Un
 	return nil
 }
 
-// answers is the job and the run whose answer a row is, if the job still sends to the address of the row.
+// answers is the job and the run whose answer a row is, if the job still sends to the address of
+// the row.
 func (d *Delivery) answers(ctx context.Context, o store.Outgoing) (job cron.Job, run cron.Run, ok bool) {
 	id, _, _ := strings.Cut(o.RunID, "/")
 	if _, _, _, err := cron.ParseRunID(id); err != nil {

@@ -14,7 +14,8 @@ import (
 	"laneway/internal/store"
 )
 
-// Editor reads, adds, changes and removes jobs. Errors are *chat.Error values. A job that is not visible to the caller is treated as missing.
+// Editor reads, adds, changes and removes jobs. Errors are *chat.Error values. A job that is not
+// visible to the caller is treated as missing.
 type Editor struct {
 	*parts
 
@@ -22,13 +23,15 @@ type Editor struct {
 	nudge    func() // makes the loop claim immediately
 }
 
-// Add creates a job, or changes the one with the same key; equal configuration writes nothing. With an idempotency key, a repeated call changes nothing and
-// returns the result of the first one, even if the request would no longer be valid.
+// Add creates a job, or changes the one with the same key; equal configuration writes nothing. With
+// an idempotency key, a repeated call changes nothing and returns the result of the first one, even
+// if the request would no longer be valid.
 func (ed *Editor) Add(ctx context.Context, m cron.Members, by chat.Caller, o *chat.IdempotencyKey) (cron.Put, error) {
 	return ed.add(ctx, m, by, o, ed.mayTarget)
 }
 
-// AddInChat is Add for a job that its owner creates by a command: it delivers to the chat of the command.
+// AddInChat is Add for a job that its owner creates by a command: it delivers to the chat of the
+// command.
 func (ed *Editor) AddInChat(ctx context.Context, m cron.Members, by chat.Caller, o *chat.IdempotencyKey) (cron.Put, error) {
 	return ed.add(ctx, m, by, o, anyTarget)
 }
@@ -147,12 +150,14 @@ func (ed *Editor) upsert(old cron.Job, m cron.Members, by chat.Caller, now time.
 	return ed.replan(old, next, now)
 }
 
-// firedOnce reports whether a job of one moment has fired: it is disabled because it has no fire left, and not because a caller disabled it.
+// firedOnce reports whether a job of one moment has fired: it is disabled because it has no fire
+// left, and not because a caller disabled it.
 func firedOnce(j cron.Job) bool {
 	return j.Schedule.Kind == schedule.KindAt && !j.Enabled && j.State.Fired > 0 && j.Pause == nil && !j.AutoDisabled
 }
 
-// setPausedBy sets the author of the pause of a job that is written with its pause. A caller that sees all jobs may give the name; others pause in their own.
+// setPausedBy sets the author of the pause of a job that is written with its pause. A caller that
+// sees all jobs may give the name; others pause in their own.
 func setPausedBy(j *cron.Job, by chat.Caller) {
 	if j.Pause != nil && (j.Pause.By == "" || by.Own || by.InChat()) {
 		j.Pause.By = by.Principal
@@ -169,7 +174,8 @@ func without(m cron.Members, name string) cron.Members {
 	return out
 }
 
-// endsWaiting is the reason with which a change of some members ends the waiting runs of a job: disabling a job includes its waiting runs.
+// endsWaiting is the reason with which a change of some members ends the waiting runs of a job:
+// disabling a job includes its waiting runs.
 func endsWaiting(m cron.Members) cron.Reason {
 	if raw, given := m["enabled"]; given && string(raw) == "false" {
 		return cron.ReasonStopped
@@ -177,7 +183,8 @@ func endsWaiting(m cron.Members) cron.Reason {
 	return cron.ReasonNone
 }
 
-// replan recomputes the next fire when a member that affects it has changed; otherwise the plan stays.
+// replan recomputes the next fire when a member that affects it has changed; otherwise the plan
+// stays.
 func (ed *Editor) replan(old, next cron.Job, now time.Time) (*cron.Job, error) {
 	if !next.State.DeliveryPause.Holds(ed.delivery.target(next.Agent, next.Delivery)) {
 		next.State.DeliveryPause = cron.DeliveryPause{} // the answers are sent to another address now
@@ -194,7 +201,8 @@ func (ed *Editor) replan(old, next cron.Job, now time.Time) (*cron.Job, error) {
 	return &next, nil
 }
 
-// planned fills in the fields of a job whose schedule takes effect: revision, times and the first fire.
+// planned fills in the fields of a job whose schedule takes effect: revision, times and the first
+// fire.
 func (p *parts) planned(j cron.Job, now time.Time) (*cron.Job, error) {
 	t, err := p.planner.Timetable(j)
 	if err != nil {
@@ -223,7 +231,8 @@ func (p *parts) planned(j cron.Job, now time.Time) (*cron.Job, error) {
 	return &j, nil
 }
 
-// changed publishes a change of a job and makes the loop claim immediately: the job may be due before its next tick.
+// changed publishes a change of a job and makes the loop claim immediately: the job may be due
+// before its next tick.
 func (ed *Editor) changed(action cron.Action, j cron.Job) {
 	ed.events.publish(cron.Event{Action: action, Job: j})
 	ed.nudge()
@@ -269,7 +278,8 @@ func (ed *Editor) stopEnded(ended []cron.CancelledRun, cause string) {
 // newID is a UUIDv7: sortable by time, unique without a query of the store.
 func newID() string { return uuid.Must(uuid.NewV7()).String() }
 
-// maxPatchTries is how often an update is tried while the job changes between the check of its target and its transaction.
+// maxPatchTries is how often an update is tried while the job changes between the check of its
+// target and its transaction.
 const maxPatchTries = 10
 
 // atGrace is how old the given moment of a job that fires once may be.
@@ -297,8 +307,9 @@ func (ed *Editor) Update(ctx context.Context, id string, patch cron.Members, exp
 	}
 }
 
-// mayPatch makes the decisions that need the store before the transaction: whether the job may run in and deliver to the sessions in the patch. It returns the
-// revision for which this holds, "" = any.
+// mayPatch makes the decisions that need the store before the transaction: whether the job may run
+// in and deliver to the sessions in the patch. It returns the revision for which this holds, "" =
+// any.
 func (ed *Editor) mayPatch(ctx context.Context, id string, patch cron.Members, expected string, by chat.Caller) (revision string, err error) {
 	if !by.Own {
 		return "", nil
@@ -324,10 +335,12 @@ func (ed *Editor) mayPatch(ctx context.Context, id string, patch cron.Members, e
 	return old.Revision, ed.mayDeliver(ctx, old, next)
 }
 
-// revisions are the revisions to which a patch may be applied; "" = any: expected by the caller, checked by mayPatch.
+// revisions are the revisions to which a patch may be applied; "" = any: expected by the caller,
+// checked by mayPatch.
 type revisions struct{ expected, checked string }
 
-// patch changes a job by a patch. stale reports that the revision of the job differs from the checked one.
+// patch changes a job by a patch. stale reports that the revision of the job differs from the
+// checked one.
 func (ed *Editor) patch(ctx context.Context, id string, patch cron.Members, at revisions, by chat.Caller) (job cron.Job, stale bool, err error) {
 	_, enables := patch["enabled"]
 	_, delivers := patch["delivery"]
@@ -371,7 +384,8 @@ func (ed *Editor) patch(ctx context.Context, id string, patch cron.Members, at r
 	return job, stale, err
 }
 
-// enable makes a job that a caller enables fire and deliver again. If its schedule is unchanged, it must have a future fire.
+// enable makes a job that a caller enables fire and deliver again. If its schedule is unchanged, it
+// must have a future fire.
 func (ed *Editor) enable(j *cron.Job, now time.Time, sameSchedule bool) error {
 	j.Enabled, j.Pause, j.AutoDisabled, j.Invalid = true, nil, false, ""
 	j.State.ConsecutiveErrors, j.State.ConsecutiveSkipped, j.State.DeliveryPause = 0, 0, cron.DeliveryPause{}
@@ -389,7 +403,8 @@ func (ed *Editor) enable(j *cron.Job, now time.Time, sameSchedule bool) error {
 	return nil
 }
 
-// takenSlots are the slots of a job with a row in the ledger, within the time in which a past moment may be given: no slot fires twice.
+// takenSlots are the slots of a job with a row in the ledger, within the time in which a past
+// moment may be given: no slot fires twice.
 func (ed *Editor) takenSlots(ctx context.Context, id string) (map[int64]bool, error) {
 	now, err := ed.store.Now(ctx)
 	if err != nil {
@@ -408,7 +423,8 @@ func (ed *Editor) takenSlots(ctx context.Context, id string) (map[int64]bool, er
 	return taken, nil
 }
 
-// Remove removes a job; its history stays. Runs that wait to start end with it, and with cancelRunning the running ones as well.
+// Remove removes a job; its history stays. Runs that wait to start end with it, and with
+// cancelRunning the running ones as well.
 func (ed *Editor) Remove(ctx context.Context, id string, cancelRunning bool, by chat.Caller) error {
 	_, err := ed.change(ctx, cron.ChangeParams{
 		ID: id, Visible: visible(by), CancelActive: cancelRunning, CancelReason: cron.ReasonRemoved, EndWaiting: cron.ReasonRemoved,
@@ -423,7 +439,8 @@ func (ed *Editor) Remove(ctx context.Context, id string, cancelRunning bool, by 
 	return err
 }
 
-// Pause pauses a job. With a zero until it stays paused until it is resumed. Fires that wait to start end; running ones continue.
+// Pause pauses a job. With a zero until it stays paused until it is resumed. Fires that wait to
+// start end; running ones continue.
 func (ed *Editor) Pause(ctx context.Context, id, note string, until time.Time, by chat.Caller) (cron.Job, error) {
 	p := cron.ChangeParams{ID: id, Visible: visible(by), EndWaiting: cron.ReasonPaused, By: store.StopCause(store.ReasonStop, by.Principal), Audit: by.Audit("cron.pause", id)}
 	p.Change = func(old cron.Job, now time.Time) (*cron.Job, error) {
@@ -442,8 +459,9 @@ func (ed *Editor) Pause(ctx context.Context, id, note string, until time.Time, b
 	return ed.change(ctx, p)
 }
 
-// Resume ends a pause: the next fire is computed from now, and the slots that passed become one row of the ledger. It also ends a pause of the delivery, and
-// enables a job that failures have disabled. A job whose last slot passed while it was paused has no fire left: it is refused.
+// Resume ends a pause: the next fire is computed from now, and the slots that passed become one row
+// of the ledger. It also ends a pause of the delivery, and enables a job that failures have
+// disabled. A job whose last slot passed while it was paused has no fire left: it is refused.
 func (ed *Editor) Resume(ctx context.Context, id string, by chat.Caller) (cron.Job, error) {
 	var row cron.Run
 	p := cron.ChangeParams{ID: id, Visible: visible(by), Skipped: &row, Audit: by.Audit("cron.resume", id)}
@@ -491,7 +509,8 @@ func (ed *Editor) Jobs(ctx context.Context, f cron.JobFilter, by chat.Caller) (c
 	return ed.jobs.Jobs(ctx, f)
 }
 
-// PreviewParams select the next fires of a job, of the schedule and its bounds in Schedule, or of the job as an edit with these would make it. A zero From means now.
+// PreviewParams select the next fires of a job, of the schedule and its bounds in Schedule, or of
+// the job as an edit with these would make it. A zero From means now.
 type PreviewParams struct {
 	ID       string
 	Schedule cron.Members
@@ -499,7 +518,8 @@ type PreviewParams struct {
 	Count    int
 }
 
-// Preview lists the next fires. An edit keeps the fires that a job has had, the anchor of its interval and its jitter, so its preview needs the job.
+// Preview lists the next fires. An edit keeps the fires that a job has had, the anchor of its
+// interval and its jitter, so its preview needs the job.
 func (ed *Editor) Preview(ctx context.Context, p PreviewParams, by chat.Caller) (cron.Preview, error) {
 	now, err := ed.store.Now(ctx)
 	if err != nil {

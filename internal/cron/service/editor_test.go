@@ -256,7 +256,8 @@ func TestARemovedJobStopsItsRuns(t *testing.T) {
 	}
 }
 
-// An edit keeps the fires that a job has had, its jitter, and the anchor of an interval that stays. A preview that knew the schedule alone promised other fires.
+// An edit keeps the fires that a job has had, its jitter, and the anchor of an interval that stays.
+// A preview that knew the schedule alone promised other fires.
 func TestThePreviewOfAnEditHasTheFiresOfTheEditedJob(t *testing.T) {
 	t.Parallel()
 	hour := func(n int) int64 { return noon.Add(time.Duration(n) * time.Hour).UnixMilli() }

@@ -26,13 +26,14 @@ type Events struct {
 	hub events.Hub[cron.Event]
 }
 
-// Subscribe calls fn for every event of this process, and for those of other replicas while wanted returns true, until cancel is called. Neither function may
-// block.
+// Subscribe calls fn for every event of this process, and for those of other replicas while wanted
+// returns true, until cancel is called. Neither function may block.
 func (e *Events) Subscribe(fn func(cron.Event), wanted func() bool) (cancel func()) {
 	return e.hub.Subscribe(fn, func(cron.Event) bool { return wanted() })
 }
 
-// clusterEvent is an event for another replica, which reads the job and the run from the store. It carries only data that may be deleted by then.
+// clusterEvent is an event for another replica, which reads the job and the run from the store. It
+// carries only data that may be deleted by then.
 type clusterEvent struct {
 	Action cron.Action `json:"a"`
 	JobID  string      `json:"j"`
@@ -42,8 +43,8 @@ type clusterEvent struct {
 	Job    *cron.Job   `json:"g,omitempty"`
 }
 
-// publish publishes an event here and sends it to the other replicas. It keeps no pointer into ev, because the job would then be copied to the heap for each
-// event.
+// publish publishes an event here and sends it to the other replicas. It keeps no pointer into ev,
+// because the job would then be copied to the heap for each event.
 func (e *Events) publish(ev cron.Event) {
 	e.hub.Publish(ev)
 	n := &clusterEvent{Action: ev.Action, JobID: ev.Job.ID}
@@ -135,7 +136,8 @@ func asOf(r cron.Run, n clusterEvent) *cron.Run {
 	return &r
 }
 
-// Finished publishes the ends of runs. Jobs that are not given are read; the events do not depend on the caller's context.
+// Finished publishes the ends of runs. Jobs that are not given are read; the events do not depend
+// on the caller's context.
 func (e *Events) Finished(ctx context.Context, runs []cron.Run, jobs ...cron.Job) {
 	if len(runs) == 0 {
 		return
@@ -164,8 +166,9 @@ func jobOf(r cron.Run) cron.Job {
 	return cron.Job{ID: r.JobID, Owner: r.Owner, Name: r.JobName, Agent: r.Agent}
 }
 
-// publishingStore is the store of jobs. After the commit of an operation it publishes the runs that the operation has ended, for every caller: the store
-// returns their rows, so the callers need not handle them.
+// publishingStore is the store of jobs. After the commit of an operation it publishes the runs that
+// the operation has ended, for every caller: the store returns their rows, so the callers need not
+// handle them.
 type publishingStore struct {
 	cron.JobStore
 
@@ -197,7 +200,8 @@ func (s publishingStore) ChangeJob(ctx context.Context, p cron.ChangeParams) (cr
 	return res, nil
 }
 
-// Claim implements [cron.JobStore]. A pause that the claim has ended is a change of the job. The launched runs get addresses, so the accounts are read first.
+// Claim implements [cron.JobStore]. A pause that the claim has ended is a change of the job. The
+// launched runs get addresses, so the accounts are read first.
 func (s publishingStore) Claim(ctx context.Context, p cron.ClaimParams) (cron.Claimed, error) {
 	if err := s.accounts.read(ctx); err != nil {
 		return cron.Claimed{}, err

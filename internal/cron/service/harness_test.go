@@ -24,7 +24,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // noon is the start time of the tests.
 var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
-// process is the process around a service: it records the runs and events that it was asked to launch, stop and send, and never drains.
+// process is the process around a service: it records the runs and events that it was asked to
+// launch, stop and send, and never drains.
 type process struct {
 	*service.Service
 

@@ -30,7 +30,8 @@ const (
 const pruneChunk = 500
 
 const (
-	// zonesEvery is how often a process looks for slots that older zone rules have planned. A process with older rules plans such slots as long as it runs.
+	// zonesEvery is how often a process looks for slots that older zone rules have planned. A
+	// process with older rules plans such slots as long as it runs.
 	zonesEvery = time.Minute
 	// zonesChunk is how many jobs one transaction plans again.
 	zonesChunk = 500
@@ -44,7 +45,8 @@ type maintenance struct {
 	nudge   func()
 }
 
-// run does the work of a built-in job and returns a report. It checks its context between two chunks; completed chunks stay.
+// run does the work of a built-in job and returns a report. It checks its context between two
+// chunks; completed chunks stay.
 func (mt *maintenance) run(ctx context.Context, what string, by agent.Summariser) (string, error) {
 	if level, ok := strings.CutPrefix(what, rollUp); ok {
 		if mt.cfg.RollUp == nil {
@@ -76,7 +78,8 @@ func (mt *maintenance) run(ctx context.Context, what string, by agent.Summariser
 	return "", &agent.Error{Reason: chat.FailBadRequest, Message: "there is no built-in job " + chat.Cut(what, 64)}
 }
 
-// pruneLedger removes old rows of the ledger with the sessions of isolated runs, and the sessions of tasks and compactions, which have the same retention.
+// pruneLedger removes old rows of the ledger with the sessions of isolated runs, and the sessions
+// of tasks and compactions, which have the same retention.
 func (mt *maintenance) pruneLedger(ctx context.Context) (string, error) {
 	p := store.PruneParams{What: store.PruneLedger, Keep: mt.cfg.RetentionRuns}
 	if keep := mt.cfg.Retention; keep > 0 {
@@ -98,7 +101,8 @@ func (mt *maintenance) pruneLedger(ctx context.Context) (string, error) {
 	return fmt.Sprintf("%s, %d sessions of tasks and compactions removed", report, sessions), err
 }
 
-// pruneMessages removes old ended messages with their turns, then the outgoing messages about them, then files.
+// pruneMessages removes old ended messages with their turns, then the outgoing messages about them,
+// then files.
 func (mt *maintenance) pruneMessages(ctx context.Context) (string, error) {
 	keep := mt.cfg.MessageRetention
 	if keep == 0 {
@@ -122,7 +126,8 @@ func (mt *maintenance) pruneMessages(ctx context.Context) (string, error) {
 	return fmt.Sprintf("%d messages and %d outgoing messages removed, %d files", messages, sent, n), err
 }
 
-// sweepFiles removes the files that are not needed any more: those of crashed turns, and, unless keep is 0, older ones that no unfinished work names.
+// sweepFiles removes the files that are not needed any more: those of crashed turns, and, unless
+// keep is 0, older ones that no unfinished work names.
 func (mt *maintenance) sweepFiles(ctx context.Context, keep time.Duration) (int, error) {
 	if mt.files == nil {
 		return 0, nil
@@ -134,7 +139,8 @@ func (mt *maintenance) sweepFiles(ctx context.Context, keep time.Duration) (int,
 	return mt.files.Sweep(ctx, now, before, mt.store.FilesInUse)
 }
 
-// prune removes rows in chunks until no more exist, and returns their number. It checks ctx between two chunks.
+// prune removes rows in chunks until no more exist, and returns their number. It checks ctx between
+// two chunks.
 func (mt *maintenance) prune(ctx context.Context, p store.PruneParams) (int, error) {
 	p.Limit = pruneChunk
 	for total := 0; ; {
@@ -169,7 +175,8 @@ func (mt *maintenance) builtIn() []cron.Job {
 		j.Payload.Kind, j.Session, j.WakeMode, j.Lane = cron.PayloadSystemEvent, cron.Isolated, cron.WakeNow, cron.DefaultLane
 		j.Owner, j.Principal, j.Agent, j.JitterMs = cron.SystemOwner, cron.SystemOwner, cmp.Or(j.Agent, mt.agents[0]), cmp.Or(j.JitterMs, (10*time.Minute).Milliseconds())
 		j.Overlap, j.Retry, j.Timeout, j.Enabled = cron.OverlapSkip, cron.DefaultRetry(), cmp.Or(j.Timeout, time.Hour), true
-		// The same id on every replica and after every start, so that two processes that start at once agree.
+		// The same id on every replica and after every start, so that two processes that start at
+		// once agree.
 		j.ID = builtInID(j.Key)
 	}
 	return list
@@ -179,7 +186,8 @@ func builtInID(key string) string {
 	return uuid.NewSHA1(uuid.NameSpaceOID, []byte("laneway:"+key)).String()
 }
 
-// rollUps are the jobs that make the table of contents: of days, weeks and months in the zone of the gateway.
+// rollUps are the jobs that make the table of contents: of days, weeks and months in the zone of
+// the gateway.
 func (mt *maintenance) rollUps() []cron.Job {
 	zone := cmp.Or(mt.cfg.Rules.DefaultTZ, "UTC")
 	of := func(level store.TocLevel, expr string) cron.Job {
@@ -192,8 +200,8 @@ func (mt *maintenance) rollUps() []cron.Job {
 	return []cron.Job{of(store.TocDay, "0 0 1 * * *"), of(store.TocWeek, "0 0 2 * * 0"), of(store.TocMonth, "0 0 3 1 * *")}
 }
 
-// addBuiltIn creates missing built-in jobs. A paused one stays paused. The jobs of summaries get the agent and the zone of the configuration, and are removed
-// when it names no agent.
+// addBuiltIn creates missing built-in jobs. A paused one stays paused. The jobs of summaries get
+// the agent and the zone of the configuration, and are removed when it names no agent.
 func (mt *maintenance) addBuiltIn(ctx context.Context) {
 	for _, want := range mt.builtIn() {
 		err := mt.node.WhileAlive(ctx, func(ctx context.Context) error {
@@ -233,7 +241,8 @@ func (mt *maintenance) removeRollUps(ctx context.Context) {
 	}
 }
 
-// followZones plans the jobs by the zone rules of this process whose slots older rules have planned, until ctx is done.
+// followZones plans the jobs by the zone rules of this process whose slots older rules have
+// planned, until ctx is done.
 func (mt *maintenance) followZones(ctx context.Context) {
 	if mt.release == schedule.UnknownRelease {
 		return

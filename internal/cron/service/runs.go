@@ -23,7 +23,8 @@ type Runs struct {
 	nudge func() // makes the loop claim immediately
 }
 
-// List lists rows of the ledger, and the changes of a job if requested. A caller that sees neither the job nor a run of it gets no changes.
+// List lists rows of the ledger, and the changes of a job if requested. A caller that sees neither
+// the job nor a run of it gets no changes.
 func (rs *Runs) List(ctx context.Context, f cron.RunFilter, by chat.Caller) (cron.RunPage, error) {
 	f.Visible = visible(by)
 	page, err := rs.jobs.Runs(ctx, f)
@@ -49,7 +50,8 @@ func (rs *Runs) List(ctx context.Context, f cron.RunFilter, by chat.Caller) (cro
 // maxShift is by how many milliseconds a manual run is moved at most when its millisecond is taken.
 const maxShift = 100
 
-// Start starts a run by hand. reason is why no run was started. With an idempotency key, a repeated call returns the result of the first one.
+// Start starts a run by hand. reason is why no run was started. With an idempotency key, a repeated
+// call returns the result of the first one.
 func (rs *Runs) Start(ctx context.Context, id string, mode cron.RunMode, by chat.Caller, o *chat.IdempotencyKey) (runID string, reason string, err error) {
 	node, err := rs.node.Alive()
 	if err != nil {
@@ -88,7 +90,8 @@ func (rs *Runs) Start(ctx context.Context, id string, mode cron.RunMode, by chat
 	return "", "", chat.Errorf(chat.CodeRateLimited, "this job was started by hand too often within this moment; try again")
 }
 
-// mayRun decides whether a manual run may start during active runs; its error is a [cron.NotRunError].
+// mayRun decides whether a manual run may start during active runs; its error is a
+// [cron.NotRunError].
 func mayRun(due cron.DueJob, mode cron.RunMode, now time.Time) error {
 	j := due.Job
 	switch {
@@ -106,7 +109,8 @@ func mayRun(due cron.DueJob, mode cron.RunMode, now time.Time) error {
 	return nil
 }
 
-// launch launches runs that were enqueued. The loop claims immediately, because the next slot of their job may be close and may have been locked.
+// launch launches runs that were enqueued. The loop claims immediately, because the next slot of
+// their job may be close and may have been locked.
 func (rs *Runs) launch(ctx context.Context, list []cron.Launched) {
 	for _, l := range list {
 		rs.turns.Launch(ctx, l)
@@ -114,7 +118,8 @@ func (rs *Runs) launch(ctx context.Context, list []cron.Launched) {
 	rs.nudge()
 }
 
-// Cancel ends active runs: one of them, or all of a job. It needs no slot and does not wait for turns. It fills in the requester.
+// Cancel ends active runs: one of them, or all of a job. It needs no slot and does not wait for
+// turns. It fills in the requester.
 func (rs *Runs) Cancel(ctx context.Context, p cron.CancelParams, by chat.Caller) ([]string, error) {
 	cause := store.StopCause(store.ReasonStop, by.Principal)
 	p.Visible, p.Reason, p.Note, p.By, p.Audit = visible(by), cron.ReasonStopped, cancelNote(p.Note), cause, by.Audit("cron.cancel", p.RunID+p.JobID)
@@ -140,7 +145,8 @@ func cancelNote(note string) string {
 	return "cancelled: " + note
 }
 
-// Backfill runs the slots of a job in [From, To], one at a time, oldest first. Slots with a successful run are skipped unless forced.
+// Backfill runs the slots of a job in [From, To], one at a time, oldest first. Slots with a
+// successful run are skipped unless forced.
 func (rs *Runs) Backfill(ctx context.Context, p cron.BackfillParams, by chat.Caller) ([]cron.BackfillFire, error) {
 	if p.DryRun {
 		p.IdempotencyKey = nil
@@ -301,7 +307,8 @@ func (l *launcher) skipAlert(job cron.Job, runs []cron.Run) cron.AlertKind {
 	}
 }
 
-// dailyAlerts records who got an alert of one kind: one a day. For used-up daily runs these are owners, whichever job it is.
+// dailyAlerts records who got an alert of one kind: one a day. For used-up daily runs these are
+// owners, whichever job it is.
 type dailyAlerts struct {
 	mu   sync.Mutex
 	sent map[string]time.Time
@@ -331,7 +338,8 @@ const (
 	mostExplained = 100
 	// rowsBefore is how many earlier rows are searched for one that stands for many slots.
 	rowsBefore = 50
-	// rulesApart is how far after its moment the run of a slot is searched that other rules of the zone have planned.
+	// rulesApart is how far after its moment the run of a slot is searched that other rules of the
+	// zone have planned.
 	rulesApart = 3 * time.Hour
 	// mostHistory is how many outages, and how many changes, an explanation reads.
 	mostHistory = 100

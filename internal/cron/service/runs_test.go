@@ -95,7 +95,8 @@ func TestABackfillDoesWhatItsDryRunLists(t *testing.T) {
 	}
 }
 
-// TestAnEventReachesTheSubscribersOfAnotherReplica covers a replica that reads the job and the run from the shared store.
+// TestAnEventReachesTheSubscribersOfAnotherReplica covers a replica that reads the job and the run
+// from the shared store.
 func TestAnEventReachesTheSubscribersOfAnotherReplica(t *testing.T) {
 	t.Parallel()
 	here := open(t)
@@ -111,7 +112,8 @@ func TestAnEventReachesTheSubscribersOfAnotherReplica(t *testing.T) {
 	for _, text := range append(here.sent, "{", `{"a":"added","j":"unknown"}`) {
 		there.Events.Receive(t.Context(), text)
 	}
-	// The job was removed before the other replica reads it: the added event is lost, and the others have enough data in the run and the event.
+	// The job was removed before the other replica reads it: the added event is lost, and the
+	// others have enough data in the run and the event.
 	equal(t, "events", there.takeEvents(), "finished digest cancelled, removed digest")
 	equal(t, "sent again", len(there.sent), 0)
 }

@@ -1,12 +1,15 @@
-// Package service is the job service: it manages jobs, starts their runs, and decides about the consequences of the end of a run.
+// Package service is the job service: it manages jobs, starts their runs, and decides about the
+// consequences of the end of a run.
 //
-// Package cron has the vocabulary, the decisions and the loop; package store has the rows. This package connects both with the process, through the interfaces
-// [Node], [Turns], [Callers], [Publisher] and [Outbox].
+// Package cron has the vocabulary, the decisions and the loop; package store has the rows. This
+// package connects both with the process, through the interfaces [Node], [Turns], [Callers],
+// [Publisher] and [Outbox].
 //
 // # Ideas
 //
-// A run of a job is a message: the store creates its row in the transaction of its ledger row, [Turns].Launch submits it to its lane, and a turn executes it
-// like every other message. [Service] has one part for each idea:
+// A run of a job is a message: the store creates its row in the transaction of its ledger row,
+// [Turns].Launch submits it to its lane, and a turn executes it like every other message. [Service]
+// has one part for each idea:
 //
 //   - [Editor] reads, adds, changes, pauses and removes jobs. It decides within the transaction of the store, and compares revisions with what it read before.
 //   - [Runs] starts runs by hand, backfills past slots, cancels, and lists the ledger.
@@ -19,19 +22,23 @@
 //
 // # Access to the store
 //
-// The parts use the store through publishingStore, which publishes the runs that an operation has ended, so that callers need not. Functions that run within an
-// operation of the store are pure: their input is read before the operation.
+// The parts use the store through publishingStore, which publishes the runs that an operation has
+// ended, so that callers need not. Functions that run within an operation of the store are pure:
+// their input is read before the operation.
 //
 // # Crash points
 //
-// The service has no durable state in memory. A launched run is a message, which another process can take over. The end of an attempt, the next state of its
-// job and the outgoing rows are one transaction, see [Attempt.End]; events and alerts follow it. An alert is a row of the outbox: a process that dies between
-// the end of a run and its alert loses the alert, except the one about a missing address, which is written with the pause of the delivery.
+// The service has no durable state in memory. A launched run is a message, which another process
+// can take over. The end of an attempt, the next state of its job and the outgoing rows are one
+// transaction, see [Attempt.End]; events and alerts follow it. An alert is a row of the outbox: a
+// process that dies between the end of a run and its alert loses the alert, except the one about a
+// missing address, which is written with the pause of the delivery.
 //
 // # Goroutines and the end
 //
-// [Service.Run] owns the loop; it returns when its context ends. Alerts about skipped slots are sent on goroutines that [Deps].Go starts and its owner waits
-// for. Everything else runs on the goroutine of its caller.
+// [Service.Run] owns the loop; it returns when its context ends. Alerts about skipped slots are
+// sent on goroutines that [Deps].Go starts and its owner waits for. Everything else runs on the
+// goroutine of its caller.
 package service
 
 import (
@@ -52,18 +59,20 @@ import (
 
 // Config is the operator's configuration of jobs. Zero values are defaults.
 type Config struct {
-	// Fires: this process claims due jobs. Without it, jobs are still stored and listed; Enabled reports whether they fire in any process.
+	// Fires: this process claims due jobs. Without it, jobs are still stored and listed; Enabled
+	// reports whether they fire in any process.
 	Fires, Enabled bool
-	// Rules of schedules: the minimum interval and the default zone. UserMinInterval is the minimum for callers without the scope operator.admin.
+	// Rules of schedules: the minimum interval and the default zone. UserMinInterval is the minimum
+	// for callers without the scope operator.admin.
 	Rules           schedule.Rules
 	UserMinInterval time.Duration
-	// MaxJobs in total, and MaxJobsOfUser of one owner when a caller without the scope operator.admin creates one more; 0 = no bound, negative forbids
-	// it.
+	// MaxJobs in total, and MaxJobsOfUser of one owner when a caller without the scope
+	// operator.admin creates one more; 0 = no bound, negative forbids it.
 	MaxJobs, MaxJobsOfUser int
 	// MaxRunsPerDay of one chat user or agent; 0 = no bound.
 	MaxRunsPerDay int
-	// OverBudget reports whether today's budget of tokens or money prevents a job from running. It is called within a claim and must not do I/O; nil = no
-	// budgets.
+	// OverBudget reports whether today's budget of tokens or money prevents a job from running. It
+	// is called within a claim and must not do I/O; nil = no budgets.
 	OverBudget func(job cron.Job) bool
 	// Payloads are the kinds that may run on this host: command, script.
 	Payloads []cron.PayloadKind
@@ -71,15 +80,18 @@ type Config struct {
 	HostPayload HostPayload
 	// CheckWebhook refuses URLs to which sending is not allowed; nil checks only their form.
 	CheckWebhook func(url string) error
-	// WebhookBody encodes the body of a webhook about a finished run; nil = webhooks are not delivered.
+	// WebhookBody encodes the body of a webhook about a finished run; nil = webhooks are not
+	// delivered.
 	WebhookBody func(job cron.Job, run cron.Run) []byte
-	// Retention and RetentionRuns are how long and how many ledger rows of a job are kept; 0 = no bound.
+	// Retention and RetentionRuns are how long and how many ledger rows of a job are kept; 0 = no
+	// bound.
 	Retention     time.Duration
 	RetentionRuns int
-	// MessageRetention is how long ended messages and their outgoing messages are kept; 0 = forever. It must be at least the longest delay after which a sender
-	// repeats a message.
+	// MessageRetention is how long ended messages and their outgoing messages are kept; 0 =
+	// forever. It must be at least the longest delay after which a sender repeats a message.
 	MessageRetention time.Duration
-	// RollUp makes the table of contents of the conversations at a level, with the agent of this name; nil = off. It returns a report.
+	// RollUp makes the table of contents of the conversations at a level, with the agent of this
+	// name; nil = off. It returns a report.
 	RollUp      func(ctx context.Context, level store.TocLevel, by agent.Summariser) (report string, err error)
 	RollUpAgent string
 	Observer    cron.RunnerObserver // may be nil
@@ -100,7 +112,8 @@ type Deps struct {
 	Log       *slog.Logger
 	// Go runs short work outside of the loop; its owner waits for it.
 	Go func(work func())
-	// Agents are the agents of this process; it does not claim jobs of others. The first one is used for jobs that name none, and for the built-in ones.
+	// Agents are the agents of this process; it does not claim jobs of others. The first one is
+	// used for jobs that name none, and for the built-in ones.
 	Agents []string
 	// Given is as in [cron.RunnerConfig].
 	Given func() []string
@@ -176,7 +189,8 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	return s, nil
 }
 
-// boundedOwner reports whether an owner of jobs is a chat user or a hook, whose daily runs are bounded. Credentials of the gateway are not.
+// boundedOwner reports whether an owner of jobs is a chat user or a hook, whose daily runs are
+// bounded. Credentials of the gateway are not.
 func boundedOwner(owner string) bool { return chat.Caller{Principal: owner}.InChat() }
 
 // claimant is the id under which runs are claimed, "" while this process must not claim.
@@ -188,8 +202,9 @@ func (p *parts) claimant() string {
 	return id
 }
 
-// Run runs the loop that claims due jobs until ctx is done. It does nothing in a process where jobs do not fire. It must end before the turns are drained, so
-// that no run is claimed that this process would not execute.
+// Run runs the loop that claims due jobs until ctx is done. It does nothing in a process where jobs
+// do not fire. It must end before the turns are drained, so that no run is claimed that this
+// process would not execute.
 func (s *Service) Run(ctx context.Context) error {
 	if !s.firesHere() {
 		<-ctx.Done()
@@ -204,7 +219,8 @@ func (s *Service) Run(ctx context.Context) error {
 
 func (s *Service) firesHere() bool { return s.cfg.Fires && s.cfg.Enabled }
 
-// Nudge makes the loop claim immediately: a job that another part of the process has written may be due. It does not block.
+// Nudge makes the loop claim immediately: a job that another part of the process has written may be
+// due. It does not block.
 func (s *Service) Nudge() { s.loop.Nudge() }
 
 // Age is the time since the store last answered the loop; -1 where jobs do not fire.
@@ -215,7 +231,8 @@ func (s *Service) Age() time.Duration {
 	return s.loop.Age()
 }
 
-// Ticked is when the store last answered the loop; running reports whether the loop claims jobs in this process.
+// Ticked is when the store last answered the loop; running reports whether the loop claims jobs in
+// this process.
 func (s *Service) Ticked() (last time.Time, running bool) { return s.loop.LastTick(), s.firesHere() }
 
 // Clock is the store's time and the name of the default zone of schedules.
@@ -231,8 +248,8 @@ func (s *Service) Clock(ctx context.Context) (now time.Time, zone string, err er
 // countTime bounds Counts.
 const countTime = time.Second
 
-// Counts counts the jobs that a caller sees, for status pages; values that cannot be read are zero. enabled reports whether jobs fire in any process. It takes
-// at most a second.
+// Counts counts the jobs that a caller sees, for status pages; values that cannot be read are zero.
+// enabled reports whether jobs fire in any process. It takes at most a second.
 func (s *Service) Counts(ctx context.Context, by chat.Caller) (sum cron.Summary, enabled bool) {
 	ctx, cancel := context.WithTimeout(ctx, countTime)
 	defer cancel()
@@ -257,7 +274,8 @@ func (p *parts) hasWebhooks() bool {
 	return p.cfg.WebhookBody != nil && slices.Contains(p.channels, webhookChannel)
 }
 
-// Store is the part of the store that the service needs besides the jobs. The contracts are those of package store.
+// Store is the part of the store that the service needs besides the jobs. The contracts are those
+// of package store.
 type Store interface {
 	cron.JobStore
 	cron.History
@@ -277,18 +295,20 @@ type Upkeeper interface {
 	Upkeep(ctx context.Context) (report string, err error)
 }
 
-// Compacter is a store that can free the space of deleted rows. Compact blocks no writer for longer than a usual transaction, checks its context between the
-// steps, and returns a report.
+// Compacter is a store that can free the space of deleted rows. Compact blocks no writer for longer
+// than a usual transaction, checks its context between the steps, and returns a report.
 type Compacter interface {
 	Compact(ctx context.Context) (report string, err error)
 }
 
 // Node is this process as an owner of sessions.
 type Node interface {
-	// Alive returns the id of the incarnation, or why it must not accept work. Draining reports whether the process is shutting down.
+	// Alive returns the id of the incarnation, or why it must not accept work. Draining reports
+	// whether the process is shutting down.
 	Alive() (id string, err error)
 	Draining() bool
-	// Final makes a write that must not be lost when its caller has gone away; what names it in errors.
+	// Final makes a write that must not be lost when its caller has gone away; what names it in
+	// errors.
 	Final(ctx context.Context, what string, write func(context.Context) error) error
 	// WhileAlive retries an operation while the store is unavailable and ctx lasts.
 	WhileAlive(ctx context.Context, op func(context.Context) error) error
@@ -298,8 +318,8 @@ type Node interface {
 type Turns interface {
 	// Launch submits a claimed run to its lane, or wakes the process that owns its session.
 	Launch(ctx context.Context, l cron.Launched)
-	// Stop cancels a run that was cancelled in the store: it drops a waiting one, and stops a running one, here or in the process that runs it. cause is the
-	// result of [store.StopCause].
+	// Stop cancels a run that was cancelled in the store: it drops a waiting one, and stops a
+	// running one, here or in the process that runs it. cause is the result of [store.StopCause].
 	Stop(run cron.CancelledRun, cause string)
 	// Lanes are the names of the lanes.
 	Lanes() []string
@@ -307,14 +327,16 @@ type Turns interface {
 
 // Callers decides about the rights of callers other than editing jobs.
 type Callers interface {
-	// Admit takes n places among the waiting messages of a caller, or refuses all (chat.CodeRateLimited). leave returns them. If no message of the caller
-	// waits, n may exceed the bound.
+	// Admit takes n places among the waiting messages of a caller, or refuses all
+	// (chat.CodeRateLimited). leave returns them. If no message of the caller waits, n may exceed
+	// the bound.
 	Admit(principal string, own bool, n int) (leave func(), err error)
 	// MayUse refuses a session that the principal may not use (chat.CodeSessionNotFound).
 	MayUse(ctx context.Context, key chat.SessionKey, principal string) error
 }
 
-// Publisher sends cluster events to the other replicas. e points to plain data; shorten shortens it when it is too long to be sent.
+// Publisher sends cluster events to the other replicas. e points to plain data; shorten shortens it
+// when it is too long to be sent.
 type Publisher interface {
 	Send(topic string, e any, shorten func())
 }

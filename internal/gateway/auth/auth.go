@@ -1,36 +1,43 @@
-// Package auth decides which clients may use the gateway, as which principal, and how many calls each principal may make.
+// Package auth decides which clients may use the gateway, as which principal, and how many calls
+// each principal may make.
 //
 // # Ideas
 //
-// One function identifies clients: [Authenticator.Identify], for sockets and for HTTP. It checks the address of a client before its secret,
-// so that a locked address learns nothing about secrets. Secrets are compared by digest, with every credential and in constant time.
+// One function identifies clients: [Authenticator.Identify], for sockets and for HTTP. It checks
+// the address of a client before its secret, so that a locked address learns nothing about secrets.
+// Secrets are compared by digest, with every credential and in constant time.
 //
-// Credentials come from the configuration and from sources that change. [Authenticator.Refresh] reads the sources. [Authenticator.InForce]
-// then decides for an open connection whether its credential still has the same secret, scopes and visibility. A source that fails keeps
-// its last list. An unknown secret may be newer than the list: the sources are read once more before it is refused, so that a new token
-// works at once. All waiting unknown secrets share one reading, and two such readings are at least 100 ms apart.
+// Credentials come from the configuration and from sources that change. [Authenticator.Refresh]
+// reads the sources. [Authenticator.InForce] then decides for an open connection whether its
+// credential still has the same secret, scopes and visibility. A source that fails keeps its last
+// list. An unknown secret may be newer than the list: the sources are read once more before it is
+// refused, so that a new token works at once. All waiting unknown secrets share one reading, and
+// two such readings are at least 100 ms apart.
 //
-// Allowances are counted by principal and class. [NewLimiter] counts in this process. [NewSharedLimiter] counts over all replicas, in parts
-// that it takes from the store. When the store is unavailable, each replica counts by itself.
+// Allowances are counted by principal and class. [NewLimiter] counts in this process.
+// [NewSharedLimiter] counts over all replicas, in parts that it takes from the store. When the
+// store is unavailable, each replica counts by itself.
 //
-// [RequestPolicy] checks the headers of a browser before any credential: the host name (DNS rebinding), the origin of the page, and the
-// client address from proxies.
+// [RequestPolicy] checks the headers of a browser before any credential: the host name (DNS
+// rebinding), the origin of the page, and the client address from proxies.
 //
 // # Limits
 //
-// The table of locked addresses and the rows about refused secrets are limited. Buckets exist by principal, and principals are credentials.
-// Two operations wait for the network: [NewSharedLimiter]'s limiter waits for the store for at most 50 ms, and a client with an unknown
+// The table of locked addresses and the rows about refused secrets are limited. Buckets exist by
+// principal, and principals are credentials. Two operations wait for the network:
+// [NewSharedLimiter]'s limiter waits for the store for at most 50 ms, and a client with an unknown
 // secret waits for the reading.
 //
 // # Goroutines and crash points
 //
-// New starts no goroutine. The owner runs [Authenticator.Run] on its own goroutine. It writes rows about refused secrets to the audit log
-// until its context is done. A crash loses the rows that are not yet written; the metric has counted them.
+// New starts no goroutine. The owner runs [Authenticator.Run] on its own goroutine. It writes rows
+// about refused secrets to the audit log until its context is done. A crash loses the rows that are
+// not yet written; the metric has counted them.
 //
 // # What it does not do
 //
-// It has no methods and no sessions: the scope of a method is in the table of methods, and package chat decides which session a principal
-// may use.
+// It has no methods and no sessions: the scope of a method is in the table of methods, and package
+// chat decides which session a principal may use.
 package auth
 
 import (
@@ -84,7 +91,8 @@ type Authenticator struct {
 	warnings rate.Sometimes // an attacker must not fill the disk with warnings
 }
 
-// New checks the credentials and reports every fault at once. It starts no goroutine; see [Authenticator.Run].
+// New checks the credentials and reports every fault at once. It starts no goroutine; see
+// [Authenticator.Run].
 func New(cfg Config, audit AuditLog, observer Observer, log *slog.Logger) (*Authenticator, error) {
 	var faults []error
 	if len(cfg.Credentials) == 0 && len(cfg.Sources) == 0 {
@@ -105,8 +113,8 @@ func New(cfg Config, audit AuditLog, observer Observer, log *slog.Logger) (*Auth
 // Secret is what a client sends to authenticate. Token takes precedence over Password.
 type Secret struct{ Token, Password string }
 
-// fault returns the protocol's error for a failed authentication. Over HTTP its status is 401. Only a client with the expired token learns
-// that it has expired.
+// fault returns the protocol's error for a failed authentication. Over HTTP its status is 401. Only
+// a client with the expired token learns that it has expired.
 func (s Secret) fault(expired bool) (reason string, e *fault.Error) {
 	code, reason, message := wire.DetailTokenMissing, "token_missing", "unauthorized: gateway token missing"
 	switch {
@@ -130,9 +138,11 @@ func lockedOut(left time.Duration) *fault.Error {
 	return e
 }
 
-// Identify returns the principal of a client. A locked address is refused even with a valid secret. While the list of credentials is
-// younger than [listAge], a known secret needs no database and does not block. Otherwise the sources are read again, because an unknown
-// secret may be new and a known one may be revoked. That takes [readPause] and one reading, and ends early when ctx is done.
+// Identify returns the principal of a client. A locked address is refused even with a valid secret.
+// While the list of credentials is younger than [listAge], a known secret needs no database and
+// does not block. Otherwise the sources are read again, because an unknown secret may be new and a
+// known one may be revoked. That takes [readPause] and one reading, and ends early when ctx is
+// done.
 func (a *Authenticator) Identify(ctx context.Context, s Secret, addr netip.Addr) (Credential, *fault.Error) {
 	now := time.Now()
 	if left := a.locks.lockedFor(addr, now); left > 0 {
@@ -162,7 +172,8 @@ func (a *Authenticator) Identify(ctx context.Context, s Secret, addr netip.Addr)
 	return Credential{}, refused
 }
 
-// verify finds the credential of a secret, in the current list or in one that was read after the client sent the secret.
+// verify finds the credential of a secret, in the current list or in one that was read after the
+// client sent the secret.
 func (a *Authenticator) verify(ctx context.Context, secret string, now time.Time) (Credential, bool) {
 	cred, ok := a.keys.verify(secret, now)
 	if ok && !a.readings.old(now) || secret == "" || !a.keys.changes() {
@@ -188,7 +199,8 @@ func (a *Authenticator) Bearer(r *http.Request, addr netip.Addr, scope string) (
 	return cred, nil
 }
 
-// missingScope names the scopes of the credential, and the command that makes one with more: over HTTP its reader is a person.
+// missingScope names the scopes of the credential, and the command that makes one with more: over
+// HTTP its reader is a person.
 func missingScope(scope string, cred Credential) *fault.Error {
 	has := strings.Join(cred.Scopes, ", ")
 	if has == "" {
@@ -219,8 +231,8 @@ func (a *Authenticator) SpendBytes(ctx context.Context, principal, name string, 
 	return e
 }
 
-// Refresh reads the sources again, after a reading that is in progress. On an error, which it also logs, the last list of that source stays
-// valid. It returns early when ctx is done.
+// Refresh reads the sources again, after a reading that is in progress. On an error, which it also
+// logs, the last list of that source stays valid. It returns early when ctx is done.
 func (a *Authenticator) Refresh(ctx context.Context) { a.readings.now(ctx, a.read) }
 
 func (a *Authenticator) read(ctx context.Context) {
@@ -260,15 +272,16 @@ func (a *Authenticator) writeRefused(ctx context.Context, row chat.Audit) {
 const (
 	// verbRefused is the row about a secret that is no credential.
 	verbRefused = "credential.refused"
-	// refusedPerMinute limits the rows of one minute: an attacker with many addresses must not fill the disk. The metric counts all
-	// refusals.
+	// refusedPerMinute limits the rows of one minute: an attacker with many addresses must not fill
+	// the disk. The metric counts all refusals.
 	refusedPerMinute = 256
 	// refusedTimeout limits the writing of one row.
 	refusedTimeout = 5 * time.Second
 )
 
-// refusals collects rows about refused secrets: one per address and minute. No client waits for the audit log: rows go through a queue that
-// [Authenticator.Run] empties. When the queue is full, a row is dropped; the metric has counted it.
+// refusals collects rows about refused secrets: one per address and minute. No client waits for the
+// audit log: rows go through a queue that [Authenticator.Run] empties. When the queue is full, a
+// row is dropped; the metric has counted it.
 type refusals struct {
 	rows chan chat.Audit
 

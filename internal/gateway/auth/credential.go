@@ -27,7 +27,8 @@ type Credential struct {
 	Name string
 	// Digest is the SHA-256 of the secret.
 	Digest [sha256.Size]byte
-	// Scopes that its connections may request. Admin includes write, which includes read, when a method is checked.
+	// Scopes that its connections may request. Admin includes write, which includes read, when a
+	// method is checked.
 	Scopes []string
 	// Visible is [VisibleAll] (also when empty) or [VisibleOwn].
 	Visible string
@@ -57,8 +58,8 @@ func (c Credential) check() error {
 // Own reports whether the principal sees only what it made.
 func (c Credential) Own() bool { return c.Visible == VisibleOwn }
 
-// Administers reports whether a connection of the principal with these scopes belongs to an administrator, who sees and may change
-// everything.
+// Administers reports whether a connection of the principal with these scopes belongs to an
+// administrator, who sees and may change everything.
 func (c Credential) Administers(scopes []string) bool {
 	return !c.Own() && Level(scopes) >= chat.ScopeLevel(chat.ScopeAdmin)
 }
@@ -72,8 +73,9 @@ func (c Credential) same(o Credential) bool {
 	return c.Name == o.Name && c.Digest == o.Digest && c.Own() == o.Own() && slices.Equal(c.Scopes, o.Scopes)
 }
 
-// Grant returns the scopes of a connection: those that are requested and allowed, in the order of the request, without duplicates. The
-// result may be the slice of the credential; it does not keep memory of the request alive.
+// Grant returns the scopes of a connection: those that are requested and allowed, in the order of
+// the request, without duplicates. The result may be the slice of the credential; it does not keep
+// memory of the request alive.
 func (c Credential) Grant(asked []string) []string {
 	granted := []string{}
 	for _, s := range asked {
@@ -96,10 +98,11 @@ func Level(scopes []string) int {
 	return level
 }
 
-// Source lists credentials that change while the gateway runs. It is read every two seconds while clients are connected, and when a client
-// sends an unknown secret or the last reading is older than [listAge], never concurrently. When a credential is missing, changed or
-// expired, its connections are closed with 1008. When a source fails, its last list stays valid, so that clients are not locked out while
-// the database is unavailable; other sources are not affected.
+// Source lists credentials that change while the gateway runs. It is read every two seconds while
+// clients are connected, and when a client sends an unknown secret or the last reading is older
+// than [listAge], never concurrently. When a credential is missing, changed or expired, its
+// connections are closed with 1008. When a source fails, its last list stays valid, so that clients
+// are not locked out while the database is unavailable; other sources are not affected.
 type Source interface {
 	Credentials(ctx context.Context) ([]Credential, error)
 }
@@ -154,8 +157,9 @@ func validOnly(list []Credential) ([]Credential, error) {
 	return good, errors.Join(faults...)
 }
 
-// find returns the credential of a secret, even when it has expired. Every entry is compared, by digest and in constant time, so that the
-// time depends neither on the secret nor on its position in the list.
+// find returns the credential of a secret, even when it has expired. Every entry is compared, by
+// digest and in constant time, so that the time depends neither on the secret nor on its position
+// in the list.
 func (k *keyring) find(secret string) (Credential, bool) {
 	digest := sha256.Sum256([]byte(secret))
 	all := *k.now.Load()
@@ -191,17 +195,20 @@ func (k *keyring) passwordOnly() bool {
 }
 
 const (
-	// readPause is the minimum time between two readings that unknown secrets cause. It limits the load from an attacker who guesses
-	// secrets to ten readings a second, from any number of addresses.
+	// readPause is the minimum time between two readings that unknown secrets cause. It limits the
+	// load from an attacker who guesses secrets to ten readings a second, from any number of
+	// addresses.
 	readPause = 100 * time.Millisecond
 	// readTimeout limits one reading that a secret causes.
 	readTimeout = 2 * time.Second
-	// listAge is the maximum age of a list that decides about a known secret. While clients are connected, the gateway reads it more often.
+	// listAge is the maximum age of a list that decides about a known secret. While clients are
+	// connected, the gateway reads it more often.
 	listAge = 3 * time.Second
 )
 
-// readings serializes the readings of the sources of credentials. Those that unknown secrets cause are at least [readPause] apart. Waiting
-// callers share the next reading. It has no goroutine: a reading runs on the goroutine of a caller.
+// readings serializes the readings of the sources of credentials. Those that unknown secrets cause
+// are at least [readPause] apart. Waiting callers share the next reading. It has no goroutine: a
+// reading runs on the goroutine of a caller.
 type readings struct {
 	turn  chan struct{} // capacity 1; held by the caller that reads, or waits for the time to read
 	begun atomic.Uint64 // readings that were started
@@ -220,8 +227,8 @@ func (r *readings) now(ctx context.Context, read func(context.Context)) {
 	r.run(ctx, read)
 }
 
-// since returns when a reading that started after the call has ended, or when ctx is done. The reading continues when the caller that runs
-// it has returned, because others wait for it.
+// since returns when a reading that started after the call has ended, or when ctx is done. The
+// reading continues when the caller that runs it has returned, because others wait for it.
 func (r *readings) since(ctx context.Context, read func(context.Context)) {
 	want := r.begun.Load() + 1
 	if !r.enter(ctx) {

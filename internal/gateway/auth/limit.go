@@ -28,10 +28,12 @@ const (
 // Off turns off a limit of [Limits].
 const Off = -1
 
-// Limits are allowances per minute; 0 = the default, [Off] = no limit. Calls are counted by principal, those of hooks by hook.
+// Limits are allowances per minute; 0 = the default, [Off] = no limit. Calls are counted by
+// principal, those of hooks by hook.
 type Limits struct {
 	CronWritesPerMinute, ChatsPerMinute, HooksPerMinute int // 300, 600, 60 calls
-	// BytesPerMinute is the number of bytes of all these calls, counting their params or bodies; 16 MiB.
+	// BytesPerMinute is the number of bytes of all these calls, counting their params or bodies; 16
+	// MiB.
 	BytesPerMinute int
 }
 
@@ -43,10 +45,11 @@ func (l Limits) WithDefaults() Limits {
 	}
 }
 
-// Limiter decides whether a principal may make another call of a class. It must not block longer than a few milliseconds.
+// Limiter decides whether a principal may make another call of a class. It must not block longer
+// than a few milliseconds.
 type Limiter interface {
-	// Allow takes n calls (or bytes), or reports when to try again and the allowance per minute. An n above that allowance counts as the
-	// allowance.
+	// Allow takes n calls (or bytes), or reports when to try again and the allowance per minute. An
+	// n above that allowance counts as the allowance.
 	Allow(ctx context.Context, principal string, class LimitClass, n int) (ok bool, retryAfter time.Duration, perMinute int)
 }
 
@@ -96,7 +99,8 @@ func (l *localLimiter) bucket(key bucketKey, perMinute int) *rate.Limiter {
 	return b
 }
 
-// Take takes n tokens, at most the size of the bucket, or reports when they will be available, without reserving them.
+// Take takes n tokens, at most the size of the bucket, or reports when they will be available,
+// without reserving them.
 func Take(b *rate.Limiter, n int) (bool, time.Duration) {
 	r := b.ReserveN(time.Now(), n)
 	after := r.Delay()
@@ -108,17 +112,19 @@ func Take(b *rate.Limiter, n int) (bool, time.Duration) {
 }
 
 const (
-	// sharedParts is the number of parts of an allowance. A replica calls the store once for one part, so at most one part per replica is
-	// unavailable to others.
+	// sharedParts is the number of parts of an allowance. A replica calls the store once for one
+	// part, so at most one part per replica is unavailable to others.
 	sharedParts = 20
-	// sharedHold is how long a part may be used. After that time, the store has refilled what remains of it.
+	// sharedHold is how long a part may be used. After that time, the store has refilled what
+	// remains of it.
 	sharedHold = 10 * time.Second
 	// sharedWait limits the call of the store. After it the process counts by itself.
 	sharedWait = 50 * time.Millisecond
 )
 
-// sharedLimiter counts calls of a principal over all replicas. When the store is unavailable, each replica allows as much as a single
-// gateway: a limit that protects from a flood must not refuse calls because of an outage.
+// sharedLimiter counts calls of a principal over all replicas. When the store is unavailable, each
+// replica allows as much as a single gateway: a limit that protects from a flood must not refuse
+// calls because of an outage.
 type sharedLimiter struct {
 	own      *localLimiter
 	shared   store.Allowances
@@ -136,7 +142,8 @@ type part struct {
 	until, refused time.Time // end of its use; no calls are available before refused
 }
 
-// NewSharedLimiter returns a [Limiter] that counts over all replicas, with the allowances of a store.
+// NewSharedLimiter returns a [Limiter] that counts over all replicas, with the allowances of a
+// store.
 func NewSharedLimiter(limits Limits, shared store.Allowances, log *slog.Logger) Limiter {
 	return &sharedLimiter{
 		own:    newLimiter(limits),
@@ -189,7 +196,8 @@ func (l *sharedLimiter) take(key bucketKey, n int) (ok bool, wait time.Duration,
 	}
 }
 
-// addPart adds what the store granted, and takes n of it. If that is not enough, calls are refused for the duration wait.
+// addPart adds what the store granted, and takes n of it. If that is not enough, calls are refused
+// for the duration wait.
 func (l *sharedLimiter) addPart(key bucketKey, n, got int, wait time.Duration) (bool, time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -217,13 +225,13 @@ const (
 	lockoutTries  = 10
 	lockoutWindow = time.Minute
 	lockoutTable  = 16_384 // addresses; beyond that entries are evicted
-	// sweepEvery is the interval of searches of a full table for expired entries: one takes half a millisecond, and every login waits for
-	// it.
+	// sweepEvery is the interval of searches of a full table for expired entries: one takes half a
+	// millisecond, and every login waits for it.
 	sweepEvery = time.Second
 )
 
-// lockout refuses addresses that sent too many wrong credentials. Loopback is exempt: all programs of the machine share it, so a broken
-// script could lock the operator out.
+// lockout refuses addresses that sent too many wrong credentials. Loopback is exempt: all programs
+// of the machine share it, so a broken script could lock the operator out.
 type lockout struct {
 	mu     sync.Mutex
 	failed map[netip.Addr]*failures
@@ -236,8 +244,8 @@ type failures struct {
 	locked time.Time // until
 }
 
-// Network returns the unit in which an address counts for the lock-out and for the limits of connections: an IPv4 address, or the /64 of an
-// IPv6 address, because one host can use all of it.
+// Network returns the unit in which an address counts for the lock-out and for the limits of
+// connections: an IPv4 address, or the /64 of an IPv6 address, because one host can use all of it.
 func Network(a netip.Addr) netip.Addr {
 	a = a.Unmap()
 	if a.Is4() || !a.IsValid() {
@@ -289,7 +297,8 @@ func (l *lockout) entry(key netip.Addr, now time.Time) *failures {
 	return f
 }
 
-// evict removes expired entries and, when that is not enough, any entry, so that attackers cannot make the table grow.
+// evict removes expired entries and, when that is not enough, any entry, so that attackers cannot
+// make the table grow.
 func (l *lockout) evict(now time.Time) {
 	if l.failed == nil {
 		l.failed = map[netip.Addr]*failures{}

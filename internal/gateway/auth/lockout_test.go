@@ -72,7 +72,8 @@ func TestLockoutBeginsWithTenFailuresOfAMinuteAndEndsAfterOne(t *testing.T) {
 // noon is the time at which the tables of the tests below are filled.
 var noon = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 
-// failing returns a lockout in which the first n numbered addresses sent a wrong credential at noon.
+// failing returns a lockout in which the first n numbered addresses sent a wrong credential at
+// noon.
 func failing(n int) *lockout {
 	l := &lockout{}
 	for i := range n {
@@ -98,7 +99,8 @@ func TestTheTableOfTheLockoutIsBounded(t *testing.T) {
 	}
 }
 
-// Every login waits while a full table is searched, so a failure of one more address must not search it again.
+// Every login waits while a full table is searched, so a failure of one more address must not
+// search it again.
 func TestFailuresBeyondAFullTableSearchItOnceASecond(t *testing.T) {
 	t.Parallel()
 	l := failing(lockoutTable + 1)
@@ -249,8 +251,8 @@ func TestAnOutageLocksNoAddressOut(t *testing.T) {
 	})
 }
 
-// Bytes are taken in pieces of any size. Three replicas together allow the bytes of one allowance, and a large call waits until enough are
-// available.
+// Bytes are taken in pieces of any size. Three replicas together allow the bytes of one allowance,
+// and a large call waits until enough are available.
 func TestReplicasShareTheirBytes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -97,7 +97,8 @@ func TestTokenThatAReadingHasMissedIsReadAgain(t *testing.T) {
 	})
 }
 
-// Clients that guess secrets cause at most ten readings a second, whatever their number. A missing or a known secret causes none.
+// Clients that guess secrets cause at most ten readings a second, whatever their number. A missing
+// or a known secret causes none.
 func TestUnknownSecretsShareTheirReadings(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -134,7 +135,8 @@ func TestUnknownSecretsShareTheirReadings(t *testing.T) {
 	})
 }
 
-// A caller that leaves does not wait for the reading, and the reading continues for the callers that wait.
+// A caller that leaves does not wait for the reading, and the reading continues for the callers
+// that wait.
 func TestReadingOutlivesTheCallerThatRunsIt(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -158,7 +160,8 @@ func TestReadingOutlivesTheCallerThatRunsIt(t *testing.T) {
 	})
 }
 
-// The error for a missing scope names the scopes of the token, and a command that makes one with the scope.
+// The error for a missing scope names the scopes of the token, and a command that makes one with
+// the scope.
 func TestMissingScopeNamesTheCommandThatGivesIt(t *testing.T) {
 	t.Parallel()
 	src := &slowSource{}

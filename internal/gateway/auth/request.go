@@ -18,15 +18,17 @@ import (
 
 // PolicyConfig of a [RequestPolicy].
 type PolicyConfig struct {
-	// AllowedHosts are additional host names (without port) of this gateway. AllowedOrigins are exact origins of foreign pages that may
-	// connect, such as `https://chat.example.org`.
+	// AllowedHosts are additional host names (without port) of this gateway. AllowedOrigins are
+	// exact origins of foreign pages that may connect, such as `https://chat.example.org`.
 	AllowedHosts   []string
 	AllowedOrigins []string
-	// TrustedProxies may state the address and scheme of a client in X-Forwarded-For and X-Forwarded-Proto.
+	// TrustedProxies may state the address and scheme of a client in X-Forwarded-For and
+	// X-Forwarded-Proto.
 	TrustedProxies []netip.Prefix
 }
 
-// RequestPolicy checks the headers of a request, before and independently of its credential. It is safe for concurrent use.
+// RequestPolicy checks the headers of a request, before and independently of its credential. It is
+// safe for concurrent use.
 type RequestPolicy struct {
 	cfg   PolicyConfig
 	hosts atomic.Pointer[map[string]bool] // accepted host names
@@ -58,7 +60,8 @@ func checkOrigin(o string) error {
 	return nil
 }
 
-// Bind accepts the addresses of these listeners as host names, in addition to those of the configuration and of this machine.
+// Bind accepts the addresses of these listeners as host names, in addition to those of the
+// configuration and of this machine.
 func (p *RequestPolicy) Bind(listeners ...net.Listener) {
 	hosts := hostsOf(p.cfg.AllowedHosts, listeners...)
 	p.hosts.Store(&hosts)
@@ -76,7 +79,8 @@ func unknownHost() *fault.Error {
 	return fault.Invalid("unknown host; add it to the allowed hosts if it is yours").WithStatus(http.StatusMisdirectedRequest)
 }
 
-// hostsOf returns the accepted host names: those of this machine, the listed ones, and the addresses of the listeners.
+// hostsOf returns the accepted host names: those of this machine, the listed ones, and the
+// addresses of the listeners.
 func hostsOf(allowed []string, listeners ...net.Listener) map[string]bool {
 	hosts := map[string]bool{"localhost": true, "127.0.0.1": true, "::1": true}
 	for _, h := range allowed {
@@ -90,9 +94,9 @@ func hostsOf(allowed []string, listeners ...net.Listener) map[string]bool {
 	return hosts
 }
 
-// CheckOrigin refuses pages of other sites, and sets the response headers that depend on the origin. Programs send no Origin; they need a
-// credential like every caller. A browser sends no Origin for an image or a link either, but it states whether the page belongs to another
-// site.
+// CheckOrigin refuses pages of other sites, and sets the response headers that depend on the
+// origin. Programs send no Origin; they need a credential like every caller. A browser sends no
+// Origin for an image or a link either, but it states whether the page belongs to another site.
 func (p *RequestPolicy) CheckOrigin(answer http.Header, r *http.Request) *fault.Error {
 	answer.Add("Vary", "Sec-Fetch-Site")
 	answer.Add("Vary", "Origin") // even without an Origin: a cache must not serve that response to a page
@@ -113,8 +117,8 @@ func (p *RequestPolicy) CheckOrigin(answer http.Header, r *http.Request) *fault.
 	}
 }
 
-// crossSite reports whether a browser states that a page of another site made the request. Programs do not send that header, and pages
-// cannot suppress it.
+// crossSite reports whether a browser states that a page of another site made the request. Programs
+// do not send that header, and pages cannot suppress it.
 func crossSite(r *http.Request) bool {
 	return slices.ContainsFunc(r.Header.Values("Sec-Fetch-Site"), func(site string) bool { return strings.EqualFold(strings.TrimSpace(site), "cross-site") })
 }
@@ -157,8 +161,8 @@ func hostOnly(host string) string {
 	return strings.ToLower(strings.Trim(host, "[]"))
 }
 
-// ClientAddr returns the TCP peer, or the address that trusted proxies report: the rightmost address that is not one of them. The client
-// itself may have written the addresses further left.
+// ClientAddr returns the TCP peer, or the address that trusted proxies report: the rightmost
+// address that is not one of them. The client itself may have written the addresses further left.
 func (p *RequestPolicy) ClientAddr(r *http.Request) netip.Addr {
 	addr := peerAddr(r)
 	if !p.Trusted(addr) {
@@ -202,9 +206,10 @@ func (p *RequestPolicy) Trusted(a netip.Addr) bool {
 	return slices.ContainsFunc(p.cfg.TrustedProxies, func(proxy netip.Prefix) bool { return proxy.Contains(a) })
 }
 
-// ProtectLocal protects a listener for local programs, which requires no credential, from web pages in a browser on this machine. A request
-// is refused with 421 when its host name is not local, not bound by l and not in allowed (DNS rebinding). Requests of pages of other
-// origins are refused with 403.
+// ProtectLocal protects a listener for local programs, which requires no credential, from web pages
+// in a browser on this machine. A request is refused with 421 when its host name is not local, not
+// bound by l and not in allowed (DNS rebinding). Requests of pages of other origins are refused
+// with 403.
 func ProtectLocal(next http.Handler, allowed []string, l net.Listener) http.Handler {
 	hosts := hostsOf(allowed, l)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -25,7 +25,8 @@ const (
 	maxPending   = 20
 )
 
-// cursor is a position in a transcript. It names the transcript, because the numbers restart after a reset.
+// cursor is a position in a transcript. It names the transcript, because the numbers restart after
+// a reset.
 type cursor struct {
 	seq       int64
 	sessionID string // "" = the start of any transcript, or a cursor without this part
@@ -69,7 +70,8 @@ func (h handlers) chatHistory(ctx context.Context, c *rpc.Call, p wire.ChatHisto
 	if err != nil {
 		return wire.ChatHistoryResult{}, err
 	}
-	// The running text is read first: if the run ends in between, its answer is also in the transcript, and is shown once.
+	// The running text is read first: if the run ends in between, its answer is also in the
+	// transcript, and is shown once.
 	flight, flying := seen.InFlight(key)
 	read := seen.page
 	if p.Cursor != nil {
@@ -261,7 +263,8 @@ func (p FilePlace) path() string {
 	return MessageFilePath + "?" + q.Encode()
 }
 
-// ParseFilePlace parses the parameters of [MessageFilePath]; ok is false for parameters that [FilePlace] does not write.
+// ParseFilePlace parses the parameters of [MessageFilePath]; ok is false for parameters that
+// [FilePlace] does not write.
 func ParseFilePlace(q url.Values, defaultAgent string) (p FilePlace, ok bool) {
 	key, err := chat.ParseSessionKey(q.Get("sessionKey"), defaultAgent)
 	if err != nil {
@@ -275,12 +278,14 @@ func ParseFilePlace(q url.Values, defaultAgent string) (p FilePlace, ok bool) {
 	return FilePlace{Session: key, SessionID: q.Get("sessionId"), Seq: seq, N: n}, err == nil && n >= 0
 }
 
-// errNoMessageFile is the error for a file that does not exist, that belongs to a session the caller may not use, or that is too old.
+// errNoMessageFile is the error for a file that does not exist, that belongs to a session the
+// caller may not use, or that is too old.
 func errNoMessageFile() error {
 	return chat.Errorf(chat.CodeNotFound, "there is no such file; it may have been removed because of its age")
 }
 
-// MessageFile returns a file of the history, for a principal that may read the history. chat.ErrNotFound.
+// MessageFile returns a file of the history, for a principal that may read the history.
+// chat.ErrNotFound.
 func MessageFile(ctx context.Context, backend Backend, cred auth.Credential, at FilePlace) (chat.Attachment, error) {
 	kept, ok := backend.(KeptFiles)
 	if !ok {
@@ -313,8 +318,9 @@ func orNoFile(err error) error {
 	return errNoMessageFile()
 }
 
-// withFiles returns the files of entries, by the number of the entry. Each file has a line in the text of its entry; the files of a run are
-// in the order of its messages. sessionID is the transcript.
+// withFiles returns the files of entries, by the number of the entry. Each file has a line in the
+// text of its entry; the files of a run are in the order of its messages. sessionID is the
+// transcript.
 func (v view) withFiles(ctx context.Context, sessionID string, entries []chat.TranscriptEntry) (map[int64][]wire.MessageFile, error) {
 	kept, ok := v.Backend.(KeptFiles)
 	runs := runsWithFiles(entries)

@@ -121,14 +121,16 @@ func (h handlers) endedByTime(ctx context.Context, run string) bool {
 	return err == nil && fault.TurnTimedOut(end.Reason)
 }
 
-// receive passes the message to the backend. Before that, the connection starts to follow its run, with the gate closed: no event of the
-// run is sent before the answer, even if the run ends at once.
+// receive passes the message to the backend. Before that, the connection starts to follow its run,
+// with the gate closed: no event of the run is sent before the answer, even if the run ends at
+// once.
 func (h handlers) receive(ctx context.Context, c *rpc.Call, m chat.Message) (chat.Receipt, error) {
 	open, added := c.Events.Follow(m.ID)
 	receipt, err := h.backend.ReceiveFrom(ctx, m, c.Caller())
 	ended := err == nil && receipt.Duplicate && receipt.State == store.StateDone
-	// After a timeout, the message may still be accepted. A connection that followed the run before this call continues to follow it: the
-	// last event may be published only after the run was found to have ended.
+	// After a timeout, the message may still be accepted. A connection that followed the run before
+	// this call continues to follow it: the last event may be published only after the run was
+	// found to have ended.
 	if added && (ended || (err != nil && ctx.Err() == nil)) {
 		c.Events.Forget(m.ID)
 	}
@@ -169,7 +171,8 @@ func checkText(c *rpc.Call, text, key string) error {
 
 // Files finds files that clients have uploaded; a [Backend] may implement it.
 type Files interface {
-	// UseFile returns a file by its id, for a message that is about to name it; with own, only a file of this principal. chat.ErrNotFound.
+	// UseFile returns a file by its id, for a message that is about to name it; with own, only a
+	// file of this principal. chat.ErrNotFound.
 	UseFile(principal string, own bool, id string) (chat.Attachment, error)
 }
 
@@ -226,8 +229,9 @@ func (h handlers) chatAbort(ctx context.Context, c *rpc.Call, p wire.ChatAbortPa
 	return wire.ChatAbortResult{OK: true, Aborted: len(ids) > 0, RunIDs: shownRuns(ids)}, nil
 }
 
-// abortRun stops the run of a session that callers see under an id. A run of the caller, or one with exactly this id, is found without a
-// query. Otherwise it may be one of another principal that is running or is among the first that wait.
+// abortRun stops the run of a session that callers see under an id. A run of the caller, or one
+// with exactly this id, is found without a query. Otherwise it may be one of another principal that
+// is running or is among the first that wait.
 func (h handlers) abortRun(ctx context.Context, c *rpc.Call, stop store.StopParams, id string) ([]string, error) {
 	own := chat.RunIDOf(c.Principal(), id)
 	for _, run := range slices.Compact([]string{own, id}) {
@@ -276,7 +280,8 @@ func newMessageID() string { return uuid.Must(uuid.NewV7()).String() }
 // agentFrames are the two results of the method agent.
 type agentFrames = rpc.Twice[wire.AgentResult]
 
-// agentCall runs one turn of an agent: the first frame is sent when the message is durable, the second when the run has ended.
+// agentCall runs one turn of an agent: the first frame is sent when the message is durable, the
+// second when the run has ended.
 func (h handlers) agentCall(ctx context.Context, c *rpc.Call, p wire.AgentParams) (agentFrames, error) {
 	if err := checkText(c, p.Message, p.IdempotencyKey); err != nil {
 		return agentFrames{}, err
@@ -330,7 +335,8 @@ func (h handlers) sessionOrMain(c *rpc.Call, key, agentID string) (chat.SessionK
 	return chat.MainKey(agentID), nil
 }
 
-// agentTarget returns where the reply goes: the target that the caller named, or the place of the session.
+// agentTarget returns where the reply goes: the target that the caller named, or the place of the
+// session.
 func agentTarget(p *wire.AgentParams, key chat.SessionKey) chat.Target {
 	t := chat.Target{Channel: cmp.Or(p.ReplyChannel, p.Channel), ChatID: p.To, Thread: p.ThreadID}
 	if t.Channel == "" || t.ChatID == "" {
@@ -342,8 +348,9 @@ func agentTarget(p *wire.AgentParams, key chat.SessionKey) chat.Target {
 	return t
 }
 
-// replyTo checks a target. On the web it must be a session that the caller may use; for the session of the turn, the answer is only added
-// to the transcript. A caller that sees only its own data has no chat on any other channel.
+// replyTo checks a target. On the web it must be a session that the caller may use; for the session
+// of the turn, the answer is only added to the transcript. A caller that sees only its own data has
+// no chat on any other channel.
 func (h handlers) replyTo(ctx context.Context, c *rpc.Call, to chat.Target, own chat.SessionKey) (chat.Target, error) {
 	switch {
 	case to.Channel == wire.ChannelWeb:

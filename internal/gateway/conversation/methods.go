@@ -1,20 +1,24 @@
-// Package conversation has the methods of the protocol by which a client takes part in conversations: messages and runs (chat.send, chat.abort, agent, wake),
-// their history (chat.history), and the sessions that they belong to (sessions.*).
+// Package conversation has the methods of the protocol by which a client takes part in
+// conversations: messages and runs (chat.send, chat.abort, agent, wake), their history
+// (chat.history), and the sessions that they belong to (sessions.*).
 //
 // # Ideas
 //
-// A session that a caller may not use does not exist for it. A call that would write into one is refused ([MayUse]). A call that only reads
-// receives a view in which the session is empty, so that no answer distinguishes the two cases.
+// A session that a caller may not use does not exist for it. A call that would write into one is
+// refused ([MayUse]). A call that only reads receives a view in which the session is empty, so that
+// no answer distinguishes the two cases.
 //
-// The answer precedes the events of its run. Before a message is passed to the [Backend], the connection follows the run with the gate
-// closed; the gate opens when the answer is queued. So the answer is first even when the run ends before the call returns.
+// The answer precedes the events of its run. Before a message is passed to the [Backend], the
+// connection follows the run with the gate closed; the gate opens when the answer is queued. So the
+// answer is first even when the run ends before the call returns.
 //
-// A list is limited in bytes, not only in rows. Messages are encoded once, while their bytes are counted.
+// A list is limited in bytes, not only in rows. Messages are encoded once, while their bytes are
+// counted.
 //
 // # What it does not do
 //
-// It makes no decision about messages: order, queues, commands and idempotency belong to the backend. It keeps no state and starts no
-// goroutine.
+// It makes no decision about messages: order, queues, commands and idempotency belong to the
+// backend. It keeps no state and starts no goroutine.
 package conversation
 
 import (
@@ -31,24 +35,30 @@ import (
 	"laneway/internal/wire"
 )
 
-// Backend has the sessions and runs the messages. Every method returns *chat.Error values for errors that a caller can act on. Except for
-// [Backend.Wait], no method waits for a lane, a slot or an answer.
+// Backend has the sessions and runs the messages. Every method returns *chat.Error values for
+// errors that a caller can act on. Except for [Backend.Wait], no method waits for a lane, a slot or
+// an answer.
 type Backend interface {
-	// ReceiveFrom makes a message durable and passes it to its lane, or executes it when it is a chat command that by may use (otherwise
-	// the reply is a refusal). It returns chat.ErrSessionNotFound when by is restricted to its own sessions and the session belongs to
-	// another principal. The gateway has checked that before, but only the acceptance itself is free of races.
+	// ReceiveFrom makes a message durable and passes it to its lane, or executes it when it is a
+	// chat command that by may use (otherwise the reply is a refusal). It returns
+	// chat.ErrSessionNotFound when by is restricted to its own sessions and the session belongs to
+	// another principal. The gateway has checked that before, but only the acceptance itself is
+	// free of races.
 	ReceiveFrom(ctx context.Context, m chat.Message, by chat.Caller) (chat.Receipt, error)
-	// Defer makes a system text durable that is put before the next turn of its session, whatever starts that. It starts nothing. A second
-	// call with the same Dedupe adds no text.
+	// Defer makes a system text durable that is put before the next turn of its session, whatever
+	// starts that. It starts nothing. A second call with the same Dedupe adds no text.
 	Defer(ctx context.Context, m chat.Message, by chat.Caller) error
-	// Stop stops what p names and returns the ids of the affected runs and messages. It works even when every lane is full.
+	// Stop stops what p names and returns the ids of the affected runs and messages. It works even
+	// when every lane is full.
 	Stop(ctx context.Context, p store.StopParams) ([]string, error)
-	// Wait returns when the message has ended, or when ctx is done (then with its cause). It also finds messages of other processes.
+	// Wait returns when the message has ended, or when ctx is done (then with its cause). It also
+	// finds messages of other processes.
 	Wait(ctx context.Context, messageID string) (chat.RunEnd, error)
 	// InFlight returns the oldest running turn of a session on this process.
 	InFlight(key chat.SessionKey) (chat.InFlight, bool)
 
-	// Session reads one session, if the principal visible may see it ("" = every principal); chat.ErrSessionNotFound.
+	// Session reads one session, if the principal visible may see it ("" = every principal);
+	// chat.ErrSessionNotFound.
 	Session(ctx context.Context, key chat.SessionKey, visible string) (chat.SessionStatus, error)
 	Sessions(ctx context.Context, f store.SessionFilter) ([]chat.SessionStatus, int, error)
 	Transcript(ctx context.Context, q store.TranscriptQuery) (store.Transcript, error)
@@ -57,13 +67,15 @@ type Backend interface {
 	PendingInputs(ctx context.Context, key chat.SessionKey, after int64, limit int) ([]store.Waiting, int, error)
 	// Tasks lists sub-turns of turns, newest first.
 	Tasks(ctx context.Context, f store.TaskFilter) ([]store.Task, error)
-	// OpenQuestions lists the questions that a person (owner "" = any person) can answer, the oldest first, at most limit of them.
+	// OpenQuestions lists the questions that a person (owner "" = any person) can answer, the
+	// oldest first, at most limit of them.
 	OpenQuestions(ctx context.Context, owner string, limit int) ([]agent.OpenQuestion, error)
-	// AnswerQuestion chooses an option, which counts from 1, and returns the effect of the answer; chat.CodeNotFound: the question is not
-	// open, or is for another person.
+	// AnswerQuestion chooses an option, which counts from 1, and returns the effect of the answer;
+	// chat.CodeNotFound: the question is not open, or is for another person.
 	AnswerQuestion(ctx context.Context, by, id string, option int) (string, error)
-	// Reset stops all work of the session and begins an empty transcript; it returns its id. A call with an o that was answered before
-	// stops nothing and returns the first answer; chat.ErrKeyReused when that had other params. o may be nil.
+	// Reset stops all work of the session and begins an empty transcript; it returns its id. A call
+	// with an o that was answered before stops nothing and returns the first answer;
+	// chat.ErrKeyReused when that had other params. o may be nil.
 	Reset(ctx context.Context, key chat.SessionKey, by chat.Caller, o *chat.IdempotencyKey) (string, error)
 	// Delete stops all work of the session and removes it; p.IdempotencyKey as with Reset.
 	Delete(ctx context.Context, p store.DeleteParams, by chat.Caller) (store.Deleted, error)
@@ -81,13 +93,14 @@ func Methods(backend Backend) []*rpc.Method {
 	return slices.Concat(h.messages(), h.sessions(), h.tasks(), h.toc(), h.questions())
 }
 
-// SessionReader reads one session, if the principal visible may see it ("" = every principal); chat.ErrSessionNotFound.
+// SessionReader reads one session, if the principal visible may see it ("" = every principal);
+// chat.ErrSessionNotFound.
 type SessionReader interface {
 	Session(ctx context.Context, key chat.SessionKey, visible string) (chat.SessionStatus, error)
 }
 
-// usable reports whether a principal may use a session: one that sees only its own data needs a right to it, see
-// [chat.SessionKey.UsableBy].
+// usable reports whether a principal may use a session: one that sees only its own data needs a
+// right to it, see [chat.SessionKey.UsableBy].
 func usable(ctx context.Context, backend SessionReader, cred auth.Credential, key chat.SessionKey) (bool, error) {
 	if !cred.Own() {
 		return true, nil
@@ -109,12 +122,14 @@ func MayUse(ctx context.Context, backend SessionReader, cred auth.Credential, ke
 	return err
 }
 
-// mayUse returns an error for a session that the caller may not use, for a call that would write into it.
+// mayUse returns an error for a session that the caller may not use, for a call that would write
+// into it.
 func (h handlers) mayUse(ctx context.Context, c *rpc.Call, key chat.SessionKey) error {
 	return MayUse(ctx, h.backend, c.Cred, key)
 }
 
-// view is a session as one caller sees it. A session that the caller may not use is empty, like one that does not exist.
+// view is a session as one caller sees it. A session that the caller may not use is empty, like one
+// that does not exist.
 type view struct {
 	Backend
 

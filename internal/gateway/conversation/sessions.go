@@ -117,7 +117,8 @@ func (h handlers) sessionsDescribe(ctx context.Context, c *rpc.Call, p wire.Sess
 	return wire.SessionsDescribeResult{Session: &row}, nil
 }
 
-// sessionsSubscribe subscribes before it answers, and before it reads the list: changes in between are sent as events.
+// sessionsSubscribe subscribes before it answers, and before it reads the list: changes in between
+// are sent as events.
 func (h handlers) sessionsSubscribe(ctx context.Context, c *rpc.Call, p wire.SessionsSubscribeParams) (wire.SessionsSubscribeResult, error) {
 	var of chat.SessionKey
 	if p.DeltasOf != "" {
@@ -145,7 +146,8 @@ func listed(raw json.RawMessage) bool {
 	return len(members) > 0
 }
 
-// sessionsUnsubscribe unsubscribes before it answers: no event of a session is queued after the answer.
+// sessionsUnsubscribe unsubscribes before it answers: no event of a session is queued after the
+// answer.
 func sessionsUnsubscribe(_ context.Context, c *rpc.Call, _ wire.NoParams) (wire.SessionsUnsubscribeResult, error) {
 	c.Events.Unsubscribe()
 	return wire.SessionsUnsubscribeResult{Subscribed: false}, nil
@@ -189,7 +191,8 @@ func (h handlers) sessionsDelete(ctx context.Context, c *rpc.Call, p wire.Sessio
 	return out, nil
 }
 
-// change parses the common parameters of all changes of a session: the session and the idempotency key.
+// change parses the common parameters of all changes of a session: the session and the idempotency
+// key.
 func (h handlers) change(c *rpc.Call, name, agentID, key string) (session chat.SessionKey, o *chat.IdempotencyKey, err error) {
 	if session, err = h.sessionNamed(c, name); err != nil {
 		return session, nil, err

@@ -1,15 +1,17 @@
-// Package fault has the errors of the gateway's protocol and the only conversion from errors of the core to such errors.
+// Package fault has the errors of the gateway's protocol and the only conversion from errors of the
+// core to such errors.
 //
 // # Ideas
 //
-// The protocol has three codes; details.code names the reason. An [Error] is complete: sockets send it unchanged, HTTP adds
-// [Error.HTTPStatus]. [From] converts every error that a caller can act on to an Error. All others are defects: the caller receives a
-// number, and the log has the error with this number.
+// The protocol has three codes; details.code names the reason. An [Error] is complete: sockets send
+// it unchanged, HTTP adds [Error.HTTPStatus]. [From] converts every error that a caller can act on
+// to an Error. All others are defects: the caller receives a number, and the log has the error with
+// this number.
 //
 // # What it does not do
 //
-// It writes and logs nothing. The table of methods, which has the limits of parameters, makes the errors about them. It keeps no state and
-// starts no goroutine.
+// It writes and logs nothing. The table of methods, which has the limits of parameters, makes the
+// errors about them. It keeps no state and starts no goroutine.
 package fault
 
 import (
@@ -26,7 +28,8 @@ import (
 	"laneway/internal/wire"
 )
 
-// body is the part of an error that clients see. With the alias, the name of the embedded field does not collide with the method Error.
+// body is the part of an error that clients see. With the alias, the name of the embedded field
+// does not collide with the method Error.
 type body = wire.Error
 
 // Error is an error as clients see it, with an HTTP status.
@@ -56,7 +59,8 @@ func (e *Error) Label() string {
 // Invalid returns the error for a request that must be changed before it can succeed.
 func Invalid(message string) *Error { return New(wire.CodeInvalid, message) }
 
-// Unavailable returns the error for a request that may succeed unchanged, after retryAfter; 0 = the client decides when.
+// Unavailable returns the error for a request that may succeed unchanged, after retryAfter; 0 = the
+// client decides when.
 func Unavailable(code, message string, retryAfter time.Duration) *Error {
 	return &Error{body: body{
 		Code: wire.CodeUnavailable, Message: message, Details: map[string]any{"code": code}, Retryable: true, RetryAfterMs: retryAfter.Milliseconds(),
@@ -106,7 +110,8 @@ func wireCodes(code chat.Code) (wireCode, bool) {
 	}
 }
 
-// From returns err as clients see it; ok is false when it is a defect, whose text clients must not see.
+// From returns err as clients see it; ok is false when it is a defect, whose text clients must not
+// see.
 func From(err error) (*Error, bool) {
 	if w, ok := errors.AsType[*Error](err); ok {
 		return w, true
@@ -150,7 +155,8 @@ func (rule wireCode) render(e *chat.Error) *Error {
 	return w
 }
 
-// HTTPStatus returns the status of an HTTP response: that of [Error.WithStatus], or the one of the code.
+// HTTPStatus returns the status of an HTTP response: that of [Error.WithStatus], or the one of the
+// code.
 func (e *Error) HTTPStatus() int {
 	if e.status != 0 {
 		return e.status
@@ -177,7 +183,8 @@ func (e *Error) HTTPStatus() int {
 	}
 }
 
-// RateLimited returns the error for a call that exceeds an allowance of limit calls; after the duration after, one is available again.
+// RateLimited returns the error for a call that exceeds an allowance of limit calls; after the
+// duration after, one is available again.
 func RateLimited(name string, limit int, after time.Duration) *Error {
 	seconds := max(1, int64((after+time.Second-1)/time.Second))
 	w := Unavailable(string(chat.CodeRateLimited), fmt.Sprintf("rate limit exceeded for %s; retry after %ds", CutName(name), seconds), after)
@@ -205,8 +212,9 @@ func CutName(s string) string {
 	return s[:n] + "…"
 }
 
-// OfRun returns the error of a run that ended without an answer; nil = it has an answer, its own or that of the run into which its message
-// was merged. admin: the caller is an administrator, who also sees the message of the agent's service.
+// OfRun returns the error of a run that ended without an answer; nil = it has an answer, its own or
+// that of the run into which its message was merged. admin: the caller is an administrator, who
+// also sees the message of the agent's service.
 func OfRun(end chat.RunEnd, admin bool) error {
 	if end.Outcome == chat.OutcomeAnswered || end.Outcome == chat.OutcomeMerged {
 		return nil
@@ -223,7 +231,8 @@ func OfRun(end chat.RunEnd, admin bool) error {
 	return e
 }
 
-// WithDetail returns a sentence with the message of the agent's service, for administrators. An empty detail adds nothing.
+// WithDetail returns a sentence with the message of the agent's service, for administrators. An
+// empty detail adds nothing.
 func WithDetail(message, detail string) string {
 	if detail == "" {
 		return message

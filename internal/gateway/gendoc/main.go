@@ -1,10 +1,13 @@
-// Command gendoc writes the description of the wire protocol from the gateway's method table: docs/protocol.md for people,
-// docs/protocol.json for programs, and wire.d.ts for the type checker of the dashboard.
+// Command gendoc writes the description of the wire protocol from the gateway's method table:
+// docs/protocol.md for people, docs/protocol.json for programs, and wire.d.ts for the type checker
+// of the dashboard.
 //
-// The table has the name, the scope, and the types of the parameters and the result of each method, with their limits; the defaults of
-// limits and deadlines also come from the gateway. So none of these can differ from the behaviour of a gateway. The meaning of a member is
-// the comment of its field in package wire. Everything else is prose: the text around the tables is in protocol.md.tmpl, the description of
-// a method and of an event in notes.go. A method or an event without a note, and a member without a comment, is an error.
+// The table has the name, the scope, and the types of the parameters and the result of each method,
+// with their limits; the defaults of limits and deadlines also come from the gateway. So none of
+// these can differ from the behaviour of a gateway. The meaning of a member is the comment of its
+// field in package wire. Everything else is prose: the text around the tables is in
+// protocol.md.tmpl, the description of a method and of an event in notes.go. A method or an event
+// without a note, and a member without a comment, is an error.
 //
 // It reads the sources of package wire, writes the three files, and is run by `go generate`:
 //
@@ -60,7 +63,8 @@ func write(path string, data []byte) error {
 	return nil
 }
 
-// backend has all optional methods of a gateway's backend, so that the table is complete. None of them is called.
+// backend has all optional methods of a gateway's backend, so that the table is complete. None of
+// them is called.
 type backend struct {
 	gateway.Backend
 	gateway.CronBackend
@@ -69,7 +73,8 @@ type backend struct {
 // rendered has the generated files: for people, for programs, for the type checker.
 type rendered struct{ page, machine, types []byte }
 
-// render generates the files from a gateway that is never served; the backend is not called. wire is the directory of package wire.
+// render generates the files from a gateway that is never served; the backend is not called. wire
+// is the directory of package wire.
 func render(wire string) (out rendered, err error) {
 	cred := auth.Credential{Name: "gateway", Digest: sha256.Sum256([]byte("documentation")), Scopes: []string{chat.ScopeRead}}
 	srv, err := gateway.New(gateway.Config{Credentials: []auth.Credential{cred}}, backend{}, slog.New(slog.DiscardHandler))
@@ -183,7 +188,8 @@ func collect(found map[string]*schema.Type, t *schema.Type) {
 	}
 }
 
-// meanings are the comments of package wire: of its types by name, and of their fields by `Type.Field`.
+// meanings are the comments of package wire: of its types by name, and of their fields by
+// `Type.Field`.
 type meanings struct {
 	texts  map[string]string
 	faults *[]error // members and types without a comment
@@ -236,8 +242,8 @@ func (m meanings) add(types *ast.GenDecl) {
 	}
 }
 
-// sentence returns the first paragraph of a comment on one line, without the brackets of links between Go names. Further paragraphs are for
-// readers of the code.
+// sentence returns the first paragraph of a comment on one line, without the brackets of links
+// between Go names. Further paragraphs are for readers of the code.
 func sentence(comment string) string {
 	comment, _, _ = strings.Cut(comment, "\n\n")
 	return strings.NewReplacer("[", "", "]", "").Replace(strings.Join(strings.Fields(comment), " "))

@@ -4,7 +4,8 @@ import "maps"
 
 // note has the facts about a method that are not in the table.
 type note struct {
-	// Does describes a call. Errors are the detail codes of the method, in addition to those that every method has.
+	// Does describes a call. Errors are the detail codes of the method, in addition to those that
+	// every method has.
 	Does   string
 	Errors []string
 }

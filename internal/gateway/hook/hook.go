@@ -2,20 +2,23 @@
 //
 // # Ideas
 //
-// A call is authenticated by a signature of its body, under one of two schemes; see [Laneway] and [GitHub]. An unknown hook and a wrong
-// signature have the same answer after the same work, so that hooks cannot be enumerated. Allowances are taken after the authentication: a
-// caller without the secret cannot use up the allowances of others.
+// A call is authenticated by a signature of its body, under one of two schemes; see [Laneway] and
+// [GitHub]. An unknown hook and a wrong signature have the same answer after the same work, so that
+// hooks cannot be enumerated. Allowances are taken after the authentication: a caller without the
+// secret cannot use up the allowances of others.
 //
-// A recorded call that is sent again makes no second message. Under the scheme laneway, the id of the message is derived from the
-// signature; for GitHub, from the id of the delivery. Headers that the signature does not cover cannot change it.
+// A recorded call that is sent again makes no second message. Under the scheme laneway, the id of
+// the message is derived from the signature; for GitHub, from the id of the delivery. Headers that
+// the signature does not cover cannot change it.
 //
-// A hook writes into its own session. A caller may name another one only if the configuration allows it, and only the main session, a free
-// name, or a session that the hook has created; see [Hook.AllowSessionKey].
+// A hook writes into its own session. A caller may name another one only if the configuration
+// allows it, and only the main session, a free name, or a session that the hook has created; see
+// [Hook.AllowSessionKey].
 //
 // # Crash points
 //
-// The answer is sent after the message is durable. A caller that receives no answer repeats the call, which finds the same message. A
-// client that disconnects does not interrupt the acceptance.
+// The answer is sent after the message is durable. A caller that receives no answer repeats the
+// call, which finds the same message. A client that disconnects does not interrupt the acceptance.
 //
 // # What it does not do
 //
@@ -76,8 +79,9 @@ type Hook struct {
 	Session string
 	// Prefix is prepended to a body that is not a {"message": …}.
 	Prefix string
-	// AllowSessionKey lets the caller name another session of the same agent: the main one, or one with a free name that is new or that the
-	// hook has created. Only Session can name a session of another agent, a chat, a job, or another principal.
+	// AllowSessionKey lets the caller name another session of the same agent: the main one, or one
+	// with a free name that is new or that the hook has created. Only Session can name a session of
+	// another agent, a chat, a job, or another principal.
 	AllowSessionKey bool
 }
 
@@ -127,7 +131,8 @@ func (h Hook) proves(sig proof, body []byte) bool {
 type Config struct {
 	// Hooks by name.
 	Hooks map[string]Hook
-	// BodyTimeout limits the time in which the body of a call arrives, AcceptTimeout the acceptance of its message.
+	// BodyTimeout limits the time in which the body of a call arrives, AcceptTimeout the acceptance
+	// of its message.
 	BodyTimeout, AcceptTimeout time.Duration
 }
 
@@ -185,8 +190,8 @@ type answer struct {
 	Duplicate  bool   `json:"duplicate"`
 }
 
-// ServeHTTP answers POST /hooks/{name}: it authenticates the caller, makes the call a durable message, and answers without waiting for the
-// turn.
+// ServeHTTP answers POST /hooks/{name}: it authenticates the caller, makes the call a durable
+// message, and answers without waiting for the turn.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	began := time.Now()
 	out, err := h.accept(w, r)
@@ -232,8 +237,9 @@ func (h *Handler) accept(w http.ResponseWriter, r *http.Request) (answer, error)
 	return answer{OK: true, RunID: receipt.RunID, SessionKey: receipt.Session.String(), Duplicate: receipt.Duplicate}, nil
 }
 
-// begin waits for a place of the hook and for the bytes of the call. The body was read before, because its signature had to be verified;
-// the connection limit of an address limits the memory of such bodies.
+// begin waits for a place of the hook and for the bytes of the call. The body was read before,
+// because its signature had to be verified; the connection limit of an address limits the memory of
+// such bodies.
 func (h *Handler) begin(ctx context.Context, c *call) (done func(), err error) {
 	share := h.server.Share(c.principal(), true)
 	held, err := share.Hold(ctx, int64(len(c.body)))
@@ -248,7 +254,8 @@ func (h *Handler) begin(ctx context.Context, c *call) (done func(), err error) {
 	return func() { leave(); held.Release() }, nil
 }
 
-// verify finds the hook and checks the signature. For an unknown name it does the same work with a secret that no caller has.
+// verify finds the hook and checks the signature. For an unknown name it does the same work with a
+// secret that no caller has.
 func (h *Handler) verify(c *call) bool {
 	hook, known := h.cfg.Hooks[c.name]
 	if !known {
@@ -282,10 +289,11 @@ type call struct {
 
 func (c *call) principal() string { return channel + ":" + c.name }
 
-// message returns the message of a call. Under the scheme laneway its id is derived from the signature, which does not cover headers like
-// Idempotency-Key. A recorded call that is sent again with another key has the same id and is refused, on every replica. GitHub signs only
-// the body, so two deliveries may have the same signature; the id of the delivery distinguishes them. A message that may use only sessions
-// that the hook has created is marked as Own.
+// message returns the message of a call. Under the scheme laneway its id is derived from the
+// signature, which does not cover headers like Idempotency-Key. A recorded call that is sent again
+// with another key has the same id and is refused, on every replica. GitHub signs only the body, so
+// two deliveries may have the same signature; the id of the delivery distinguishes them. A message
+// that may use only sessions that the hook has created is marked as Own.
 func (c *call) message(defaultAgent string) (chat.Message, error) {
 	var m chat.Message
 	text, asked, err := c.read()
@@ -315,8 +323,9 @@ func (c *call) message(defaultAgent string) (chat.Message, error) {
 	}, nil
 }
 
-// idempotencyKey returns the name of the event: the key of the caller, or the signature. For GitHub it is the id of the delivery. A header
-// that GitHub does not send would let a caller submit a recorded delivery under many names.
+// idempotencyKey returns the name of the event: the key of the caller, or the signature. For GitHub
+// it is the id of the delivery. A header that GitHub does not send would let a caller submit a
+// recorded delivery under many names.
 func (c *call) idempotencyKey() (string, error) {
 	header := "Idempotency-Key"
 	if c.hook.Scheme == GitHub {
@@ -328,7 +337,8 @@ func (c *call) idempotencyKey() (string, error) {
 	return strings.ToLower(c.sig.given), nil
 }
 
-// read extracts the text, and the session that the caller requests, from a JSON object with a message; any other body is the text itself.
+// read extracts the text, and the session that the caller requests, from a JSON object with a
+// message; any other body is the text itself.
 func (c *call) read() (text, session string, err error) {
 	if !utf8.Valid(c.body) {
 		return "", "", fault.Invalid("the body is not valid UTF-8")
@@ -360,7 +370,8 @@ func stringOf(raw json.RawMessage) (string, bool) {
 	return strictjson.Unquote(raw)
 }
 
-// session returns the session of a message. own: the session may be used only if it is new or the hook's own, which its acceptance decides.
+// session returns the session of a message. own: the session may be used only if it is new or the
+// hook's own, which its acceptance decides.
 func (c *call) session(asked, defaultAgent string) (key chat.SessionKey, own bool, err error) {
 	id := cmp.Or(c.hook.Agent, defaultAgent)
 	text := cmp.Or(asked, c.hook.Session)

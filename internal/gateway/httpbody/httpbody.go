@@ -1,10 +1,13 @@
-// Package httpbody reads the bodies of HTTP requests within limits, and writes the JSON answers of the gateway.
+// Package httpbody reads the bodies of HTTP requests within limits, and writes the JSON answers of
+// the gateway.
 //
-// A body has a maximum size and a time in which it must arrive. Without that time, a client could keep a connection for ever by sending the
-// body of a refused request one byte at a time. A refused body keeps its deadline, so that the HTTP server does not wait for the rest; a
-// complete body lifts it for answers that take long.
+// A body has a maximum size and a time in which it must arrive. Without that time, a client could
+// keep a connection for ever by sending the body of a refused request one byte at a time. A refused
+// body keeps its deadline, so that the HTTP server does not wait for the rest; a complete body
+// lifts it for answers that take long.
 //
-// The package keeps no state and starts no goroutine. It has no routes: errors below /v1 have the form of package openai.
+// The package keeps no state and starts no goroutine. It has no routes: errors below /v1 have the
+// form of package openai.
 package httpbody
 
 import (
@@ -19,7 +22,8 @@ import (
 	"laneway/internal/gateway/strictjson"
 )
 
-// Read reads a body of at most limit bytes that must arrive within the given time. Its errors are of type [*fault.Error].
+// Read reads a body of at most limit bytes that must arrive within the given time. Its errors are
+// of type [*fault.Error].
 func Read(w http.ResponseWriter, r *http.Request, limit int64, within time.Duration) ([]byte, error) {
 	SetReadDeadline(w, within)
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
@@ -60,7 +64,8 @@ func WriteError(w http.ResponseWriter, status int, e *fault.Error) {
 	WriteJSON(w, status, errorBody{Error: e})
 }
 
-// SetRetryAfter sets Retry-After, in whole seconds of at least 1, when the error or the status asks the client to retry.
+// SetRetryAfter sets Retry-After, in whole seconds of at least 1, when the error or the status asks
+// the client to retry.
 func SetRetryAfter(h http.Header, status int, e *fault.Error) {
 	if e.RetryAfterMs > 0 || status == http.StatusServiceUnavailable || status == http.StatusTooManyRequests {
 		h.Set("Retry-After", strconv.FormatInt(max(1, (e.RetryAfterMs+999)/1000), 10))

@@ -1,31 +1,36 @@
-// Package inflight limits the resources of unanswered requests of one principal, over all its connections: places to work, and bytes of
-// messages.
+// Package inflight limits the resources of unanswered requests of one principal, over all its
+// connections: places to work, and bytes of messages.
 //
 // # Ideas
 //
-// A [Share] belongs to one principal. Work of each [Kind] needs a place of the share: a call, a control call, a list, the parsing of a long
-// text. The places limit the memory of lists, the processors that large messages use, and how many operations of one principal precede
-// those of another in the queues of the store. Work without a place waits in the order of arrival, as long as its context allows.
+// A [Share] belongs to one principal. Work of each [Kind] needs a place of the share: a call, a
+// control call, a list, the parsing of a long text. The places limit the memory of lists, the
+// processors that large messages use, and how many operations of one principal precede those of
+// another in the queues of the store. Work without a place waits in the order of arrival, as long
+// as its context allows.
 //
-// The bytes of messages that were read and are not answered are limited for each share and, for long messages, for the process. A message
-// takes its bytes with [Share.Hold] before more than [ShortMessage] of it is read. Meanwhile a connection whose message does not fit is not
-// read, so that the sender waits instead of memory growing. Short messages have separate bytes: a health request does not wait for long
-// messages.
+// The bytes of messages that were read and are not answered are limited for each share and, for
+// long messages, for the process. A message takes its bytes with [Share.Hold] before more than
+// [ShortMessage] of it is read. Meanwhile a connection whose message does not fit is not read, so
+// that the sender waits instead of memory growing. Short messages have separate bytes: a health
+// request does not wait for long messages.
 //
-// Parsing long messages and reading lists use a processor for many milliseconds. Principals that see only their own sessions may together use
-// half of the processors for both, so that the goroutine of another connection does not wait for theirs in the run queues.
+// Parsing long messages and reading lists use a processor for many milliseconds. Principals that
+// see only their own sessions may together use half of the processors for both, so that the
+// goroutine of another connection does not wait for theirs in the run queues.
 //
-// A principal that sees all sessions belongs to the operator and has several times as many places as one that sees only its own.
+// A principal that sees all sessions belongs to the operator and has several times as many places
+// as one that sees only its own.
 //
 // # Goroutines, locks, crash points
 //
-// It starts no goroutine. The map of shares has a lock that is never held while waiting. Nothing is durable. Shares are not removed: there
-// is one for each credential.
+// It starts no goroutine. The map of shares has a lock that is never held while waiting. Nothing is
+// durable. Shares are not removed: there is one for each credential.
 //
 // # What it does not do
 //
-// It counts nothing over time: the allowances per minute are in package auth. It does not limit answers: those are in the send buffers of
-// package socket.
+// It counts nothing over time: the allowances per minute are in package auth. It does not limit
+// answers: those are in the send buffers of package socket.
 package inflight
 
 import (
@@ -39,13 +44,15 @@ import (
 )
 
 const (
-	// ShortMessage is the maximum size, in bytes, of a short message: of every message, this much is read before it holds bytes.
+	// ShortMessage is the maximum size, in bytes, of a short message: of every message, this much
+	// is read before it holds bytes.
 	ShortMessage = 4 << 10
-	// leastLong is the minimum number of bytes for unanswered long messages of one principal; the limit is at least one message. Its short
-	// messages have shortBytes.
+	// leastLong is the minimum number of bytes for unanswered long messages of one principal; the
+	// limit is at least one message. Its short messages have shortBytes.
 	leastLong  = 4 << 20
 	shortBytes = 1 << 20
-	// principals is the number of principals that can use up the limit of the process for long messages.
+	// principals is the number of principals that can use up the limit of the process for long
+	// messages.
 	principals = 16
 )
 
@@ -76,7 +83,8 @@ type Share struct {
 	short, long *semaphore.Weighted
 }
 
-// New returns a limiter for messages of at most maxMessage bytes. A message waits for bytes at most for the given time.
+// New returns a limiter for messages of at most maxMessage bytes. A message waits for bytes at most
+// for the given time.
 func New(maxMessage int64, wait time.Duration) *Limiter {
 	each := max(leastLong, maxMessage)
 	return &Limiter{each: each, wait: wait, process: semaphore.NewWeighted(principals * each), busy: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2)), shares: map[owner]*Share{}}
@@ -104,8 +112,8 @@ type Held struct {
 	n            int64
 }
 
-// Hold waits for n bytes; Release returns them. A short message waits only for the short ones of its own principal. The error is
-// [ErrOverloaded], or the cause of ctx.
+// Hold waits for n bytes; Release returns them. A short message waits only for the short ones of
+// its own principal. The error is [ErrOverloaded], or the cause of ctx.
 func (s *Share) Hold(ctx context.Context, n int64) (*Held, error) {
 	if n <= ShortMessage {
 		if err := s.acquire(ctx, s.short, n); err != nil {
@@ -162,7 +170,8 @@ const (
 	kinds
 )
 
-// places returns how much concurrent work of the kind one principal may have; own: it sees only its own sessions.
+// places returns how much concurrent work of the kind one principal may have; own: it sees only its
+// own sessions.
 func (k Kind) places(own bool) int {
 	switch {
 	case k == Upload && own:
@@ -188,9 +197,10 @@ func (k Kind) places(own bool) int {
 	}
 }
 
-// Busy runs f, which uses a processor for many milliseconds. Principals that see only their own sessions may together use half of the
-// processors for that, so that the other half stays available to other goroutines. f must not wait for a place itself. The error is that of
-// f, or the cause of ctx.
+// Busy runs f, which uses a processor for many milliseconds. Principals that see only their own
+// sessions may together use half of the processors for that, so that the other half stays available
+// to other goroutines. f must not wait for a place itself. The error is that of f, or the cause of
+// ctx.
 func (s *Share) Busy(ctx context.Context, f func() error) error {
 	if !s.own {
 		return f()
@@ -204,7 +214,8 @@ func (s *Share) Busy(ctx context.Context, f func() error) error {
 	}
 }
 
-// Enter waits for a place and returns the function that releases it, which may be called more than once. The error is the cause of ctx.
+// Enter waits for a place and returns the function that releases it, which may be called more than
+// once. The error is the cause of ctx.
 func (s *Share) Enter(ctx context.Context, kind Kind) (leave func(), err error) {
 	places := s.places[kind]
 	select {

@@ -122,8 +122,8 @@ func TestLongTextsAreParsedOneAfterAnother(t *testing.T) {
 	})
 }
 
-// Before, three small credentials parsed and listed with every processor, and an operator's health request waited for 130 ms in the run
-// queue.
+// Before, three small credentials parsed and listed with every processor, and an operator's health
+// request waited for 130 ms in the run queue.
 func TestSmallCredentialsLeaveHalfOfTheProcessors(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -51,8 +51,8 @@ func jobFilter(p *wire.CronListParams) cron.JobFilter {
 	return f
 }
 
-// list lists jobs. When there is more than one page and no order was requested, the order is by id, so that pages neither skip nor repeat
-// jobs.
+// list lists jobs. When there is more than one page and no order was requested, the order is by id,
+// so that pages neither skip nor repeat jobs.
 func (h handlers) list(ctx context.Context, c *rpc.Call, p wire.CronListParams) (wire.CronListResult, error) {
 	if p.Limit == 0 {
 		p.Limit = mostJobs
@@ -130,7 +130,8 @@ func runFilter(p *wire.CronRunsParams) cron.RunFilter {
 	return f
 }
 
-// statesOf returns the outcomes for a value of the filter: the three-valued status, or an outcome of laneway.
+// statesOf returns the outcomes for a value of the filter: the three-valued status, or an outcome
+// of laneway.
 func statesOf(word string) []cron.RunState {
 	switch word {
 	case "", "all":

@@ -1,10 +1,13 @@
-// Package jobs has the methods of the protocol for jobs, and the protocol's form of jobs, their runs and their events.
+// Package jobs has the methods of the protocol for jobs, and the protocol's form of jobs, their
+// runs and their events.
 //
-// [Methods] returns rows of the method table for a [Backend], which makes all decisions: the package converts parameters to calls and jobs
-// to the types of package wire. [EventView] is the payload of the event cron, [WebhookBody] the body of a webhook.
+// [Methods] returns rows of the method table for a [Backend], which makes all decisions: the
+// package converts parameters to calls and jobs to the types of package wire. [EventView] is the
+// payload of the event cron, [WebhookBody] the body of a webhook.
 //
-// The standard view of a job has the members that the OpenClaw gateway publishes, the extended view also has those of laneway. cron.create,
-// cron.delete and cron.toggle are GoClaw's names for the same calls.
+// The standard view of a job has the members that the OpenClaw gateway publishes, the extended view
+// also has those of laneway. cron.create, cron.delete and cron.toggle are GoClaw's names for the
+// same calls.
 //
 // The package keeps no state and starts no goroutine.
 package jobs
@@ -23,8 +26,9 @@ import (
 	"laneway/internal/wire"
 )
 
-// Backend keeps jobs; the job service implements it. Errors are *chat.Error values; a job that is not visible counts as one that does not
-// exist. Calls with an idempotency key (chat.IdempotencyKey) take effect once: a repetition, in any process, changes nothing and returns
+// Backend keeps jobs; the job service implements it. Errors are *chat.Error values; a job that is
+// not visible counts as one that does not exist. Calls with an idempotency key
+// (chat.IdempotencyKey) take effect once: a repetition, in any process, changes nothing and returns
 // the first answer; chat.ErrKeyReused when that had other params.
 type Backend interface {
 	CronAdd(ctx context.Context, m cron.Members, by chat.Caller, o *chat.IdempotencyKey) (cron.Put, error)
@@ -42,8 +46,8 @@ type Backend interface {
 	CronBackfill(ctx context.Context, p cron.BackfillParams, by chat.Caller) ([]cron.BackfillFire, error)
 	CronCounts(ctx context.Context, by chat.Caller) (s cron.Summary, enabled bool)
 	CronTicked() (last time.Time, running bool)
-	// SubscribeCron calls fn for the events of this process, and for those of others while wanted reports that a connection would receive
-	// them. Neither function may block.
+	// SubscribeCron calls fn for the events of this process, and for those of others while wanted
+	// reports that a connection would receive them. Neither function may block.
 	SubscribeCron(fn func(cron.Event), wanted func() bool) (cancel func())
 }
 
@@ -62,8 +66,8 @@ type handlers struct {
 	node    Node
 }
 
-// Methods returns the rows of the table for jobs. Each method with a target accepts it as id and as jobId, because the families of clients
-// use different names.
+// Methods returns the rows of the table for jobs. Each method with a target accepts it as id and as
+// jobId, because the families of clients use different names.
 func Methods(backend Backend, node Node) []*rpc.Method {
 	h := handlers{backend, node}
 	return []*rpc.Method{

@@ -198,7 +198,8 @@ func cronCompletion(r cron.Run, bestEffort bool) string {
 	return "succeeded"
 }
 
-// runError returns the error of an entry. If something other than the turn ended the run, the error begins with its name.
+// runError returns the error of an entry. If something other than the turn ended the run, the error
+// begins with its name.
 func runError(r cron.Run) string {
 	switch r.State { //nolint:exhaustive // the two with a prefix
 	case cron.RunCancelled, cron.RunInterrupted:
@@ -210,7 +211,8 @@ func runError(r cron.Run) string {
 	return r.Error
 }
 
-// outcomeView returns the common members of a ledger entry and an event: an event without action and job.
+// outcomeView returns the common members of a ledger entry and an event: an event without action
+// and job.
 func outcomeView(r cron.Run, job *cron.Job, extended bool) wire.CronEvent {
 	out := wire.CronEvent{RunID: r.ID, Error: runError(r), Summary: r.Summary, RunAtMs: rpc.Millis(r.StartedAt)}
 	if r.State.Final() {
@@ -299,7 +301,8 @@ func EventView(ev cron.Event, extended bool) wire.CronEvent {
 	return out
 }
 
-// BriefView returns an event as clients with the capability cron-brief see it: without the job, its message and its answer.
+// BriefView returns an event as clients with the capability cron-brief see it: without the job, its
+// message and its answer.
 func BriefView(ev cron.Event) wire.CronEvent {
 	out := runEventView(ev, true)
 	out.Error, out.Summary = "", ""
@@ -322,8 +325,9 @@ func runEventView(ev cron.Event, extended bool) wire.CronEvent {
 	return out
 }
 
-// WebhookBody returns the body of a webhook about a finished run: the payload of its event in the standard view. For a run whose answer is
-// not sent, it has the member suppressed (no_reply or empty) instead of the text.
+// WebhookBody returns the body of a webhook about a finished run: the payload of its event in the
+// standard view. For a run whose answer is not sent, it has the member suppressed (no_reply or
+// empty) instead of the text.
 func WebhookBody(job cron.Job, run cron.Run) []byte {
 	if run.SuppressedBy != "" {
 		run.Summary = ""

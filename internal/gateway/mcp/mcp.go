@@ -2,25 +2,28 @@
 //
 // # Callers
 //
-// The token of a running turn ([Turns]) permits the tools of this turn with its permissions; it is in the environment of the turn's
-// program. A credential of the gateway with the scope operator.write permits the tools for its own principal, outside of any turn. Any
-// other request is answered with 401.
+// The token of a running turn ([Turns]) permits the tools of this turn with its permissions; it is
+// in the environment of the turn's program. A credential of the gateway with the scope
+// operator.write permits the tools for its own principal, outside of any turn. Any other request is
+// answered with 401.
 //
 // # Transport
 //
-// Each request is independent: there is no session of the protocol, no stream that the server opens, and no state between two requests. So
-// a client may reach another process through a load balancer, and a client that ends leaves nothing behind. The server has only tools: no
-// resources, no prompts, no requests to the client.
+// Each request is independent: there is no session of the protocol, no stream that the server
+// opens, and no state between two requests. So a client may reach another process through a load
+// balancer, and a client that ends leaves nothing behind. The server has only tools: no resources,
+// no prompts, no requests to the client.
 //
 // # Crash points
 //
-// A call of a turn is recorded by its tools before it runs and when it has a result. A client without an answer may repeat the call of a
-// turn: its effect happens once for each time that the program requests it, see package dispatch. Calls of a credential have separate keys.
+// A call of a turn is recorded by its tools before it runs and when it has a result. A client
+// without an answer may repeat the call of a turn: its effect happens once for each time that the
+// program requests it, see package dispatch. Calls of a credential have separate keys.
 //
 // # Limits and goroutines
 //
-// Bodies have at most [maxBody] bytes. The package itself starts no goroutine; those of the SDK end with their request, and [Handler] waits
-// for them.
+// Bodies have at most [maxBody] bytes. The package itself starts no goroutine; those of the SDK end
+// with their request, and [Handler] waits for them.
 package mcp
 
 import (
@@ -58,7 +61,8 @@ const (
 
 // Turns are the tokens of running turns; package access implements it.
 type Turns interface {
-	// Enter returns the tools of the turn with this token. The context ends with the turn; call leave when the request has ended.
+	// Enter returns the tools of the turn with this token. The context ends with the turn; call
+	// leave when the request has ended.
 	Enter(ctx context.Context, token string) (box agent.Toolbox, in context.Context, leave func(), ok bool)
 }
 
@@ -76,7 +80,8 @@ type Allowances interface {
 
 // Server is the HTTP server around a [Handler].
 type Server interface {
-	// Bearer identifies the client of a request. It answers a client without a credential of that scope itself, and ok is then false.
+	// Bearer identifies the client of a request. It answers a client without a credential of that
+	// scope itself, and ok is then false.
 	Bearer(w http.ResponseWriter, r *http.Request, scope string) (cred auth.Credential, ok bool)
 	// Verified records whether the caller was authenticated.
 	Verified(r *http.Request, ok bool)
@@ -171,7 +176,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.answer(w, r, began, h.deps.Tools.ToolsOf(cred.Name))
 }
 
-// charge takes the bytes of the body from the allowance of the caller, because tools store their input.
+// charge takes the bytes of the body from the allowance of the caller, because tools store their
+// input.
 func (h *Handler) charge(w http.ResponseWriter, r *http.Request, principal string) error {
 	n, err := h.readOne(w, r)
 	if err != nil {
@@ -183,7 +189,8 @@ func (h *Handler) charge(w http.ResponseWriter, r *http.Request, principal strin
 	return nil
 }
 
-// readOne reads the body, and refuses one that may hold more than one call: the limits of calls count requests.
+// readOne reads the body, and refuses one that may hold more than one call: the limits of calls
+// count requests.
 func (h *Handler) readOne(w http.ResponseWriter, r *http.Request) (bytesRead int, err error) {
 	body, err := httpbody.Read(w, r, maxBody, h.deps.BodyTimeout)
 	if err != nil {
@@ -196,8 +203,8 @@ func (h *Handler) readOne(w http.ResponseWriter, r *http.Request) (bytesRead int
 	return len(body), nil
 }
 
-// isBatch reports whether a body begins with a JSON array. A byte order mark and any kind of white space before it do not hide it, whatever
-// the decoder skips.
+// isBatch reports whether a body begins with a JSON array. A byte order mark and any kind of white
+// space before it do not hide it, whatever the decoder skips.
 func isBatch(body []byte) bool {
 	text := bytes.TrimLeftFunc(body, func(r rune) bool { return r == '\uFEFF' || unicode.IsSpace(r) })
 	return len(text) > 0 && text[0] == '['
@@ -218,8 +225,8 @@ func (h *Handler) fail(w http.ResponseWriter, r *http.Request, began time.Time, 
 	httpbody.WriteError(w, e.HTTPStatus(), e)
 }
 
-// NewServer returns a server without tools that declares tools alone, and answers no method of anything else: the SDK would answer with empty lists. A
-// nil log discards.
+// NewServer returns a server without tools that declares tools alone, and answers no method of
+// anything else: the SDK would answer with empty lists. A nil log discards.
 func NewServer(info *sdk.Implementation, log *slog.Logger) *sdk.Server {
 	server := sdk.NewServer(info, &sdk.ServerOptions{Logger: log, Capabilities: &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{}}})
 	server.AddReceivingMiddleware(func(next sdk.MethodHandler) sdk.MethodHandler {
@@ -234,7 +241,8 @@ func NewServer(info *sdk.Implementation, log *slog.Logger) *sdk.Server {
 	return server
 }
 
-// annotations returns what clients that ask a person before calls read. A call of a client is new each time, so no tool is idempotent to them.
+// annotations returns what clients that ask a person before calls read. A call of a client is new
+// each time, so no tool is idempotent to them.
 func annotations(spec agent.ToolSpec) *sdk.ToolAnnotations {
 	destructive := !spec.ReadOnly && !spec.Additive
 	return &sdk.ToolAnnotations{ReadOnlyHint: spec.ReadOnly, DestructiveHint: &destructive}
@@ -257,7 +265,8 @@ func (h *Handler) answer(w http.ResponseWriter, r *http.Request, began time.Time
 	h.deps.Server.Count(methodName, nil, time.Since(began))
 }
 
-// call runs one tool. A failure of the tool is a result for the model. outer ends with the turn, unlike the context of the SDK.
+// call runs one tool. A failure of the tool is a result for the model. outer ends with the turn,
+// unlike the context of the SDK.
 func (h *Handler) call(outer context.Context, box agent.Toolbox, name string) sdk.ToolHandler {
 	return func(ctx context.Context, req *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
 		ctx, cancel := context.WithCancelCause(ctx)

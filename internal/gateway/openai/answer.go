@@ -33,8 +33,9 @@ type run struct {
 	created     int64 // Unix seconds
 }
 
-// answer waits for the end of the run. A client that disconnects stops its run, unless it set the header for detaching. A gateway that
-// stops does not stop the run, because another process continues it.
+// answer waits for the end of the run. A client that disconnects stops its run, unless it set the
+// header for detaching. A gateway that stops does not stop the run, because another process
+// continues it.
 func (h *Handler) answer(stopping context.Context, w http.ResponseWriter, r *http.Request, a *run) {
 	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)
@@ -67,7 +68,8 @@ func (h *Handler) answerWhole(ctx context.Context, w http.ResponseWriter, a *run
 	return nil
 }
 
-// stop stops a run that no client waits for. A repeated request has not started its run and does not stop it.
+// stop stops a run that no client waits for. A repeated request has not started its run and does
+// not stop it.
 func (h *Handler) stop(ctx context.Context, a *run) {
 	if a.receipt.Duplicate {
 		return
@@ -233,7 +235,8 @@ type model struct {
 	OwnedBy string `json:"owned_by"`
 }
 
-// Models answers GET /v1/models with the models of completions: the default agent by its short name, and every agent.
+// Models answers GET /v1/models with the models of completions: the default agent by its short
+// name, and every agent.
 func (h *Handler) Models(w http.ResponseWriter, r *http.Request) {
 	if _, ok := h.server.Bearer(w, r, chat.ScopeRead); !ok {
 		return
@@ -246,7 +249,8 @@ func (h *Handler) Models(w http.ResponseWriter, r *http.Request) {
 	httpbody.WriteJSON(w, http.StatusOK, list)
 }
 
-// Model answers GET /v1/models/ID with any name that requests may use. Clients send the slash of a name as it is, or escaped.
+// Model answers GET /v1/models/ID with any name that requests may use. Clients send the slash of a
+// name as it is, or escaped.
 func (h *Handler) Model(w http.ResponseWriter, r *http.Request) {
 	if _, ok := h.server.Bearer(w, r, chat.ScopeRead); !ok {
 		return
@@ -263,8 +267,8 @@ func noModel(id string) error {
 	return chat.Errorf(chat.CodeUnknownAgent, "the model %s does not exist; GET /v1/models lists what there is", quoted(id)).With("param", "model")
 }
 
-// agentOf returns the agent of a model: laneway (the default agent), laneway/AGENT, agent:AGENT, or the bare id of an agent; "" when no
-// such agent exists.
+// agentOf returns the agent of a model: laneway (the default agent), laneway/AGENT, agent:AGENT, or
+// the bare id of an agent; "" when no such agent exists.
 func agentOf(model string, agents Agents) string {
 	id := model
 	if name, ok := strings.CutPrefix(model, "agent:"); ok {
@@ -343,8 +347,8 @@ func codeOf(code string) string {
 	}
 }
 
-// WriteError answers with an error. Client libraries repeat a request automatically for many statuses. When the turn has run, a header
-// forbids that, because a second turn is a second effect.
+// WriteError answers with an error. Client libraries repeat a request automatically for many
+// statuses. When the turn has run, a header forbids that, because a second turn is a second effect.
 func WriteError(w http.ResponseWriter, status int, e *fault.Error) {
 	if !e.Retryable {
 		w.Header().Set("X-Should-Retry", "false")

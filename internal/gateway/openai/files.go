@@ -30,18 +30,20 @@ const (
 	filesName = "files" // in metrics, the log and errors
 	// uploadTime limits the time in which a file arrives.
 	uploadTime = 5 * time.Minute
-	// maxField limits a field of a form other than the file, in bytes; maxForm limits the overhead of the form.
+	// maxField limits a field of a form other than the file, in bytes; maxForm limits the overhead
+	// of the form.
 	maxField = 1 << 10
 	maxForm  = 64 << 10
 )
 
-// Files stores files that clients upload; package dispatch implements it. Its errors are *chat.Error values if a caller can act on them.
+// Files stores files that clients upload; package dispatch implements it. Its errors are
+// *chat.Error values if a caller can act on them.
 type Files interface {
-	// SaveFile stores a file of at most [chat.MaxUpload] bytes; chat.CodeLimit when it is larger. about has the name, the kind and the
-	// purpose.
+	// SaveFile stores a file of at most [chat.MaxUpload] bytes; chat.CodeLimit when it is larger.
+	// about has the name, the kind and the purpose.
 	SaveFile(principal string, about chat.Upload, content io.Reader) (chat.Upload, error)
-	// FindFile returns a file by its id, UseFile for a message that is about to name it; with own, only a file of this principal.
-	// chat.ErrNotFound.
+	// FindFile returns a file by its id, UseFile for a message that is about to name it; with own,
+	// only a file of this principal. chat.ErrNotFound.
 	FindFile(principal string, own bool, id string) (chat.Upload, error)
 	UseFile(principal string, own bool, id string) (chat.Attachment, error)
 	// ListFiles lists the files of a principal, newest first.
@@ -104,8 +106,8 @@ func (h *Handler) Upload() http.HandlerFunc {
 	})
 }
 
-// upload receives a file in a place of its principal. It takes the bytes from the allowance before it reads them: the Content-Length, or
-// the maximum size of a file.
+// upload receives a file in a place of its principal. It takes the bytes from the allowance before
+// it reads them: the Content-Length, or the maximum size of a file.
 func (h *Handler) upload(w http.ResponseWriter, r *http.Request, cred auth.Credential) (chat.Upload, error) {
 	if e := h.server.Refusal(); e != nil {
 		return chat.Upload{}, e
@@ -243,7 +245,8 @@ func (h *Handler) FileContent() http.HandlerFunc {
 	})
 }
 
-// MessageFile answers a GET for a file that find returns, one that came with a message of a conversation.
+// MessageFile answers a GET for a file that find returns, one that came with a message of a
+// conversation.
 func (h *Handler) MessageFile(find func(ctx context.Context, cred auth.Credential, query url.Values) (chat.Attachment, error)) http.HandlerFunc {
 	return h.handled(chat.ScopeRead, func(w http.ResponseWriter, r *http.Request, cred auth.Credential) error {
 		f, err := find(r.Context(), cred, r.URL.Query())
@@ -254,7 +257,8 @@ func (h *Handler) MessageFile(find func(ctx context.Context, cred auth.Credentia
 	})
 }
 
-// send answers with the content of a file. A browser must not show it as a page, because it comes from outside.
+// send answers with the content of a file. A browser must not show it as a page, because it comes
+// from outside.
 func (h *Handler) send(w http.ResponseWriter, r *http.Request, f chat.Attachment, made time.Time) error {
 	content, err := h.files.FileContent(f)
 	if err != nil {
@@ -287,7 +291,8 @@ type filePart struct {
 	Filename string `json:"filename"`
 }
 
-// inputFile is a file of a message: one that was uploaded before, by its id, or one whose content is in the request.
+// inputFile is a file of a message: one that was uploaded before, by its id, or one whose content
+// is in the request.
 type inputFile struct {
 	id         string
 	name, kind string
@@ -353,7 +358,8 @@ func nameOf(name, kind string) string {
 	return "file"
 }
 
-// attach stores the files of a request. On an error, the files that it has stored are removed; see [call.discard].
+// attach stores the files of a request. On an error, the files that it has stored are removed; see
+// [call.discard].
 func (h *Handler) attach(ctx context.Context, c *call) (err error) {
 	if len(c.prompt.files) > chat.MaxAttachments {
 		return fault.Invalid(fmt.Sprintf("a request has at most %d images and files", chat.MaxAttachments))

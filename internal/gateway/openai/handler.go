@@ -1,38 +1,43 @@
-// Package openai serves the part of the HTTP API of OpenAI that existing clients need: chat completions and responses, whole or streamed, the list of models, and files.
+// Package openai serves the part of the HTTP API of OpenAI that existing clients need: chat
+// completions and responses, whole or streamed, the list of models, and files.
 //
 // # Ideas
 //
-// A request is a message like any other: it becomes durable, waits in the queue of its session and runs in a lane. The request waits for
-// the end of the run. Completions and responses are two forms of one request: a form parses a body to a prompt, and writes an answer, whole
-// or as events.
+// A request is a message like any other: it becomes durable, waits in the queue of its session and
+// runs in a lane. The request waits for the end of the run. Completions and responses are two forms
+// of one request: a form parses a body to a prompt, and writes an answer, whole or as events.
 //
-// A response continues another one: in its session while it is the newest there, otherwise in a new session with a copy of the
-// conversation. The store decides between two requests that continue the same response, because the id of the message is derived from the
-// response that it continues.
+// A response continues another one: in its session while it is the newest there, otherwise in a new
+// session with a copy of the conversation. The store decides between two requests that continue the
+// same response, because the id of the message is derived from the response that it continues.
 //
-// A file is on the disk before a message names it. Files in a request are stored before the message is accepted, and removed when the
-// message is refused or was accepted before. The end comes from [Runs.Wait] and not from events, because another process may take over the
-// run, and its events do not reach this one. Events only fill the stream.
+// A file is on the disk before a message names it. Files in a request are stored before the message
+// is accepted, and removed when the message is refused or was accepted before. The end comes from
+// [Runs.Wait] and not from events, because another process may take over the run, and its events do
+// not reach this one. Events only fill the stream.
 //
-// A client that disconnects stops its run, unless it set X-Laneway-Detach. A gateway that stops does not: another process continues the run.
+// A client that disconnects stops its run, unless it set X-Laneway-Detach. A gateway that stops
+// does not: another process continues the run.
 //
-// A stream cannot revoke text. When a run starts again after an interruption and its text differs from what was sent, the stream ends with
-// an error.
+// A stream cannot revoke text. When a run starts again after an interruption and its text differs
+// from what was sent, the stream ends with an error.
 //
 // # Goroutines
 //
-// A streamed answer starts one goroutine, which waits for the end of the run; the handler waits for it before it returns. A stream needs
-// memory for one copy of the answer so far, however slowly the client reads.
+// A streamed answer starts one goroutine, which waits for the end of the run; the handler waits for
+// it before it returns. A stream needs memory for one copy of the answer so far, however slowly the
+// client reads.
 //
 // # Crash points
 //
-// The message is durable before the first byte of the answer. A file whose message was not accepted stays until retention removes it. With
-// an Idempotency-Key, a repeated request finds the same run and receives its answer.
+// The message is durable before the first byte of the answer. A file whose message was not accepted
+// stays until retention removes it. With an Idempotency-Key, a repeated request finds the same run
+// and receives its answer.
 //
 // # What it does not do
 //
-// It offers no tools and one choice per request, fetches nothing from other addresses, and keeps no list of responses. It identifies no
-// client: the server decides about credentials and sessions.
+// It offers no tools and one choice per request, fetches nothing from other addresses, and keeps no
+// list of responses. It identifies no client: the server decides about credentials and sessions.
 package openai
 
 import (
@@ -63,7 +68,8 @@ import (
 type Config struct {
 	// MaxBody is the maximum size of the body of a request, in bytes.
 	MaxBody int64
-	// BodyTimeout limits the time in which a body arrives, AcceptTimeout the acceptance of its message.
+	// BodyTimeout limits the time in which a body arrives, AcceptTimeout the acceptance of its
+	// message.
 	BodyTimeout, AcceptTimeout time.Duration
 	// StartedAt is shown as the creation time of the models.
 	StartedAt time.Time
@@ -72,12 +78,14 @@ type Config struct {
 // Runs accepts messages and follows their runs; package dispatch implements it.
 type Runs interface {
 	ReceiveFrom(ctx context.Context, m chat.Message, by chat.Caller) (chat.Receipt, error)
-	// Wait returns when the message has ended, in this process or in another, or when ctx is done (then with its cause).
+	// Wait returns when the message has ended, in this process or in another, or when ctx is done
+	// (then with its cause).
 	Wait(ctx context.Context, messageID string) (chat.RunEnd, error)
 	Stop(ctx context.Context, p store.StopParams) ([]string, error)
 	// Place finds an accepted message by its id; chat.ErrNotFound.
 	Place(ctx context.Context, messageID string) (chat.Place, error)
-	// BranchAt returns the end of a run, from which a new session may branch. chat.ErrNotFound: the transcript no longer has the run.
+	// BranchAt returns the end of a run, from which a new session may branch. chat.ErrNotFound: the
+	// transcript no longer has the run.
 	BranchAt(ctx context.Context, key chat.SessionKey, runID string) (chat.Branch, error)
 	Subscribe(fn func(chat.Event), wanted func(chat.Event) bool) (cancel func())
 }
@@ -96,7 +104,8 @@ type Allowances interface {
 
 // Server is the HTTP server around a [Handler].
 type Server interface {
-	// Bearer identifies the client of a request. It answers a client without a credential of that scope itself, and ok is then false.
+	// Bearer identifies the client of a request. It answers a client without a credential of that
+	// scope itself, and ok is then false.
 	Bearer(w http.ResponseWriter, r *http.Request, scope string) (cred auth.Credential, ok bool)
 	// MayUse returns an error for a session that the principal may not write into.
 	MayUse(ctx context.Context, cred auth.Credential, key chat.SessionKey) error
@@ -136,7 +145,8 @@ func New(cfg Config, d Deps) *Handler {
 	return &Handler{cfg: cfg, runs: d.Runs, agents: d.Agents, allowances: d.Allowances, files: d.Files, server: d.Server, log: d.Log}
 }
 
-// Completions answers POST /v1/chat/completions. When stopping is done, because the gateway stops, requests that still wait are answered.
+// Completions answers POST /v1/chat/completions. When stopping is done, because the gateway stops,
+// requests that still wait are answered.
 func (h *Handler) Completions(stopping context.Context) http.HandlerFunc {
 	return h.serve(stopping, completions{})
 }
@@ -166,7 +176,8 @@ func (h *Handler) serve(stopping context.Context, form form) http.HandlerFunc {
 	}
 }
 
-// accept makes the request a durable message, in a place of its principal. Its body is held in memory until then.
+// accept makes the request a durable message, in a place of its principal. Its body is held in
+// memory until then.
 func (h *Handler) accept(c *call, w http.ResponseWriter, r *http.Request) (*run, error) {
 	if err := h.admit(r, c); err != nil {
 		return nil, err
@@ -181,7 +192,8 @@ func (h *Handler) accept(c *call, w http.ResponseWriter, r *http.Request) (*run,
 		return nil, err
 	}
 	held.Keep(int64(len(c.body)))
-	// The acceptance does not end with the client: the handler has to know whether a run must be stopped.
+	// The acceptance does not end with the client: the handler has to know whether a run must be
+	// stopped.
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(r.Context()), h.cfg.AcceptTimeout, fault.ErrRequestTimeout)
 	defer cancel()
 	leave, err := share.Enter(ctx, inflight.Call)
@@ -314,7 +326,8 @@ func (c *call) caller() chat.Caller {
 type place struct {
 	key   chat.SessionKey
 	fresh bool // the session is new
-	// id of the message; "" = a new one. claims: only one message can have it, the first that continues a response.
+	// id of the message; "" = a new one. claims: only one message can have it, the first that
+	// continues a response.
 	id     string
 	claims bool
 	// branch is where a new session begins; nil = it begins empty.
@@ -353,7 +366,8 @@ func (h *Handler) placeOf(ctx context.Context, c *call) (place, error) {
 	return c.newPlace(id), nil
 }
 
-// newPlace returns a new session. With an idempotency key its name is derived from the key, so that a repetition finds the same session.
+// newPlace returns a new session. With an idempotency key its name is derived from the key, so that
+// a repetition finds the same session.
 func (c *call) newPlace(agentID string) place {
 	name := uuid.NewString()
 	if dedupe := c.dedupe(); dedupe != "" {
@@ -404,8 +418,8 @@ func (c *call) message() chat.Message {
 	return m
 }
 
-// paramsHash distinguishes requests with the same key. It does not include how the answer is delivered, nor the session if the gateway
-// chooses it.
+// paramsHash distinguishes requests with the same key. It does not include how the answer is
+// delivered, nor the session if the gateway chooses it.
 func (c *call) paramsHash() string {
 	named := ""
 	if c.header.Get(headerSession) != "" || c.prompt.conversation != nil {

@@ -26,7 +26,8 @@ const (
 	headerKey     = "Idempotency-Key"
 )
 
-// request has the supported members of a completion request. Unknown ones are ignored, because clients send many.
+// request has the supported members of a completion request. Unknown ones are ignored, because
+// clients send many.
 type request struct {
 	Model    string         `json:"model"`
 	Messages []inputMessage `json:"messages"`
@@ -111,8 +112,8 @@ func invalid(member, format string, args ...any) error {
 	return chat.Errorf(chat.CodeInvalid, format, args...).With("param", member)
 }
 
-// undone returns the members of both forms that would change the meaning of the answer and have no effect here. A request with one of them is refused; the list
-// is in docs/openai.md.
+// undone returns the members of both forms that would change the meaning of the answer and have no
+// effect here. A request with one of them is refused; the list is in docs/openai.md.
 func undone() []string {
 	return []string{
 		"audio", "frequency_penalty", "function_call", "functions", "logit_bias", "logprobs", "modalities", "presence_penalty", "prompt", "seed", "tool_choice", "top_logprobs",
@@ -120,7 +121,8 @@ func undone() []string {
 	}
 }
 
-// refuseUndone returns an error for the first member of a body that is in [undone] and has a value other than one that asks for nothing.
+// refuseUndone returns an error for the first member of a body that is in [undone] and has a value
+// other than one that asks for nothing.
 func refuseUndone(body []byte) error {
 	var members map[string]json.RawMessage
 	if json.Unmarshal(body, &members) != nil {
@@ -148,7 +150,8 @@ func effort(member string, value *string) (string, error) {
 	return *value, nil
 }
 
-// endsWithUser reports whether the last message is from the user, apart from instructions that follow it.
+// endsWithUser reports whether the last message is from the user, apart from instructions that
+// follow it.
 func endsWithUser(messages []inputMessage) bool {
 	for _, m := range slices.Backward(messages) {
 		if m.Role != "system" && m.Role != "developer" {
@@ -186,12 +189,14 @@ type bound struct {
 const (
 	mostTokens = 10_000_000 // of an answer
 	mostStops  = 16
-	// mostTemperature is that of the API; agents with the runner anthropic take mostTemperatureAnthropic.
+	// mostTemperature is that of the API; agents with the runner anthropic take
+	// mostTemperatureAnthropic.
 	mostTemperature          = 2
 	mostTemperatureAnthropic = 1
 )
 
-// params returns settings for the runner, or the error that names the first one out of its range. A bound of -1 means no bound, as local programs send it.
+// params returns settings for the runner, or the error that names the first one out of its range. A
+// bound of -1 means no bound, as local programs send it.
 func params(temperature, topP *float64, bounds ...bound) (map[string]any, error) {
 	out := map[string]any{}
 	for _, n := range []struct {
@@ -219,7 +224,8 @@ func params(temperature, topP *float64, bounds ...bound) (map[string]any, error)
 	return out, nil
 }
 
-// checkRange refuses a temperature that is within the range of the API and not within that of the agent's provider.
+// checkRange refuses a temperature that is within the range of the API and not within that of the
+// agent's provider.
 func (h *Handler) checkRange(c *call, id string) error {
 	temperature, _ := c.prompt.params["temperature"].(float64) //nolint:errcheck // absent is 0
 	if temperature <= mostTemperatureAnthropic ||
@@ -247,7 +253,8 @@ func stopTexts(raw json.RawMessage) ([]string, error) {
 	return many, nil
 }
 
-// decode decodes a JSON object and ignores unknown members. The rules for strings and depth are those of frames.
+// decode decodes a JSON object and ignores unknown members. The rules for strings and depth are
+// those of frames.
 func decode(body []byte, into any) error {
 	if !utf8.Valid(body) { // the decoder would replace it by U+FFFD
 		return errors.New("the body is not UTF-8")
@@ -285,13 +292,14 @@ type prompt struct {
 	stream bool
 	usage  bool // a stream of completions reports the usage
 	system string
-	// earlier is the conversation in the request, input the new messages. keep: earlier is not in a transcript yet, and must be added to
-	// it.
+	// earlier is the conversation in the request, input the new messages. keep: earlier is not in a
+	// transcript yet, and must be added to it.
 	earlier []chat.TranscriptEntry
 	input   string
 	keep    bool
 	files   []inputFile // of all messages of the user
-	// conversation names a session, previous is the id of the response to continue; at most one of them is set.
+	// conversation names a session, previous is the id of the response to continue; at most one of
+	// them is set.
 	conversation *string
 	previous     string
 	thinking     string
@@ -308,7 +316,8 @@ type inputMessage struct {
 	files   []inputFile
 }
 
-// contentPart is a part of a message in either form: in completions, the members of a file are one level deeper.
+// contentPart is a part of a message in either form: in completions, the members of a file are one
+// level deeper.
 type contentPart struct {
 	Type     string          `json:"type"`
 	Text     string          `json:"text"`
@@ -368,7 +377,8 @@ func (m *inputMessage) readParts(parts []contentPart) error {
 
 func quoted(s string) string { return fmt.Sprintf("%q", fault.CutName(s)) }
 
-// split divides messages into the system prompt, the earlier conversation, and the new input: everything after the last answer.
+// split divides messages into the system prompt, the earlier conversation, and the new input:
+// everything after the last answer.
 func split(messages []inputMessage) (system string, earlier []chat.TranscriptEntry, input string) {
 	var rules, fresh []string
 	last := -1
@@ -394,7 +404,8 @@ func split(messages []inputMessage) (system string, earlier []chat.TranscriptEnt
 	return strings.Join(rules, "\n\n"), earlier, strings.Join(fresh, "\n\n")
 }
 
-// filesOf returns the files of all messages, in order. The model receives those of earlier messages, too, because a client repeats them.
+// filesOf returns the files of all messages, in order. The model receives those of earlier
+// messages, too, because a client repeats them.
 func filesOf(messages []inputMessage) []inputFile {
 	var all []inputFile
 	for _, m := range messages {
@@ -466,7 +477,8 @@ func (f *textFormat) format() (*responseFormat, error) {
 	return &responseFormat{Type: f.Type, JSONSchema: raw}, nil
 }
 
-// checkFormat refuses a format that the agent does not support because its runner does not pass it to a model.
+// checkFormat refuses a format that the agent does not support because its runner does not pass it
+// to a model.
 func (h *Handler) checkFormat(c *call, id string) error {
 	if c.prompt.format == nil || slices.ContainsFunc(h.agents.Agents(), func(a agent.Info) bool { return a.ID == id && a.Runner == "openai" }) {
 		return nil

@@ -238,7 +238,8 @@ func (responses) name() string { return "responses" }
 
 func (responses) formatMember() string { return "text.format" }
 
-// responseRequest has the supported members of a request for a response. Unknown ones are ignored, because clients send many.
+// responseRequest has the supported members of a request for a response. Unknown ones are ignored,
+// because clients send many.
 type responseRequest struct {
 	Model              string            `json:"model"`
 	Input              json.RawMessage   `json:"input"`
@@ -375,8 +376,8 @@ func (req *responseRequest) messages() ([]inputMessage, error) {
 	return messages, nil
 }
 
-// conversation returns the name of the conversation that the client has chosen, given as a string or as an object with an id; nil = no
-// name.
+// conversation returns the name of the conversation that the client has chosen, given as a string
+// or as an object with an id; nil = no name.
 func (req *responseRequest) conversation() (*string, error) {
 	raw := bytes.TrimSpace(req.Conversation)
 	if len(raw) == 0 || string(raw) == "null" {
@@ -401,11 +402,12 @@ func (req *responseRequest) params() (map[string]any, error) {
 
 const responsePrefix = "resp_"
 
-// following returns the place after an earlier response. If the response's message is the newest of its session, the session continues
-// there. Otherwise the conversation branches: a new session begins with its entries up to the response.
+// following returns the place after an earlier response. If the response's message is the newest of
+// its session, the session continues there. Otherwise the conversation branches: a new session
+// begins with its entries up to the response.
 //
-// Two concurrent requests may continue the same response. The id of a message that continues one is derived from the response, so the store
-// accepts only the first; the other one branches.
+// Two concurrent requests may continue the same response. The id of a message that continues one is
+// derived from the response, so the store accepts only the first; the other one branches.
 func (h *Handler) following(ctx context.Context, c *call, agentID string) (place, error) {
 	at, err := h.previous(ctx, c)
 	if err != nil {
@@ -417,7 +419,8 @@ func (h *Handler) following(ctx context.Context, c *call, agentID string) (place
 	return place{key: at.Session, id: uuid.NewSHA1(uuid.Nil, []byte("behind "+at.RunID)).String(), claims: true}, nil
 }
 
-// branch returns the message of a request in a new session, after another request has continued its response.
+// branch returns the message of a request in a new session, after another request has continued its
+// response.
 func (h *Handler) branch(ctx context.Context, c *call) (chat.Message, error) {
 	at, err := h.previous(ctx, c)
 	if err == nil {
@@ -442,7 +445,8 @@ func (h *Handler) branchAt(ctx context.Context, c *call, at chat.Place, agentID 
 	return out, err
 }
 
-// previous returns the response that a request continues. One that the caller may not use counts as one that does not exist.
+// previous returns the response that a request continues. One that the caller may not use counts as
+// one that does not exist.
 func (h *Handler) previous(ctx context.Context, c *call) (chat.Place, error) {
 	id, ok := strings.CutPrefix(c.prompt.previous, responsePrefix)
 	if !ok {

@@ -14,11 +14,12 @@ import (
 	"laneway/internal/wire"
 )
 
-// keepAlive is the interval of comments in a waiting stream: proxies close connections that are idle for a minute.
+// keepAlive is the interval of comments in a waiting stream: proxies close connections that are
+// idle for a minute.
 const keepAlive = 15 * time.Second
 
-// progress buffers the text of one run until its stream can send it. It holds the text so far and not the pieces, so its size is that of
-// the answer, however slowly the client reads.
+// progress buffers the text of one run until its stream can send it. It holds the text so far and
+// not the pieces, so its size is that of the answer, however slowly the client reads.
 type progress struct {
 	run     string
 	changed chan struct{} // capacity 1
@@ -53,8 +54,9 @@ func (l *progress) now() (started bool, text string) {
 	return l.started, l.text
 }
 
-// voice writes the events of one streamed answer in one form of the API. Its methods are called in this order: begin once, text for each
-// piece, then finish or fail. Without a text and an end, begin is called by the start of the turn.
+// voice writes the events of one streamed answer in one form of the API. Its methods are called in
+// this order: begin once, text for each piece, then finish or fail. Without a text and an end,
+// begin is called by the start of the turn.
 type voice interface {
 	begin()
 	text(more string)
@@ -101,8 +103,8 @@ func (e *eventStream) begin() {
 	}
 }
 
-// send sends the part of text that was not sent yet. It returns false when the sent text differs, because the run has started again after
-// an interruption.
+// send sends the part of text that was not sent yet. It returns false when the sent text differs,
+// because the run has started again after an interruption.
 func (e *eventStream) send(text string) bool {
 	more, ok := strings.CutPrefix(text, e.sent)
 	switch {
@@ -124,8 +126,8 @@ func (e *eventStream) finish(end chat.RunEnd) {
 	e.voice.finish(end)
 }
 
-// answerStream sends the text of the run as it grows. The end comes from Wait and not from the events, because another process may take
-// over the run, and its events do not reach this one.
+// answerStream sends the text of the run as it grows. The end comes from Wait and not from the
+// events, because another process may take over the run, and its events do not reach this one.
 func (h *Handler) answerStream(ctx context.Context, w http.ResponseWriter, a *run) error {
 	head := w.Header()
 	head.Set("Content-Type", "text/event-stream")
@@ -191,7 +193,8 @@ func (h *Handler) endStream(ctx context.Context, out *eventStream, a *run, r run
 	}
 }
 
-// diverged returns the error that ends a stream whose run was started again with another text: sent text cannot be revoked.
+// diverged returns the error that ends a stream whose run was started again with another text: sent
+// text cannot be revoked.
 func diverged(run string) *fault.Error {
 	e := fault.New(wire.CodeUnavailable, "the answer was interrupted and begun again; its text is in the history of the session")
 	e.Details = map[string]any{"code": string(chat.CodeRunFailed), "runId": chat.ShownRunID(run)}

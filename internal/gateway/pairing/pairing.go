@@ -1,8 +1,9 @@
-// Package pairing has the methods of the protocol with which an operator grants people access to a channel: list, approve, dismiss, revoke.
+// Package pairing has the methods of the protocol with which an operator grants people access to a
+// channel: list, approve, dismiss, revoke.
 //
-// [Methods] returns the rows of the method table; the [Backend] keeps requests and grants. An account is named as in the configuration, not
-// by its number. The list contains no codes, because a code proves the identity of a person. The package keeps no state and starts no
-// goroutine.
+// [Methods] returns the rows of the method table; the [Backend] keeps requests and grants. An
+// account is named as in the configuration, not by its number. The list contains no codes, because
+// a code proves the identity of a person. The package keeps no state and starts no goroutine.
 package pairing
 
 import (
@@ -18,7 +19,8 @@ import (
 	"laneway/internal/wire"
 )
 
-// Backend has the channels that accept people after an operator approved them. Errors are *chat.Error values.
+// Backend has the channels that accept people after an operator approved them. Errors are
+// *chat.Error values.
 type Backend interface {
 	OpenPairings(ctx context.Context, channel string) ([]channel.Pairing, error)
 	Grants(ctx context.Context, channel string) ([]channel.Grant, error)
@@ -58,7 +60,8 @@ func (h handlers) backend() (Backend, error) {
 	return h.Backend, nil
 }
 
-// account is a channel's account as the list names it. An account that is no longer configured has the number in its name.
+// account is a channel's account as the list names it. An account that is no longer configured has
+// the number in its name.
 type account struct{ kind, id, label string }
 
 func (h handlers) accountOf(name string) account {

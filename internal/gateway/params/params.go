@@ -1,11 +1,12 @@
 // Package params decodes and checks the parameters of calls.
 //
-// A [Decoder] is created once for each type of parameters of package wire. It accepts exactly what the type and its rules describe, fills a
-// value of the type, and refuses everything else with an [Error] that names the place. The sentences of the errors are part of the
-// protocol: clients compare them.
+// A [Decoder] is created once for each type of parameters of package wire. It accepts exactly what
+// the type and its rules describe, fills a value of the type, and refuses everything else with an
+// [Error] that names the place. The sentences of the errors are part of the protocol: clients
+// compare them.
 //
-// The package does not know the call that it checks: [Refuse] makes the answer to it. Decoders are immutable and safe for concurrent use.
-// The package keeps no state and starts no goroutine.
+// The package does not know the call that it checks: [Refuse] makes the answer to it. Decoders are
+// immutable and safe for concurrent use. The package keeps no state and starts no goroutine.
 package params
 
 import (
@@ -72,7 +73,8 @@ func Refuse(method string, err error) *fault.Error {
 	return e
 }
 
-// Decode checks raw and fills dst, a pointer to the type of the decoder. Absent and null count as {}. The error is an [*Error].
+// Decode checks raw and fills dst, a pointer to the type of the decoder. Absent and null count as
+// {}. The error is an [*Error].
 func (d *Decoder) Decode(raw json.RawMessage, dst any) error {
 	raw = bytes.TrimSpace(raw)
 	if len(raw) == 0 || string(raw) == "null" {

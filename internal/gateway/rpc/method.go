@@ -2,17 +2,19 @@
 //
 // # Ideas
 //
-// One table. A [Method] is one row: name, scope, types of its parameters and its result, handler. [Define] creates it from a handler, so
-// that the types of the handler, the check of the parameters and the description cannot disagree. A method that is not in a [Table] does
-// not exist.
+// One table. A [Method] is one row: name, scope, types of its parameters and its result, handler.
+// [Define] creates it from a handler, so that the types of the handler, the check of the parameters
+// and the description cannot disagree. A method that is not in a [Table] does not exist.
 //
-// A [Call] is one request in progress: its caller, parameters and view. Handlers receive it with their decoded parameters. A handler has no
-// access to the connection; it changes the events of the connection through [Events].
+// A [Call] is one request in progress: its caller, parameters and view. Handlers receive it with
+// their decoded parameters. A handler has no access to the connection; it changes the events of the
+// connection through [Events].
 //
 // # What it does not do
 //
-// It opens no connection, checks no scope and counts no allowance: the gateway does that before it invokes a method. Rows are immutable and
-// safe for concurrent use; a Call belongs to its request. The package starts no goroutine.
+// It opens no connection, checks no scope and counts no allowance: the gateway does that before it
+// invokes a method. Rows are immutable and safe for concurrent use; a Call belongs to its request.
+// The package starts no goroutine.
 package rpc
 
 import (
@@ -36,21 +38,26 @@ import (
 	"laneway/internal/wire"
 )
 
-// Method is one row of the table of methods: the name, the scope, the params, and the handler. A method that is not in the table does not
-// exist.
+// Method is one row of the table of methods: the name, the scope, the params, and the handler. A
+// method that is not in the table does not exist.
 type Method struct {
 	Name, Scope string
 	// Control methods read or stop; they have separate places among the requests in flight.
 	Control bool
-	// Quick methods do not block when they have no params: the reader runs them itself, which saves a goroutine and a timer.
+	// Quick methods do not block when they have no params: the reader runs them itself, which saves
+	// a goroutine and a timer.
 	Quick bool
-	// Audited methods add one row to the audit log, in the transaction of the change; a call that changes nothing adds no row.
+	// Audited methods add one row to the audit log, in the transaction of the change; a call that
+	// changes nothing adds no row.
 	Audited bool
-	// Owner: the write scope suffices for a session that the caller owns; the backend, which knows the owner, decides.
+	// Owner: the write scope suffices for a session that the caller owns; the backend, which knows
+	// the owner, decides.
 	Owner bool
-	// Lists methods read rows with messages and answer with up to [ListBytes]: a credential may run only a few such calls concurrently.
+	// Lists methods read rows with messages and answer with up to [ListBytes]: a credential may run
+	// only a few such calls concurrently.
 	Lists bool
-	// InOrder methods change a session: calls of one connection for one session run in the order in which their frames arrived.
+	// InOrder methods change a session: calls of one connection for one session run in the order in
+	// which their frames arrived.
 	InOrder bool
 	// Limit is the allowance that a call is counted in, or "".
 	Limit  auth.LimitClass
@@ -88,7 +95,8 @@ func OrOwner(m *Method) { m.Owner = true }
 // Limited counts the calls of a method in an allowance.
 func Limited(class auth.LimitClass) Option { return func(m *Method) { m.Limit = class } }
 
-// Define returns a row for a handler. P and R are types of package wire: its parameters and its result.
+// Define returns a row for a handler. P and R are types of package wire: its parameters and its
+// result.
 func Define[P, R any](name, scope string, handle func(ctx context.Context, c *Call, p P) (R, error), opts ...Option) *Method {
 	decoder := params.Of[P]()
 	m := &Method{Name: name, Scope: scope, Params: decoder, Result: resultOf[R]()}
@@ -135,7 +143,8 @@ func asksExtended(p any) bool {
 	return ok && v.WantsExtended()
 }
 
-// Invoke decodes the parameters of a call and runs the handler. The errors of parameters are [*fault.Error] values.
+// Invoke decodes the parameters of a call and runs the handler. The errors of parameters are
+// [*fault.Error] values.
 func (m *Method) Invoke(ctx context.Context, c *Call) (any, error) { return m.invoke(ctx, c, c.Raw) }
 
 // Label returns the name of the method in metrics, for a nil method, too.
@@ -152,7 +161,8 @@ func (m *Method) Need() chat.Need { return chat.Need{Scope: m.Scope, Owner: m.Ow
 // Table has rows by the names of their methods.
 type Table map[string]*Method
 
-// NewTable returns a table. It panics on a duplicate name or a row without a scope: a programming error that any test finds.
+// NewTable returns a table. It panics on a duplicate name or a row without a scope: a programming
+// error that any test finds.
 func NewTable(rows ...[]*Method) Table {
 	table := Table{}
 	for _, m := range slices.Concat(rows...) {
@@ -173,12 +183,13 @@ func (t Table) Names() []string {
 
 // Events controls which events the connection of a call receives.
 type Events interface {
-	// Follow sends the connection the events of a run once open was called. added reports that it did not follow the run before.
+	// Follow sends the connection the events of a run once open was called. added reports that it
+	// did not follow the run before.
 	Follow(run string) (open func(), added bool)
 	// Forget undoes Follow.
 	Forget(run string)
-	// Subscribe sends the connection the events of every visible session. Without deltas, it receives all events of the runs of the session
-	// of, and only the last events of other runs.
+	// Subscribe sends the connection the events of every visible session. Without deltas, it
+	// receives all events of the runs of the session of, and only the last events of other runs.
 	Subscribe(deltas bool, of chat.SessionKey)
 	// Unsubscribe undoes Subscribe, and Follow for every run so far.
 	Unsubscribe()
@@ -186,11 +197,11 @@ type Events interface {
 
 // Budget limits the work of one credential; *inflight.Share implements it.
 type Budget interface {
-	// Parsing runs parse, which reads n bytes of JSON, when the limit of the credential permits it. The error is that of parse, or the
-	// cause of ctx.
+	// Parsing runs parse, which reads n bytes of JSON, when the limit of the credential permits it.
+	// The error is that of parse, or the cause of ctx.
 	Parsing(ctx context.Context, n int, parse func() error) error
-	// Busy runs f, which reads and encodes rows, when the credential may use a processor for it. f must not wait for the budget. The error
-	// is that of f, or the cause of ctx.
+	// Busy runs f, which reads and encodes rows, when the credential may use a processor for it. f
+	// must not wait for the budget. The error is that of f, or the cause of ctx.
 	Busy(ctx context.Context, f func() error) error
 }
 
@@ -204,12 +215,13 @@ type Call struct {
 	// Peer and RequestID are the origin of the call, for the audit log.
 	Peer      netip.Addr
 	RequestID string
-	// Extended is the view of the answer. It is set from the connection; the parameters can request it, too.
+	// Extended is the view of the answer. It is set from the connection; the parameters can request
+	// it, too.
 	Extended bool
 	Events   Events
 	Budget   Budget
-	// Spend takes bytes from the allowance of the credential, or returns an error. It counts what the call adds to the store beyond its
-	// parameters.
+	// Spend takes bytes from the allowance of the credential, or returns an error. It counts what
+	// the call adds to the store beyond its parameters.
 	Spend func(ctx context.Context, bytes int) error
 
 	mu       sync.Mutex
@@ -217,7 +229,8 @@ type Call struct {
 	after    []func() // called when the first answer is queued
 }
 
-// WhenAnswered calls f when the first answer is queued, or at once if it already is, because the call has timed out.
+// WhenAnswered calls f when the first answer is queued, or at once if it already is, because the
+// call has timed out.
 func (c *Call) WhenAnswered(f func()) {
 	c.mu.Lock()
 	late := c.answered
@@ -230,7 +243,8 @@ func (c *Call) WhenAnswered(f func()) {
 	}
 }
 
-// MarkAnswered calls the functions that wait for the first answer. The gateway calls it when the answer is queued.
+// MarkAnswered calls the functions that wait for the first answer. The gateway calls it when the
+// answer is queued.
 func (c *Call) MarkAnswered() {
 	c.mu.Lock()
 	after := c.after
@@ -252,7 +266,8 @@ func (c *Call) Visible() string {
 	return ""
 }
 
-// BadParam returns the error for a parameter. at is its place as a JSON pointer; "" = the parameters as a whole.
+// BadParam returns the error for a parameter. at is its place as a JSON pointer; "" = the
+// parameters as a whole.
 func (c *Call) BadParam(at, text string) error {
 	return params.Refuse(c.Method.Name, &params.Error{At: at, Text: text})
 }
@@ -266,7 +281,8 @@ func (c *Call) Caller() chat.Caller {
 	return by
 }
 
-// CheckKey checks an idempotency key. A key that becomes the id of a run must not look like the id of a cron fire.
+// CheckKey checks an idempotency key. A key that becomes the id of a run must not look like the id
+// of a cron fire.
 func (c *Call) CheckKey(key string, run bool) error {
 	if key == "" {
 		return nil
@@ -294,7 +310,8 @@ func (c *Call) Once(key string) (*chat.IdempotencyKey, error) {
 // Dedupe returns the key under which a message of this call is accepted once.
 func (c *Call) Dedupe(key string) string { return c.Principal() + "/" + c.Method.Name + "/" + key }
 
-// ParamsHash returns a digest of the canonical JSON of all other parameters. It distinguishes calls with the same key.
+// ParamsHash returns a digest of the canonical JSON of all other parameters. It distinguishes calls
+// with the same key.
 func (c *Call) ParamsHash() string {
 	var members map[string]any
 	dec := json.NewDecoder(strings.NewReader(string(c.Raw)))
@@ -316,8 +333,8 @@ type Encoded[T any] []byte
 func (e Encoded[T]) json() json.RawMessage  { return json.RawMessage(e) }
 func (Encoded[T]) resultType() reflect.Type { return reflect.TypeFor[T]() }
 
-// Twice is a result of type T with two frames: First is sent at once, the result of Then when it returns. The context of Then ends with the
-// connection.
+// Twice is a result of type T with two frames: First is sent at once, the result of Then when it
+// returns. The context of Then ends with the connection.
 type Twice[T any] struct {
 	First T
 	Then  func(ctx context.Context) (T, error)
@@ -329,7 +346,8 @@ func (t Twice[T]) frames() (first any, then func(ctx context.Context) (any, erro
 
 func (Twice[T]) resultType() reflect.Type { return reflect.TypeFor[T]() }
 
-// Frames splits a result into the first frame and the function for the second one; nil = there is only one frame.
+// Frames splits a result into the first frame and the function for the second one; nil = there is
+// only one frame.
 func Frames(result any) (first any, then func(ctx context.Context) (any, error)) {
 	if both, two := result.(interface {
 		frames() (any, func(context.Context) (any, error))

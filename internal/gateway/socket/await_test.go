@@ -11,7 +11,8 @@ import (
 	"github.com/gorilla/websocket"
 )
 
-// readerIsRenewed reports whether the goroutine that reads was started by another reading goroutine.
+// readerIsRenewed reports whether the goroutine that reads was started by another reading
+// goroutine.
 func readerIsRenewed() bool {
 	stacks := make([]byte, 1<<20)
 	return strings.Contains(string(stacks[:runtime.Stack(stacks, true)]), "created by laneway/internal/gateway/socket.(*Conn).read in")
@@ -26,7 +27,8 @@ func readTick(t *testing.T, peer *websocket.Conn) {
 	synctest.Wait()
 }
 
-// A stack that has grown does not shrink to the size of a new goroutine's. Not parallel: it inspects the goroutines of the process.
+// A stack that has grown does not shrink to the size of a new goroutine's. Not parallel: it
+// inspects the goroutines of the process.
 //
 //nolint:paralleltest // see above
 func TestAReaderWhoseStackHasGrownIsReplacedOnceItIsIdle(t *testing.T) {
@@ -90,7 +92,8 @@ func masked(first byte, payload string) string {
 	return string(out)
 }
 
-// Control frames arrive alone, several at once, before a message, and in pieces. Each piece is one write.
+// Control frames arrive alone, several at once, before a message, and in pieces. Each piece is one
+// write.
 func TestControlFramesBetweenMessages(t *testing.T) {
 	t.Parallel()
 	ping, pong, long := masked(0x89, "abc"), masked(0x8a, "abc"), masked(0x89, strings.Repeat("p", longestFrame))
@@ -148,8 +151,8 @@ func TestControlFramesBetweenMessages(t *testing.T) {
 	}
 }
 
-// A message can have any number of empty continuation frames, and the library handles them and control frames without its caller. They are
-// limited per second; frames with content are not.
+// A message can have any number of empty continuation frames, and the library handles them and
+// control frames without its caller. They are limited per second; frames with content are not.
 func TestFramesWithoutContentAreBounded(t *testing.T) {
 	t.Parallel()
 	ping, empty, begin, last := masked(0x89, ""), masked(0x00, ""), masked(0x01, "a"), masked(0x80, "b")

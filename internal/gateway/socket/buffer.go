@@ -7,7 +7,8 @@ import (
 	"laneway/internal/chat"
 )
 
-// Item is one item to write: a response frame, or an event whose frame is completed when it is written, because its seq is known only then.
+// Item is one item to write: a response frame, or an event whose frame is completed when it is
+// written, because its seq is known only then.
 type Item struct {
 	Event   string // "" = payload is a whole frame
 	Payload []byte
@@ -20,11 +21,13 @@ type Item struct {
 
 const itemOverhead = 96 // bytes of an item in addition to its text, measured
 
-// Buffer holds the unsent frames of one connection. A producer never blocks; one writer takes items out. It keeps the order of responses
-// and events, merges unsent deltas of a run, replaces unsent states by newer ones, and reports a client that reads too slowly.
+// Buffer holds the unsent frames of one connection. A producer never blocks; one writer takes items
+// out. It keeps the order of responses and events, merges unsent deltas of a run, replaces unsent
+// states by newer ones, and reports a client that reads too slowly.
 type Buffer struct {
 	limit int
-	// tooSlow is called once, without the lock, when the buffer was over its limit for slowAfter or exceeds twice the limit.
+	// tooSlow is called once, without the lock, when the buffer was over its limit for slowAfter or
+	// exceeds twice the limit.
 	tooSlow   func()
 	slowAfter time.Duration
 	// wake is called, without the lock, when the writer has something to do.
@@ -60,7 +63,8 @@ func newBuffer(limit int, slowAfter time.Duration, tooSlow, wake func()) *Buffer
 // PutFrame queues a complete frame: a response.
 func (b *Buffer) PutFrame(frame []byte) { b.PutFrameThen(frame, nil) }
 
-// PutFrameThen is PutFrame with a function that is called when the frame is written. It is not called when the connection ends before.
+// PutFrameThen is PutFrame with a function that is called when the frame is written. It is not
+// called when the connection ends before.
 func (b *Buffer) PutFrameThen(frame []byte, written func()) {
 	b.put(func() {
 		it := &Item{Payload: frame, size: len(frame) + itemOverhead, written: written}
@@ -74,7 +78,8 @@ func (b *Buffer) PutEvent(event string, payload []byte) {
 	b.put(func() { b.enqueue(&Item{Event: event, Payload: payload, size: len(payload) + itemOverhead}) })
 }
 
-// PutState queues a state (tick, health, lanes). It replaces an unsent older one at the same position.
+// PutState queues a state (tick, health, lanes). It replaces an unsent older one at the same
+// position.
 func (b *Buffer) PutState(event string, payload []byte, health uint64) {
 	b.put(func() {
 		size := len(payload) + itemOverhead
@@ -123,7 +128,8 @@ func (b *Buffer) count(n int) {
 	}
 }
 
-// countFor counts the responses for g, which may be nil, and returns the group for which they counted before.
+// countFor counts the responses for g, which may be nil, and returns the group for which they
+// counted before.
 func (b *Buffer) countFor(g *group) (before *group) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -168,8 +174,9 @@ func (b *Buffer) measure() bool {
 	return false
 }
 
-// overLimit is one period in which a buffer is over its limit. The timer is used only under the lock of the buffer: its function has the
-// period as its argument and may run before AfterFunc has returned.
+// overLimit is one period in which a buffer is over its limit. The timer is used only under the
+// lock of the buffer: its function has the period as its argument and may run before AfterFunc has
+// returned.
 type overLimit struct{ timer *time.Timer }
 
 // within ends the period in which the buffer was over its limit; the caller holds the lock.
@@ -191,8 +198,8 @@ func (b *Buffer) overTime(o *overLimit) {
 	}
 }
 
-// take returns the next item for the writer; nil when no item is due, with the time of the next one (zero = no item waits). After the item
-// is written, the writer calls sent.
+// take returns the next item for the writer; nil when no item is due, with the time of the next one
+// (zero = no item waits). After the item is written, the writer calls sent.
 func (b *Buffer) take(now time.Time) (it *Item, due time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -255,13 +262,15 @@ func (b *Buffer) flushed() *Closing {
 	return b.end
 }
 
-// finish accepts no new item. Queued items are still written, then the connection closes. Only the first ending counts.
+// finish accepts no new item. Queued items are still written, then the connection closes. Only the
+// first ending counts.
 func (b *Buffer) finish(c *Closing) bool { return b.stop(c, false) }
 
 // drop is finish without waiting for the client: queued items are dropped with the connection.
 func (b *Buffer) drop(c *Closing) bool { return b.stop(c, true) }
 
-// whenEnded calls f once no new item is accepted, or at once if that is already so. f may be called more than once.
+// whenEnded calls f once no new item is accepted, or at once if that is already so. f may be called
+// more than once.
 func (b *Buffer) whenEnded(f func()) {
 	b.mu.Lock()
 	b.ended = f
@@ -322,12 +331,14 @@ const (
 	maxStreams   = 1_024 // runs stored per connection; beyond it, idle ones are removed
 )
 
-// Delta is unsent new text of a run. To merge two of them, take the newer text and keep the older start.
+// Delta is unsent new text of a run. To merge two of them, take the newer text and keep the older
+// start.
 type Delta struct {
 	Event   chat.Event // the newest event; its Text is the answer so far
 	start   int        // start of the unsent part of Text
 	Replace bool
-	// Waiting: the run has not started; the delta is empty and only reports that the message was accepted.
+	// Waiting: the run has not started; the delta is empty and only reports that the message was
+	// accepted.
 	Waiting bool
 }
 
@@ -373,8 +384,8 @@ func (d *Delta) gap() time.Duration {
 	return deltaGap
 }
 
-// stream is one run on one connection: it spaces out deltas and keeps the order of events. While an item of it is held, everything that
-// follows is held, too.
+// stream is one run on one connection: it spaces out deltas and keeps the order of events. While an
+// item of it is held, everything that follows is held, too.
 type stream struct {
 	run    string
 	tail   *Item   // an unsent delta with which the next one may be merged
@@ -392,7 +403,8 @@ func (st *stream) free(now time.Time) bool {
 	return st.held[0].Delta == nil || (!st.queued && !now.Before(st.next))
 }
 
-// taken ends the time in which the delta may grow, written starts the time in which no other may follow.
+// taken ends the time in which the delta may grow, written starts the time in which no other may
+// follow.
 func (st *stream) taken(it *Item) {
 	if st.tail == it {
 		st.tail = nil

@@ -98,7 +98,8 @@ func TestGateHoldsTheEventsOfItsRunOnly(t *testing.T) {
 	}
 }
 
-// The timer of the limit fires while the buffer that started it still holds its lock; the race detector checks what both access.
+// The timer of the limit fires while the buffer that started it still holds its lock; the race
+// detector checks what both access.
 func TestTheTimerOfTheLimitMayFireAtOnce(t *testing.T) {
 	t.Parallel()
 	slow := make(chan struct{})
@@ -127,8 +128,8 @@ func TestSlowIsSaidOnce(t *testing.T) {
 	}
 }
 
-// For any order of calls, the events of a run keep their order, its text is complete, deltas keep their interval, and the count of bytes is
-// right.
+// For any order of calls, the events of a run keep their order, its text is complete, deltas keep
+// their interval, and the count of bytes is right.
 func TestBufferKeepsOrderAndText(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -269,8 +270,8 @@ func TestTheResponsesThatWaitForOnePrincipalAreBounded(t *testing.T) {
 	}
 }
 
-// Sixteen connections have reached the limit of their principal. Then a short response is queued for each of them concurrently. Exactly one
-// of them must be closed.
+// Sixteen connections have reached the limit of their principal. Then a short response is queued
+// for each of them concurrently. Exactly one of them must be closed.
 func TestResponsesAtOnceOverTheBoundCloseOneConnection(t *testing.T) {
 	t.Parallel()
 	for range 200 {

@@ -69,7 +69,8 @@ func (l *pipeListener) Accept() (net.Conn, error) {
 func (l *pipeListener) Close() error   { return nil }
 func (l *pipeListener) Addr() net.Addr { return &net.UnixAddr{Name: "pipe"} }
 
-// connected runs f in virtual time with a client and its peer. It waits for the end of the connection, which f must cause, and returns it.
+// connected runs f in virtual time with a client and its peer. It waits for the end of the
+// connection, which f must cause, and returns it.
 func connected(t *testing.T, f func(e *echo, peer *websocket.Conn)) *Closing {
 	t.Helper()
 	var end *Closing
@@ -252,8 +253,8 @@ func TestAHubCountsPlacesAndFollowers(t *testing.T) {
 	}
 }
 
-// At the limit of a network, its oldest connection is closed; at the total limit, the oldest of all. Reserved places and authenticated
-// connections are not closed.
+// At the limit of a network, its oldest connection is closed; at the total limit, the oldest of
+// all. Reserved places and authenticated connections are not closed.
 func TestTheOldestUnauthenticatedConnectionGivesWay(t *testing.T) {
 	t.Parallel()
 	a, b := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")

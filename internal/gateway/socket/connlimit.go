@@ -18,31 +18,33 @@ import (
 )
 
 const (
-	// plainConns is how many connections may be open beyond ConnLimits.MaxSockets, for requests that are not sockets: a probe is answered
-	// even when all sockets are used.
+	// plainConns is how many connections may be open beyond ConnLimits.MaxSockets, for requests
+	// that are not sockets: a probe is answered even when all sockets are used.
 	plainConns = 1_024
-	// writePiece is the maximum size of a piece of an answer, in bytes, that has its own deadline: a long answer on a slow connection
-	// succeeds, and a stalled connection ends.
+	// writePiece is the maximum size of a piece of an answer, in bytes, that has its own deadline:
+	// a long answer on a slow connection succeeds, and a stalled connection ends.
 	writePiece = 64 << 10
 )
 
 // ConnLimits limit the accepted connections.
 type ConnLimits struct {
-	// MaxSockets is the number of sockets; all connections together are limited to 1,024 more. MaxUnauthenticatedPerAddr limits the
-	// unauthenticated ones of one network: at the limit the oldest of them is closed.
+	// MaxSockets is the number of sockets; all connections together are limited to 1,024 more.
+	// MaxUnauthenticatedPerAddr limits the unauthenticated ones of one network: at the limit the
+	// oldest of them is closed.
 	MaxSockets, MaxUnauthenticatedPerAddr int
 	// WriteTimeout limits each piece of an HTTP answer.
 	WriteTimeout time.Duration
-	// Exempt reports addresses that many clients share, such as a trusted proxy: they are not counted by address. Loopback is always
-	// exempt.
+	// Exempt reports addresses that many clients share, such as a trusted proxy: they are not
+	// counted by address. Loopback is always exempt.
 	Exempt func(netip.Addr) bool
 	// Network returns the network under which an address is counted.
 	Network func(netip.Addr) netip.Addr
 }
 
-// ConnLimiter counts connections from their acceptance on, before anything is read from them, because even a connection that sends nothing
-// needs memory. Unauthenticated connections also count for their address. The hub counts a connection once it is a socket. It is safe for
-// concurrent use.
+// ConnLimiter counts connections from their acceptance on, before anything is read from them,
+// because even a connection that sends nothing needs memory. Unauthenticated connections also count
+// for their address. The hub counts a connection once it is a socket. It is safe for concurrent
+// use.
 type ConnLimiter struct {
 	limits   ConnLimits
 	log      *slog.Logger
@@ -61,7 +63,8 @@ func NewConnLimiter(limits ConnLimits, log *slog.Logger) *ConnLimiter {
 // Limit returns a listener that accepts connections within the limits.
 func (l *ConnLimiter) Limit(inner net.Listener) net.Listener { return &limitedListener{inner, l} }
 
-// acquire takes a place for a connection; ok is false when no place is free. oldest is the connection to close for it, or nil.
+// acquire takes a place for a connection; ok is false when no place is free. oldest is the
+// connection to close for it, or nil.
 func (l *ConnLimiter) acquire(c *acceptedConn) (oldest *acceptedConn, ok bool) {
 	from := l.countedAddr(c.RemoteAddr())
 	l.mu.Lock()
@@ -109,7 +112,8 @@ func (l *ConnLimiter) countedAddr(remote net.Addr) netip.Addr {
 	return l.limits.Network(addr)
 }
 
-// limitedListener closes connections beyond the limits without an answer, because many answers would need resources, too.
+// limitedListener closes connections beyond the limits without an answer, because many answers
+// would need resources, too.
 type limitedListener struct {
 	net.Listener
 
@@ -144,8 +148,9 @@ func (l *ConnLimiter) refuse(c net.Conn) {
 	})
 }
 
-// acceptedConn is a counted connection. Until it becomes a socket, every write has a deadline, both of a handler and of the HTTP server
-// itself. Otherwise a client that sends a request and never reads would keep a goroutine for ever.
+// acceptedConn is a counted connection. Until it becomes a socket, every write has a deadline, both
+// of a handler and of the HTTP server itself. Otherwise a client that sends a request and never
+// reads would keep a goroutine for ever.
 type acceptedConn struct {
 	net.Conn
 
@@ -180,7 +185,8 @@ func (c *acceptedConn) Close() error {
 	return c.Conn.Close() //nolint:wrapcheck // as above
 }
 
-// CloseWrite lets the HTTP server end its answer before it closes, so that the client can read the refusal while it still sends.
+// CloseWrite lets the HTTP server end its answer before it closes, so that the client can read the
+// refusal while it still sends.
 func (c *acceptedConn) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite() //nolint:wrapcheck // as above
@@ -203,7 +209,8 @@ func (c *acceptedConn) authenticated() {
 	}
 }
 
-// becomesSocket leaves write deadlines to the writer of the socket, and the count by address to the hub.
+// becomesSocket leaves write deadlines to the writer of the socket, and the count by address to the
+// hub.
 func (c *acceptedConn) becomesSocket() {
 	c.socket.Store(true)
 	c.authenticated()
@@ -223,8 +230,9 @@ func Authenticated(r *http.Request) {
 	}
 }
 
-// unproven has the unauthenticated connections, the oldest first. At a limit the oldest is closed for a new one: a client that opens
-// connections without authenticating does not block other clients of its address. The caller holds the lock.
+// unproven has the unauthenticated connections, the oldest first. At a limit the oldest is closed
+// for a new one: a client that opens connections without authenticating does not block other
+// clients of its address. The caller holds the lock.
 type unproven[C any] struct {
 	limit int // of all networks together; 0 = no limit
 	all   list.List
@@ -242,8 +250,8 @@ type Place[C any] struct {
 // Conn returns the connection of a used place.
 func (p *Place[C]) Conn() C { return p.conn }
 
-// enter takes a place for a connection of a network with this limit. p is nil when no place is free. gone is the connection that must be
-// closed for it and is no longer counted, or nil.
+// enter takes a place for a connection of a network with this limit. p is nil when no place is
+// free. gone is the connection that must be closed for it and is no longer counted, or nil.
 func (u *unproven[C]) enter(from netip.Addr, limit int) (p, gone *Place[C]) {
 	crowded := u.from[from] >= limit
 	if crowded || (u.limit > 0 && u.all.Len() >= u.limit) {
@@ -261,7 +269,8 @@ func (u *unproven[C]) enter(from netip.Addr, limit int) (p, gone *Place[C]) {
 	return p, gone
 }
 
-// oldest returns the oldest connection, of that network or of any; nil = no connection can be closed.
+// oldest returns the oldest connection, of that network or of any; nil = no connection can be
+// closed.
 func (u *unproven[C]) oldest(from netip.Addr, ofNetwork bool) *Place[C] {
 	for e := u.all.Front(); e != nil; e = e.Next() {
 		if p, ok := e.Value.(*Place[C]); ok && p.used && (!ofNetwork || p.from == from) {
@@ -286,8 +295,8 @@ func (u *unproven[C]) leave(p *Place[C]) {
 	}
 }
 
-// netConn is the TCP connection of a WebSocket. The library sets a write deadline with every frame; a connection that is being closed needs
-// one that no later frame can extend.
+// netConn is the TCP connection of a WebSocket. The library sets a write deadline with every frame;
+// a connection that is being closed needs one that no later frame can extend.
 type netConn struct {
 	net.Conn
 
@@ -334,7 +343,8 @@ func (c *netConn) Reset() {
 	}
 }
 
-// hijacker passes a netConn to the WebSocket library instead of the bare connection, and a reader with which [Conn] reads ahead.
+// hijacker passes a netConn to the WebSocket library instead of the bare connection, and a reader
+// with which [Conn] reads ahead.
 type hijacker struct {
 	http.ResponseWriter
 	frames int // limit of the frame counter

@@ -11,8 +11,8 @@ import (
 	"laneway/internal/chat"
 )
 
-// maxFollowed is how many runs one connection follows because it started them; beyond it the oldest is removed. A client with more of them
-// should subscribe.
+// maxFollowed is how many runs one connection follows because it started them; beyond it the oldest
+// is removed. A client with more of them should subscribe.
 const maxFollowed = 1_024
 
 // HubLimits limit the sockets of a [Hub].
@@ -21,8 +21,9 @@ type HubLimits struct {
 	Sockets, Unauthenticated, PerPrincipal int
 }
 
-// Hub has every connection C of a gateway: for the limits, for broadcasts, and for the subscriptions to events of runs. Its lock is held
-// only for map operations; connections are written to without it. It is safe for concurrent use.
+// Hub has every connection C of a gateway: for the limits, for broadcasts, and for the
+// subscriptions to events of runs. Its lock is held only for map operations; connections are
+// written to without it. It is safe for concurrent use.
 type Hub[C comparable] struct {
 	limits HubLimits
 
@@ -65,8 +66,9 @@ func NewHub[C comparable](limits HubLimits) *Hub[C] {
 	}
 }
 
-// Reserve takes a place for a socket that is about to be upgraded, from a network that may have limit unauthenticated ones; p is nil when
-// no place is free. The caller closes the connection of oldest, which may be nil, to make room. Either Release or Add must follow.
+// Reserve takes a place for a socket that is about to be upgraded, from a network that may have
+// limit unauthenticated ones; p is nil when no place is free. The caller closes the connection of
+// oldest, which may be nil, to make room. Either Release or Add must follow.
 func (h *Hub[C]) Reserve(from netip.Addr, limit int) (p, oldest *Place[C]) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -87,7 +89,8 @@ func (h *Hub[C]) Release(p *Place[C]) {
 	h.unproven.leave(p)
 }
 
-// Add adds a connection with a reserved place; false = the gateway has stopped meanwhile. Remove and then Leave must follow.
+// Add adds a connection with a reserved place; false = the gateway has stopped meanwhile. Remove
+// and then Leave must follow.
 func (h *Hub[C]) Add(c C, p *Place[C]) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -107,7 +110,8 @@ func (h *Hub[C]) Leave() {
 	h.idle.Done()
 }
 
-// Wait waits until every connection has left, or ctx is done, and returns how many have not. Its goroutine ends with the last connection.
+// Wait waits until every connection has left, or ctx is done, and returns how many have not. Its
+// goroutine ends with the last connection.
 func (h *Hub[C]) Wait(ctx context.Context) int64 {
 	done := make(chan struct{})
 	go func() {
@@ -122,7 +126,8 @@ func (h *Hub[C]) Wait(ctx context.Context) int64 {
 	}
 }
 
-// Admit counts a connection for its principal; false = the limit is reached, or the connection was closed for a newer one.
+// Admit counts a connection for its principal; false = the limit is reached, or the connection was
+// closed for a newer one.
 func (h *Hub[C]) Admit(c C, principal string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -136,8 +141,9 @@ func (h *Hub[C]) Admit(c C, principal string) bool {
 	return true
 }
 
-// Open queues the answer to the handshake and includes the connection in broadcasts, atomically: a client that has read the answer receives
-// every broadcast, and nothing precedes the answer. answer must not block.
+// Open queues the answer to the handshake and includes the connection in broadcasts, atomically: a
+// client that has read the answer receives every broadcast, and nothing precedes the answer. answer
+// must not block.
 func (h *Hub[C]) Open(c C, answer func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -175,7 +181,8 @@ func (h *Hub[C]) unfollow(c C, run string) {
 	h.runs[run] = left
 }
 
-// Subscribe sends the connection the events of every session that it may see, and replaces an earlier subscription.
+// Subscribe sends the connection the events of every session that it may see, and replaces an
+// earlier subscription.
 func (h *Hub[C]) Subscribe(c C, s Subscription) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -197,7 +204,8 @@ func (h *Hub[C]) Unsubscribe(c C) {
 	}
 }
 
-// Follow sends the connection the events of one run. added reports that it did not follow it before.
+// Follow sends the connection the events of one run. added reports that it did not follow it
+// before.
 func (h *Hub[C]) Follow(c C, run string) (added bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -238,7 +246,8 @@ func (m *member[C]) forget(run string) {
 	m.runs = slices.DeleteFunc(m.runs, func(r string) bool { return r == run })
 }
 
-// Audience returns the connections that receive an event of a run of a session; end = it is the one that ends the run.
+// Audience returns the connections that receive an event of a run of a session; end = it is the one
+// that ends the run.
 func (h *Hub[C]) Audience(run string, session chat.SessionKey, end bool) []C {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
@@ -316,8 +325,9 @@ const (
 	buffersInAll        = 16
 )
 
-// sums limit the responses that wait in the send buffers of one principal, over all its connections, and of all principals. Events are not
-// counted: their bytes are shared by all connections that receive them. Beyond a limit, the connection with the most bytes is closed as a
+// sums limit the responses that wait in the send buffers of one principal, over all its
+// connections, and of all principals. Events are not counted: their bytes are shared by all
+// connections that receive them. Beyond a limit, the connection with the most bytes is closed as a
 // slow one, until the sum is within the limit.
 type sums struct {
 	perPrincipal, total int64
@@ -378,8 +388,9 @@ func (g *group) overLimit() bool { return g.bytes.Load() > g.sums.perPrincipal }
 
 func (g *group) exceeded() bool { return g.overLimit() || g.sums.bytes.Load() > g.sums.total }
 
-// relieve closes connections until the sums are within their limits. Only one goroutine at a time does so: a second one would find the
-// fullest connection already empty and close another one, although one was enough.
+// relieve closes connections until the sums are within their limits. Only one goroutine at a time
+// does so: a second one would find the fullest connection already empty and close another one,
+// although one was enough.
 func (g *group) relieve() {
 	if !g.exceeded() {
 		return
@@ -395,8 +406,8 @@ func (g *group) relieve() {
 	}
 }
 
-// fullest returns the buffer with the most bytes: in g when g is over its limit, otherwise of the principal that has most; nil when no
-// buffer has any.
+// fullest returns the buffer with the most bytes: in g when g is over its limit, otherwise of the
+// principal that has most; nil when no buffer has any.
 func (s *sums) fullest(g *group) (most *Buffer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -19,7 +19,8 @@ var (
 	errNotUTF8 = errors.New("invalid UTF-8")
 )
 
-// handshake reads the first message and passes it on. It returns how the connection ends, or nil when the peer is authenticated.
+// handshake reads the first message and passes it on. It returns how the connection ends, or nil
+// when the peer is authenticated.
 func (c *Conn) handshake(ctx context.Context) *Closing {
 	c.readBy(c.since.Add(c.up.cfg.Deadlines.Handshake))
 	data, err := c.next(c.up.cfg.MaxHandshake, io.ReadAll)
@@ -40,8 +41,9 @@ func (c *Conn) handshake(ctx context.Context) *Closing {
 	return nil
 }
 
-// read passes messages on until the connection ends, and closes it. peer is nil until the first message. While it waits for a message, see
-// [Conn.await], its stack is small. Messages grow the stack permanently, so another goroutine continues once the connection is idle.
+// read passes messages on until the connection ends, and closes it. peer is nil until the first
+// message. While it waits for a message, see [Conn.await], its stack is small. Messages grow the
+// stack permanently, so another goroutine continues once the connection is idle.
 func (c *Conn) read(ctx, peer context.Context) {
 	for c.wait() {
 		if c.await() {
@@ -60,7 +62,8 @@ func (c *Conn) read(ctx, peer context.Context) {
 	c.closeAfter(ctx, &Closing{Code: websocket.CloseNormalClosure, Reason: ClosedByPeer}) // an ending that was decided before takes precedence
 }
 
-// untilGone returns the context that ends with the connection. A connection that sends nothing after its handshake never creates it.
+// untilGone returns the context that ends with the connection. A connection that sends nothing
+// after its handshake never creates it.
 func (c *Conn) untilGone(ctx context.Context) context.Context {
 	peer, cancel := context.WithCancelCause(ctx)
 	c.whenEnded(func() { cancel(errPeerGone) }) // wakes a reader that waits for bytes
@@ -76,8 +79,8 @@ func (c *Conn) receive(ctx, peer context.Context) *Closing {
 	return c.client.Receive(ctx, peer, m)
 }
 
-// message reads one message after the handshake, which holds its bytes. It reads more than the bytes of a short message only when the bytes
-// of the longest message are available.
+// message reads one message after the handshake, which holds its bytes. It reads more than the
+// bytes of a short message only when the bytes of the longest message are available.
 func (c *Conn) message(peer context.Context) (m Message, end *Closing) {
 	short, limit := c.up.cfg.ShortMessage, c.up.cfg.MaxMessage
 	data, err := c.next(limit, func(r io.Reader) ([]byte, error) {
@@ -116,12 +119,14 @@ func (c *Conn) hold(peer context.Context, m *Message, n int64) (end *Closing) {
 	return end
 }
 
-// readBy sets the read deadline; any goroutine may call it. It fails only on a closed connection, which the next read reports.
+// readBy sets the read deadline; any goroutine may call it. It fails only on a closed connection,
+// which the next read reports.
 func (c *Conn) readBy(t time.Time) {
 	_ = c.raw.SetReadDeadline(t) //nolint:errcheck // see above
 }
 
-// awaitPeer continues to read after an ending was decided elsewhere, so that the close frame of the peer is read.
+// awaitPeer continues to read after an ending was decided elsewhere, so that the close frame of the
+// peer is read.
 func (c *Conn) awaitPeer() {
 	c.readBy(time.Now().Add(2 * c.up.cfg.Deadlines.Close))
 	for {
@@ -131,7 +136,8 @@ func (c *Conn) awaitPeer() {
 	}
 }
 
-// next reads one complete message of at most limit bytes with readAll. After the handshake its deadline starts with its first frame.
+// next reads one complete message of at most limit bytes with readAll. After the handshake its
+// deadline starts with its first frame.
 func (c *Conn) next(limit int64, readAll func(io.Reader) ([]byte, error)) ([]byte, error) {
 	kind, r, err := c.ws.NextReader()
 	if err != nil {
@@ -162,8 +168,8 @@ func (c *Conn) next(limit int64, readAll func(io.Reader) ([]byte, error)) ([]byt
 	return data, nil
 }
 
-// readEnd converts the error of a read to the end of the connection; inMessage: a message had started. For a violation of the framing, the
-// library has already sent the close frame.
+// readEnd converts the error of a read to the end of the connection; inMessage: a message had
+// started. For a violation of the framing, the library has already sent the close frame.
 func readEnd(err error, inMessage bool) *Closing {
 	var closed *websocket.CloseError
 	var timeout net.Error
@@ -187,11 +193,12 @@ func readEnd(err error, inMessage bool) *Closing {
 	}
 }
 
-// readBuffer is the size of the read buffer of a connection in bytes. A message that fits is read in one call; the library accepts no
-// buffer of 256 bytes or less.
+// readBuffer is the size of the read buffer of a connection in bytes. A message that fits is read
+// in one call; the library accepts no buffer of 256 bytes or less.
 const readBuffer = 512
 
-// Parts of a control frame of a client, with the terms of RFC 6455: it is masked, not fragmented, and has at most 125 bytes.
+// Parts of a control frame of a client, with the terms of RFC 6455: it is masked, not fragmented,
+// and has at most 125 bytes.
 const (
 	frameFinal   = 0x80
 	frameMasked  = 0x80
@@ -199,8 +206,9 @@ const (
 	longestFrame = 125
 )
 
-// waiting is the shared state of the reader and the clock about a waiting reader. A stack that has grown does not shrink to the size of a
-// new goroutine's, so a reader with a grown stack is interrupted and replaced.
+// waiting is the shared state of the reader and the clock about a waiting reader. A stack that has
+// grown does not shrink to the size of a new goroutine's, so a reader with a grown stack is
+// interrupted and replaced.
 type waiting struct {
 	grown bool // used only by the reader: it has done more than wait
 
@@ -209,8 +217,9 @@ type waiting struct {
 	interrupted bool // the read deadline was set to the past, to end the waiting
 }
 
-// await waits for a message, so that no frame of the library is on the stack meanwhile, and answers the control frames that precede it.
-// grown reports that another goroutine must continue the waiting. An error is returned again when the message is read.
+// await waits for a message, so that no frame of the library is on the stack meanwhile, and answers
+// the control frames that precede it. grown reports that another goroutine must continue the
+// waiting. An error is returned again when the message is read.
 func (c *Conn) await() (grown bool) {
 	for {
 		c.waiting.begin()
@@ -259,7 +268,8 @@ func (c *Conn) renewReader(now time.Time) {
 	}
 }
 
-// control handles a ping or a pong that is completely in the read buffer, as the library would. false = the library has to read it.
+// control handles a ping or a pong that is completely in the read buffer, as the library would.
+// false = the library has to read it.
 func (c *Conn) control() bool {
 	b, _ := c.in.Peek(c.in.Buffered()) //nolint:errcheck // there are so many
 	if len(b) < 2 || b[1]&frameMasked == 0 {
@@ -285,7 +295,8 @@ func (c *Conn) control() bool {
 	return true
 }
 
-// errTooManyFrames ends the reading of a connection that exceeds the limit of empty and control frames per second.
+// errTooManyFrames ends the reading of a connection that exceeds the limit of empty and control
+// frames per second.
 var errTooManyFrames = errors.New("too many control or empty frames")
 
 // Parts of a frame header, with the terms of RFC 6455.
@@ -297,8 +308,9 @@ const (
 	maxHeader    = 14   // bytes of the longest header
 )
 
-// frameCounter parses the frames in the bytes of a client, to count those that the library handles without its caller: control frames, and
-// empty continuation frames, of which a message can have any number. Messages are counted where they are received. Used only by the reader.
+// frameCounter parses the frames in the bytes of a client, to count those that the library handles
+// without its caller: control frames, and empty continuation frames, of which a message can have
+// any number. Messages are counted where they are received. Used only by the reader.
 type frameCounter struct {
 	limit    int   // frames per second; 0 = no limit
 	skip     int64 // remaining bytes of the frame's content

@@ -12,8 +12,8 @@ import (
 	"laneway/internal/chat"
 )
 
-// writer is the goroutine that writes to a connection: it runs while something is queued or due, so that an idle connection has no such
-// goroutine. In between, its clock has a timer.
+// writer is the goroutine that writes to a connection: it runs while something is queued or due, so
+// that an idle connection has no such goroutine. In between, its clock has a timer.
 type writer struct {
 	running atomic.Bool
 	poked   atomic.Bool    // the writer has something to do
@@ -42,8 +42,8 @@ func (c *Conn) wake() {
 	}
 }
 
-// write writes what is queued and due: items, ticks, pings, and finally the close frame. It returns when there is nothing to write; the
-// next call of wake starts another.
+// write writes what is queued and due: items, ticks, pings, and finally the close frame. It returns
+// when there is nothing to write; the next call of wake starts another.
 func (c *Conn) write() {
 	growStack(0)
 	w := &c.writer
@@ -63,8 +63,9 @@ func (c *Conn) write() {
 	}
 }
 
-// growStack grows the stack of a new goroutine to the size that a write needs. If the stack grew during the write instead, every frame on
-// it would be copied, which takes a tenth of the time of a short call.
+// growStack grows the stack of a new goroutine to the size that a write needs. If the stack grew
+// during the write instead, every frame on it would be copied, which takes a tenth of the time of a
+// short call.
 //
 //go:noinline
 func growStack(at int) byte {
@@ -73,7 +74,8 @@ func growStack(at int) byte {
 	return room[at/2]
 }
 
-// writeDue writes until nothing is queued and due, and returns when the next item will be. more is false when the connection has ended.
+// writeDue writes until nothing is queued and due, and returns when the next item will be. more is
+// false when the connection has ended.
 func (c *Conn) writeDue() (next time.Time, more bool) {
 	for {
 		now := time.Now()
@@ -144,8 +146,8 @@ func (c *Conn) writeMessage(frame []byte) bool {
 	return true
 }
 
-// writeClose writes the close frame and waits briefly for the peer's answer, except on a connection that is closed for a newer one: many
-// such connections must not stay open.
+// writeClose writes the close frame and waits briefly for the peer's answer, except on a connection
+// that is closed for a newer one: many such connections must not stay open.
 func (c *Conn) writeClose(end *Closing) {
 	at := time.Now().Add(c.up.cfg.Deadlines.Close)
 	if end.Code != 0 {
@@ -177,7 +179,8 @@ func (u *Upgrader) putFrame(b *[]byte) {
 	u.frames.Put(b)
 }
 
-// AppendEvent writes an event frame. payload is JSON; seq 0 = no number, health > 0 adds the state version.
+// AppendEvent writes an event frame. payload is JSON; seq 0 = no number, health > 0 adds the state
+// version.
 func AppendEvent(dst []byte, event string, payload []byte, seq, health uint64) []byte {
 	dst = append(dst, `{"type":"event","event":"`...)
 	dst = append(dst, event...)

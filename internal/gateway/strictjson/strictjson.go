@@ -1,16 +1,19 @@
-// Package strictjson parses and writes the JSON of the gateway more strictly than encoding/json does.
+// Package strictjson parses and writes the JSON of the gateway more strictly than encoding/json
+// does.
 //
 // # Ideas
 //
-// [Inspect] refuses input that the standard parser accepts silently: a lone surrogate becomes U+FFFD, U+0000 is kept although no SQL store
-// accepts it, and values may nest ten thousand levels deep. It inspects bytes and does not need valid JSON, so it runs before the parser.
+// [Inspect] refuses input that the standard parser accepts silently: a lone surrogate becomes
+// U+FFFD, U+0000 is kept although no SQL store accepts it, and values may nest ten thousand levels
+// deep. It inspects bytes and does not need valid JSON, so it runs before the parser.
 //
-// [Encode], [AppendString] and [Unquote] are faster functions for known values: without HTML escapes, and without a parser for a plain
-// string.
+// [Encode], [AppendString] and [Unquote] are faster functions for known values: without HTML
+// escapes, and without a parser for a plain string.
 //
 // # What it does not do
 //
-// It checks no schema: that is the table of methods. It keeps no state, starts no goroutine, and every function is safe for concurrent use.
+// It checks no schema: that is the table of methods. It keeps no state, starts no goroutine, and
+// every function is safe for concurrent use.
 package strictjson
 
 import (
@@ -25,15 +28,17 @@ import (
 // maxDepth is how deep objects and arrays may be nested.
 const maxDepth = 64
 
-// Content that is refused although a JSON parser accepts it. encoding/json silently converts a lone surrogate to U+FFFD, keeps U+0000,
-// which no SQL store accepts, and nests ten thousand levels deep.
+// Content that is refused although a JSON parser accepts it. encoding/json silently converts a lone
+// surrogate to U+FFFD, keeps U+0000, which no SQL store accepts, and nests ten thousand levels
+// deep.
 var (
 	ErrTooDeep   = errors.New("nested deeper than 64 levels")
 	ErrNUL       = errors.New("strings must not contain U+0000")
 	ErrSurrogate = errors.New("strings must not contain a lone surrogate")
 )
 
-// Inspect checks the bytes of a JSON text, valid or not. Depth takes precedence over the faults of strings.
+// Inspect checks the bytes of a JSON text, valid or not. Depth takes precedence over the faults of
+// strings.
 func Inspect(data []byte) error {
 	var fault error
 	depth := 0
@@ -56,7 +61,8 @@ func Inspect(data []byte) error {
 	return fault
 }
 
-// inspectString returns the index of the closing quote (or the end of the text) and the first fault.
+// inspectString returns the index of the closing quote (or the end of the text) and the first
+// fault.
 func inspectString(data []byte, i int) (int, error) {
 	var fault error
 	for ; i < len(data) && data[i] != '"'; i++ {
@@ -76,7 +82,8 @@ func inspectString(data []byte, i int) (int, error) {
 	return i, fault
 }
 
-// inspectEscape checks a `\u` with its four digits, or a pair of them; it returns how many bytes they have.
+// inspectEscape checks a `\u` with its four digits, or a pair of them; it returns how many bytes
+// they have.
 func inspectEscape(data []byte) (int, error) {
 	r, ok := hexRune(data)
 	switch {
@@ -102,8 +109,9 @@ func hexRune(data []byte) (rune, bool) {
 	return rune(v), err == nil
 }
 
-// Encode encodes values of the gateway: structs, maps and slices of strings, numbers and such, without HTML escapes. An error would be a
-// defect; it is encoded as null, and the tests of every type exclude it.
+// Encode encodes values of the gateway: structs, maps and slices of strings, numbers and such,
+// without HTML escapes. An error would be a defect; it is encoded as null, and the tests of every
+// type exclude it.
 func Encode(v any) []byte {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)

@@ -35,7 +35,8 @@ func BenchmarkCron(b *testing.B) {
 	storetest.BenchCron(b, newDatabases(b).harness, os.Getenv("LANEWAY_BENCH_LARGE") != "")
 }
 
-// open makes a store. In tests it plans no statement before its first use unless requested: the plans of four connections cost more than most tests.
+// open makes a store. In tests it plans no statement before its first use unless requested: the
+// plans of four connections cost more than most tests.
 func open(tb testing.TB, cfg postgres.Config) *postgres.Store {
 	tb.Helper()
 	if _, benchmark := tb.(*testing.B); !benchmark && cfg.WarmConns == 0 {
@@ -116,7 +117,8 @@ func TestRecords(t *testing.T) {
 	storetest.RunRecords(t, newDatabases(t).harness)
 }
 
-// BenchmarkSearch searches 1,000,000 messages on request, or the number in LANEWAY_BENCH_MESSAGES, else a few.
+// BenchmarkSearch searches 1,000,000 messages on request, or the number in LANEWAY_BENCH_MESSAGES,
+// else a few.
 func BenchmarkSearch(b *testing.B) {
 	messages := 2_000
 	if os.Getenv("LANEWAY_BENCH_LARGE") != "" {
@@ -128,16 +130,18 @@ func BenchmarkSearch(b *testing.B) {
 	storetest.BenchSearch(b, newDatabases(b).harness, messages)
 }
 
-// databases provides empty databases to subtests and wipes returned ones: creating a copy for each of two hundred tests costs far more than the tests.
+// databases provides empty databases to subtests and wipes returned ones: creating a copy for each
+// of two hundred tests costs far more than the tests.
 type databases struct {
 	parent testing.TB
 	mu     sync.Mutex
 	free   []*database
 }
 
-// database is a database with one connection outside of the store: a connection for each statement of a test, most of which are invariants, costs the server
-// more than the statements. For the same reason it keeps the stores of the previous test: the server needs some 20 ms of processor time for a new connection,
-// which reads the catalog and plans each statement again.
+// database is a database with one connection outside of the store: a connection for each statement
+// of a test, most of which are invariants, costs the server more than the statements. For the same
+// reason it keeps the stores of the previous test: the server needs some 20 ms of processor time
+// for a new connection, which reads the catalog and plans each statement again.
 type database struct {
 	url string
 	// kept are the idle stores by their clock: that of the server, or that of the tests.
@@ -190,7 +194,8 @@ func (d *databases) giveBack(tb testing.TB, db *database) {
 	d.free = append(d.free, db)
 }
 
-// wipe empties every table except that of the migrations, in one transaction. Rows are deleted, because truncating costs a file for each table.
+// wipe empties every table except that of the migrations, in one transaction. Rows are deleted,
+// because truncating costs a file for each table.
 func (db *database) wipe(tb testing.TB) {
 	tb.Helper()
 	var statements []string
@@ -275,7 +280,8 @@ func openKept(tb testing.TB, url string, now func() time.Time) *keptStore {
 	return s
 }
 
-// keep leaves the stores to the next test with this database, except those with a goroutine or state of the ending test.
+// keep leaves the stores to the next test with this database, except those with a goroutine or
+// state of the ending test.
 func (h *handles) keep(tb testing.TB) {
 	tb.Helper()
 	h.list = slices.DeleteFunc(h.list, func(s *keptStore) bool {

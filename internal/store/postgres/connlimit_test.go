@@ -21,7 +21,8 @@ import (
 	"laneway/internal/testrun"
 )
 
-// limited is a database of a role with a limit of n connections: as the role and as the administrator.
+// limited is a database of a role with a limit of n connections: as the role and as the
+// administrator.
 func limited(t *testing.T, n int) (role, as, admin string) {
 	t.Helper()
 	role, admin = testpg.Role(t), testpg.DB(t)
@@ -29,7 +30,8 @@ func limited(t *testing.T, n int) (role, as, admin string) {
 	return role, testpg.As(admin, role), admin
 }
 
-// TestAHeartbeatHasAConnectionWhenTheRoleHasFive keeps the pools busy, and closes every connection once, so that all of them connect at the same time.
+// TestAHeartbeatHasAConnectionWhenTheRoleHasFive keeps the pools busy, and closes every connection
+// once, so that all of them connect at the same time.
 func TestAHeartbeatHasAConnectionWhenTheRoleHasFive(t *testing.T) {
 	t.Parallel()
 	role, as, admin := limited(t, postgres.LeastConns)
@@ -93,7 +95,8 @@ func TestARoleWithTooFewConnectionsIsRefused(t *testing.T) {
 	}
 }
 
-// TestConnectionsRecoverFromAReadOnlyDefault opens every connection while the database is read-only by default, as administrators set it to make a copy.
+// TestConnectionsRecoverFromAReadOnlyDefault opens every connection while the database is read-only
+// by default, as administrators set it to make a copy.
 func TestConnectionsRecoverFromAReadOnlyDefault(t *testing.T) {
 	t.Parallel()
 	url := testpg.DB(t)
@@ -141,8 +144,9 @@ func TestConnectionsRecoverFromAReadOnlyDefault(t *testing.T) {
 	}
 }
 
-// TestConnectionsWithoutWorkAreClosed checks that after a burst the store has only its control connections. The gateway adds the listener, a connection for its
-// polls and those that are planned ahead.
+// TestConnectionsWithoutWorkAreClosed checks that after a burst the store has only its control
+// connections. The gateway adds the listener, a connection for its polls and those that are planned
+// ahead.
 func TestConnectionsWithoutWorkAreClosed(t *testing.T) {
 	t.Parallel()
 	url := testpg.DB(t)
@@ -222,7 +226,8 @@ func TestReplicasTakeFromOneAllowance(t *testing.T) {
 	}
 }
 
-// No connection of a gateway waits without a limit, holds a lock without a limit, or stays idle in a transaction, whatever the defaults of the database are.
+// No connection of a gateway waits without a limit, holds a lock without a limit, or stays idle in
+// a transaction, whatever the defaults of the database are.
 func TestEveryConnectionHasItsTimeLimits(t *testing.T) {
 	t.Parallel()
 	url := testpg.DB(t)

@@ -23,8 +23,9 @@ import (
 	"laneway/internal/testpg"
 )
 
-// BenchmarkCost reports the cost of a fire and a turn in figures that are almost independent of the load of the machine: heap rows and index entries written,
-// bytes of the log, statements, and the processor time of client and server.
+// BenchmarkCost reports the cost of a fire and a turn in figures that are almost independent of the
+// load of the machine: heap rows and index entries written, bytes of the log, statements, and the
+// processor time of client and server.
 func BenchmarkCost(b *testing.B) {
 	for _, workers := range []int{2, 16, 30, 32, 128} {
 		b.Run(fmt.Sprintf("fire/workers=%d", workers), func(b *testing.B) { benchFireCost(b, workers) })
@@ -206,7 +207,8 @@ func clientTime(b *testing.B) int64 {
 	return r.Utime.Nano()/1000 + r.Stime.Nano()/1000
 }
 
-// serverTime is the processor time of the server and of all its processes, ended ones included, in microseconds. It reads /proc.
+// serverTime is the processor time of the server and of all its processes, ended ones included, in
+// microseconds. It reads /proc.
 func (m *meter) serverTime(b *testing.B) int64 {
 	b.Helper()
 	backend := fmt.Sprint(queryOn(b, m.conn, `SELECT pg_backend_pid()`)[0][0])
@@ -228,7 +230,8 @@ func (m *meter) serverTime(b *testing.B) int64 {
 	return total * 10_000
 }
 
-// procStat are the fields of a process after its name: state, parent, …; nil when the process does not exist.
+// procStat are the fields of a process after its name: state, parent, …; nil when the process does
+// not exist.
 func procStat(pid string) []string {
 	text, err := os.ReadFile(filepath.Join("/proc", pid, "stat"))
 	_, rest, ok := strings.Cut(string(text), ") ")
@@ -249,7 +252,8 @@ func ticks(stat []string, from, to int) (sum int64) {
 	return sum
 }
 
-// The three statements of BenchmarkStatements. Each is a transaction of its own and contains its fence: node, epoch and lease.
+// The three statements of BenchmarkStatements. Each is a transaction of its own and contains its
+// fence: node, epoch and lease.
 const (
 	bareNow = `(date_part('epoch', clock_timestamp()) * 1000)::bigint`
 
@@ -292,9 +296,10 @@ WITH s AS (` + fmt.Sprintf(bareFence, "done_seq = $3, last_run_id = $2, last_sta
 )` + fmt.Sprintf(bareEntry, "'assistant', 'an answer'")
 )
 
-// BenchmarkStatements is a lower bound for the cost of a turn on these tables: an accept, a start and an end of one statement each. It omits the other cases of
-// the store (a full queue, a dead owner, a repeated message, a second attempt) and shared transactions. BenchmarkCost/turn in the same run shows the cost of
-// the store.
+// BenchmarkStatements is a lower bound for the cost of a turn on these tables: an accept, a start
+// and an end of one statement each. It omits the other cases of the store (a full queue, a dead
+// owner, a repeated message, a second attempt) and shared transactions. BenchmarkCost/turn in the
+// same run shows the cost of the store.
 func BenchmarkStatements(b *testing.B) {
 	for _, workers := range []int{16, 30, 32, 128} {
 		b.Run(fmt.Sprintf("workers=%d", workers), func(b *testing.B) { benchStatements(b, workers) })

@@ -40,8 +40,8 @@ func (d *deadlocks) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// TestNoDeadlocksInASharedSession checks that claims, starts, finishes, cancellations and sweeps of jobs that share one session take their locks in one order,
-// and that every run has one end.
+// TestNoDeadlocksInASharedSession checks that claims, starts, finishes, cancellations and sweeps of
+// jobs that share one session take their locks in one order, and that every run has one end.
 func TestNoDeadlocksInASharedSession(t *testing.T) {
 	t.Parallel()
 	const jobs, rounds = 12, 20
@@ -114,7 +114,8 @@ func decideShared(now time.Time, due []cron.DueJob) []cron.Verdict {
 	return list
 }
 
-// TestIdleClaimReadsTwoIndexEntries checks that a claim without due jobs reads neither table, independent of the number of jobs.
+// TestIdleClaimReadsTwoIndexEntries checks that a claim without due jobs reads neither table,
+// independent of the number of jobs.
 func TestIdleClaimReadsTwoIndexEntries(t *testing.T) {
 	t.Parallel()
 	s, url := cronStore(t)
@@ -137,7 +138,8 @@ func TestIdleClaimReadsTwoIndexEntries(t *testing.T) {
 	}
 }
 
-// BenchmarkFires covers the whole path of a fire: claim, start, finish with its ledger row and its job. Its rate is compared with that of earlier versions.
+// BenchmarkFires covers the whole path of a fire: claim, start, finish with its ledger row and its
+// job. Its rate is compared with that of earlier versions.
 func BenchmarkFires(b *testing.B) {
 	for _, workers := range []int{1, 16, 128} {
 		b.Run(fmt.Sprintf("workers=%d", workers), func(b *testing.B) {
@@ -152,7 +154,8 @@ func BenchmarkFires(b *testing.B) {
 	}
 }
 
-// fireAll claims every job, and concurrently starts and ends the runs with this many workers, as the gateway does.
+// fireAll claims every job, and concurrently starts and ends the runs with this many workers, as
+// the gateway does.
 func fireAll(b *testing.B, s *postgres.Store, workers int) {
 	b.Helper()
 	runs := make(chan cron.Launched, 1000)

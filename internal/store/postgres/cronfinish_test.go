@@ -72,7 +72,8 @@ func newCronNodes(t *testing.T) *nodesOfTest {
 	return &nodesOfTest{t: t, url: url, s: s}
 }
 
-// TestAttemptsEndTogetherEachUnderItsFence checks that a group writes run, ledger and job of each attempt that it may end, and nothing of the others.
+// TestAttemptsEndTogetherEachUnderItsFence checks that a group writes run, ledger and job of each
+// attempt that it may end, and nothing of the others.
 func TestAttemptsEndTogetherEachUnderItsFence(t *testing.T) {
 	t.Parallel()
 	c := newCronNodes(t)
@@ -114,7 +115,8 @@ func TestAttemptsEndTogetherEachUnderItsFence(t *testing.T) {
 	c.wantRows(`SELECT job_name || ' ' || state FROM cron_run_logs WHERE job_name = 'job 5'`, "job 5 ok")
 }
 
-// TestAttemptsThatBeginTogetherAreInTheLedger checks that each row records when and where its attempt began, and that a fenced attempt writes nothing.
+// TestAttemptsThatBeginTogetherAreInTheLedger checks that each row records when and where its
+// attempt began, and that a fenced attempt writes nothing.
 func TestAttemptsThatBeginTogetherAreInTheLedger(t *testing.T) {
 	t.Parallel()
 	c := newCronNodes(t)
@@ -170,8 +172,9 @@ func TestManyAttemptsAtOnceAllEnd(t *testing.T) {
 	checkInvariants(t, c.url)
 }
 
-// TestAPageOfRunsReadsFewRows checks what the statements of a list read of a ledger with a long history: a page reads rows of an index in the order of the
-// list, and a count reads no finished row.
+// TestAPageOfRunsReadsFewRows checks what the statements of a list read of a ledger with a long
+// history: a page reads rows of an index in the order of the list, and a count reads no finished
+// row.
 func TestAPageOfRunsReadsFewRows(t *testing.T) {
 	t.Parallel()
 	url := testpg.DB(t)

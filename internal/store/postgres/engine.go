@@ -19,7 +19,8 @@ import (
 	"laneway/internal/store/sqlstore"
 )
 
-// engine runs the operations of sqlstore: a View on any connection of the pool, an Update in a transaction.
+// engine runs the operations of sqlstore: a View on any connection of the pool, an Update in a
+// transaction.
 type engine struct{ *Store }
 
 // View implements sqlstore.Engine.
@@ -133,7 +134,8 @@ type engineTx struct {
 		Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 		SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
 	}
-	// waiting are the statements to be sent with the next one; nil when each is sent immediately, outside of a transaction or in one of the caller.
+	// waiting are the statements to be sent with the next one; nil when each is sent immediately,
+	// outside of a transaction or in one of the caller.
 	waiting  *pgx.Batch
 	begun    bool
 	repeated bool
@@ -141,8 +143,9 @@ type engineTx struct {
 	quiet    bool // its changes make nothing due
 }
 
-// run runs a transaction. BEGIN is sent with the first statement and COMMIT with the last ones. A change without statements starts no transaction. An error of
-// a transaction that may be committed wraps [sqlstore.ErrUnknown].
+// run runs a transaction. BEGIN is sent with the first statement and COMMIT with the last ones. A
+// change without statements starts no transaction. An error of a transaction that may be committed
+// wraps [sqlstore.ErrUnknown].
 func (t *engineTx) run(ctx context.Context, conn *pgx.Conn, change func(ctx context.Context, tx sqlstore.Tx) error) error {
 	t.to, t.waiting = conn, &pgx.Batch{}
 	err, atCommit := change(ctx, t), false
@@ -336,8 +339,9 @@ func cleanAll(list []string) []string {
 	return out
 }
 
-// control is a connection outside of the pool, for operations that must not wait while every pooled connection is busy. One operation at a time uses it; a
-// broken connection is replaced at the next use.
+// control is a connection outside of the pool, for operations that must not wait while every pooled
+// connection is busy. One operation at a time uses it; a broken connection is replaced at the next
+// use.
 type control struct {
 	cfg  *pgx.ConnConfig
 	turn chan struct{} // holds one token; the goroutine that has it may use conn
@@ -370,8 +374,10 @@ func (c *control) use(ctx context.Context, fn func(*pgx.Conn) error) error {
 	return fn(c.conn)
 }
 
-// historyOf identifies the commit history of a database: a restored copy of another cluster has another system identifier, and a promoted standby another
-// timeline. A failover breaks connections, so one query per connection is enough. "" for a compatible database that does not report it, or a standby.
+// historyOf identifies the commit history of a database: a restored copy of another cluster has
+// another system identifier, and a promoted standby another timeline. A failover breaks
+// connections, so one query per connection is enough. "" for a compatible database that does not
+// report it, or a standby.
 func historyOf(ctx context.Context, conn *pgx.Conn) string {
 	var name string
 	err := conn.QueryRow(ctx, `SELECT 'system ' || system_identifier || ', timeline ' || substring(pg_walfile_name(pg_current_wal_lsn()) FOR 8)
@@ -407,8 +413,9 @@ func fromMillis(ms int64) time.Time {
 	return time.UnixMilli(ms).UTC()
 }
 
-// arrayCodec is pgx's array codec with its own plans for []string and []int64, the columns of the statements of groups and claims. pgx makes an interface value
-// of each element and grows the buffer many times, which was a quarter of the allocations of a fire.
+// arrayCodec is pgx's array codec with its own plans for []string and []int64, the columns of the
+// statements of groups and claims. pgx makes an interface value of each element and grows the
+// buffer many times, which was a quarter of the allocations of a fire.
 type arrayCodec struct{ pgtype.ArrayCodec }
 
 // PlanEncode implements pgtype.Codec.
@@ -475,7 +482,8 @@ func (numbersPlan) Encode(value any, buf []byte) ([]byte, error) {
 	return buf, nil
 }
 
-// room makes room for n bytes. A full buffer at least doubles, because further arrays of the statement follow.
+// room makes room for n bytes. A full buffer at least doubles, because further arrays of the
+// statement follow.
 func room(buf []byte, n int) []byte {
 	if cap(buf)-len(buf) < n {
 		n = max(n, cap(buf))
@@ -518,8 +526,8 @@ func (s *Store) Heartbeat(ctx context.Context, nodeID string, draining bool) (st
 
 var _ store.Allowances = (*Store)(nil)
 
-// allowanceSQL refills the allowance for the elapsed time, and takes whole calls from it. A clock that was set back refills nothing. $1 clock, $2 name, $3 how
-// many, $4 calls per minute.
+// allowanceSQL refills the allowance for the elapsed time, and takes whole calls from it. A clock
+// that was set back refills nothing. $1 clock, $2 name, $3 how many, $4 calls per minute.
 const allowanceSQL = `
 INSERT INTO allowances AS a (name, tokens, got, at) VALUES ($2, $4::bigint - LEAST($3::bigint, $4::bigint), LEAST($3::bigint, $4::bigint), ` + nowSQL + `)
 ON CONFLICT (name) DO UPDATE SET

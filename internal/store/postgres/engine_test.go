@@ -65,8 +65,8 @@ func openTraced(t *testing.T) (*trips, sqlstore.Engine, string) {
 
 const addNote = `INSERT INTO notes VALUES ($1)`
 
-// TestATransactionHasTheRoundTripsOfItsReads checks that BEGIN and COMMIT add no round trips, and that statements whose results are not needed immediately are
-// sent with others.
+// TestATransactionHasTheRoundTripsOfItsReads checks that BEGIN and COMMIT add no round trips, and
+// that statements whose results are not needed immediately are sent with others.
 func TestATransactionHasTheRoundTripsOfItsReads(t *testing.T) {
 	t.Parallel()
 	r, db, _ := openTraced(t)
@@ -98,7 +98,8 @@ func TestAChangeWithoutAStatementHasNoTransaction(t *testing.T) {
 	}
 }
 
-// TestAFailedChangeLeavesNothing covers a refusal before and after statements were sent, a statement that fails at the end, and an ignored error.
+// TestAFailedChangeLeavesNothing covers a refusal before and after statements were sent, a
+// statement that fails at the end, and an ignored error.
 func TestAFailedChangeLeavesNothing(t *testing.T) {
 	t.Parallel()
 	_, db, url := openTraced(t)
@@ -129,7 +130,8 @@ func TestAFailedChangeLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestAHeartbeatNamesTheHistoryOfTheDatabase checks the value by which a failover that loses commits is noticed.
+// TestAHeartbeatNamesTheHistoryOfTheDatabase checks the value by which a failover that loses
+// commits is noticed.
 func TestAHeartbeatNamesTheHistoryOfTheDatabase(t *testing.T) {
 	t.Parallel()
 	url := testpg.DB(t)
@@ -149,7 +151,8 @@ func TestAHeartbeatNamesTheHistoryOfTheDatabase(t *testing.T) {
 	}
 }
 
-// A principal that floods the store with lists takes one connection, and all principals together leave two.
+// A principal that floods the store with lists takes one connection, and all principals together
+// leave two.
 func TestListsLeaveConnectionsToEverythingElse(t *testing.T) {
 	t.Parallel()
 	s := open(t, postgres.Config{URL: testpg.DB(t), MaxConns: 10})
@@ -159,8 +162,9 @@ func TestListsLeaveConnectionsToEverythingElse(t *testing.T) {
 	}
 }
 
-// TestPollsOfAnIdleReplicaShareOneStatement checks that the polls of a second are one statement, that the next poll sees a change of this process, and that one
-// of another replica is seen within the second.
+// TestPollsOfAnIdleReplicaShareOneStatement checks that the polls of a second are one statement,
+// that the next poll sees a change of this process, and that one of another replica is seen within
+// the second.
 func TestPollsOfAnIdleReplicaShareOneStatement(t *testing.T) {
 	t.Parallel()
 	url, r := testpg.DB(t), &trips{}
@@ -229,7 +233,8 @@ func TestPollsOfAnIdleReplicaShareOneStatement(t *testing.T) {
 	}
 }
 
-// TestTurnConnectionsArePlannedBeforeUse checks that the first turns on a connection prepare and plan nothing.
+// TestTurnConnectionsArePlannedBeforeUse checks that the first turns on a connection prepare and
+// plan nothing.
 func TestTurnConnectionsArePlannedBeforeUse(t *testing.T) {
 	t.Parallel()
 	url := testpg.DB(t)
@@ -266,7 +271,8 @@ func TestTurnConnectionsArePlannedBeforeUse(t *testing.T) {
 	check("after a turn and a fire")
 }
 
-// TestTheAddressSaysHowManyConnectionsArePlanned checks that pool_min_conns applies when the program sets no number.
+// TestTheAddressSaysHowManyConnectionsArePlanned checks that pool_min_conns applies when the
+// program sets no number.
 func TestTheAddressSaysHowManyConnectionsArePlanned(t *testing.T) {
 	t.Parallel()
 	url := testpg.DB(t)

@@ -51,7 +51,8 @@ const (
 	sentenceScarce   = "the database is out of memory or another resource: look at its log"
 )
 
-// translate maps errors of the driver to those of the port. Errors of the application and of the context stay unchanged.
+// translate maps errors of the driver to those of the port. Errors of the application and of the
+// context stay unchanged.
 func translate(err error) error {
 	if err == nil {
 		return nil
@@ -118,8 +119,9 @@ func sentenceForClass(code string) string {
 	}
 }
 
-// unknownOutcome reports whether a transaction that ended with an error may be committed, which only the reply to its COMMIT tells: the connection broke, the
-// wait ended, or the server ended the session instead of replying (FATAL, as 57P01 and 57P02 of a server that stops or has crashed).
+// unknownOutcome reports whether a transaction that ended with an error may be committed, which
+// only the reply to its COMMIT tells: the connection broke, the wait ended, or the server ended the
+// session instead of replying (FATAL, as 57P01 and 57P02 of a server that stops or has crashed).
 func unknownOutcome(err error, atCommit bool) bool {
 	if err == nil || !atCommit || pgconn.SafeToRetry(err) { // nothing was sent
 		return false
@@ -148,8 +150,9 @@ func bare(err error) error {
 	return err
 }
 
-// WaitHelps reports whether a database that was not opened may be opened later without a change by an operator: it cannot
-// be reached, starts, is a standby that may be promoted, or has no connection or other resource left.
+// WaitHelps reports whether a database that was not opened may be opened later without a change by
+// an operator: it cannot be reached, starts, is a standby that may be promoted, or has no
+// connection or other resource left.
 func WaitHelps(err error) bool {
 	var app *chat.Error
 	if !errors.As(err, &app) {
@@ -178,10 +181,12 @@ const (
 	codeUnique        = "23505"
 )
 
-// do runs an operation until it succeeds, fails permanently, or has been tried maxTries times. Every operation is safe to repeat, see store.
+// do runs an operation until it succeeds, fails permanently, or has been tried maxTries times.
+// Every operation is safe to repeat, see store.
 func (s *Store) do(ctx context.Context, op string, fn func(context.Context) error) error {
 	err := retry.Do(ctx, retry.Options{
-		// 10 ms, 20 ms, … up to 160 ms, plus or minus half, so that transactions that conflicted once do not conflict again.
+		// 10 ms, 20 ms, … up to 160 ms, plus or minus half, so that transactions that conflicted
+		// once do not conflict again.
 		Policy: retry.Policy{Base: 10 * time.Millisecond, Max: 160 * time.Millisecond, Spread: 0.5}, Attempts: maxTries,
 		Retryable: func(err error) bool { return ctx.Err() == nil && repeatable(err) },
 		Notify: func(err error, attempt int, _ time.Duration) {
@@ -202,7 +207,8 @@ func (s *Store) control(ctx context.Context, op string, c *control, fn func(*pgx
 	return s.do(ctx, op, func(ctx context.Context) error { return c.use(ctx, fn) })
 }
 
-// repeatable reports conflicts that the database has undone, broken connections, and transactions that may be committed.
+// repeatable reports conflicts that the database has undone, broken connections, and transactions
+// that may be committed.
 func repeatable(err error) bool {
 	if errors.Is(err, sqlstore.ErrUnknown) {
 		return true

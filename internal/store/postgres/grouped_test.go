@@ -111,7 +111,8 @@ func (c *nodesOfTest) wantRows(sql string, want ...string) {
 	}
 }
 
-// TestAcceptTogetherLeavesOutWhatIsNotStraight checks that a group stores the messages of the usual case in one transaction, and nothing at all of the others.
+// TestAcceptTogetherLeavesOutWhatIsNotStraight checks that a group stores the messages of the usual
+// case in one transaction, and nothing at all of the others.
 func TestAcceptTogetherLeavesOutWhatIsNotStraight(t *testing.T) {
 	t.Parallel()
 	c := newNodesOfTest(t)
@@ -157,7 +158,8 @@ func TestAcceptTogetherLeavesOutWhatIsNotStraight(t *testing.T) {
 	checkInvariants(t, c.url)
 }
 
-// TestStartTogetherKeepsTheFenceOfEach checks that a claim that does not hold starts nothing and does not delay other starts.
+// TestStartTogetherKeepsTheFenceOfEach checks that a claim that does not hold starts nothing and
+// does not delay other starts.
 func TestStartTogetherKeepsTheFenceOfEach(t *testing.T) {
 	t.Parallel()
 	c := newNodesOfTest(t)
@@ -195,7 +197,8 @@ func TestStartTogetherKeepsTheFenceOfEach(t *testing.T) {
 	checkInvariants(t, c.url)
 }
 
-// TestFinishTogetherKeepsTheFenceOfEach checks that a fenced run has written nothing, and that the other runs have ended.
+// TestFinishTogetherKeepsTheFenceOfEach checks that a fenced run has written nothing, and that the
+// other runs have ended.
 func TestFinishTogetherKeepsTheFenceOfEach(t *testing.T) {
 	t.Parallel()
 	c := newNodesOfTest(t)
@@ -233,8 +236,8 @@ func TestFinishTogetherKeepsTheFenceOfEach(t *testing.T) {
 	checkInvariants(t, c.url)
 }
 
-// TestALockedSessionHoldsUpItselfOnly checks that, while another transaction locks the row of one session, turns of other sessions continue, and that its own
-// turns continue afterwards.
+// TestALockedSessionHoldsUpItselfOnly checks that, while another transaction locks the row of one
+// session, turns of other sessions continue, and that its own turns continue afterwards.
 func TestALockedSessionHoldsUpItselfOnly(t *testing.T) {
 	t.Parallel()
 	c := newNodesOfTest(t)
@@ -272,8 +275,8 @@ func TestALockedSessionHoldsUpItselfOnly(t *testing.T) {
 	checkInvariants(t, c.url)
 }
 
-// TestTwoProcessesShareOneDatabase has both processes offer the same messages to the same sessions, in groups. Each message is stored once, each turn runs
-// once, and no deadlock occurs.
+// TestTwoProcessesShareOneDatabase has both processes offer the same messages to the same sessions,
+// in groups. Each message is stored once, each turn runs once, and no deadlock occurs.
 func TestTwoProcessesShareOneDatabase(t *testing.T) {
 	t.Parallel()
 	const sessions, messages = 12, 8
@@ -314,7 +317,8 @@ func TestTwoProcessesShareOneDatabase(t *testing.T) {
 	checkInvariants(t, url)
 }
 
-// contend offers a message and runs the part that this node owns. A node that is not the owner, or comes second, is fenced or finds nothing.
+// contend offers a message and runs the part that this node owns. A node that is not the owner, or
+// comes second, is fenced or finds nothing.
 func contend(ctx context.Context, s *postgres.Store, node string, key chat.SessionKey, id string) error {
 	a, err := s.Accept(ctx, message(node, key, id))
 	if err != nil || !a.Mine || a.Duplicate {

@@ -33,7 +33,8 @@ func (s *Store) BoundSearch(recent int) { s.Recent = recent }
 // TurnStatements is how many statements a connection for turns has planned.
 func TurnStatements() int64 { return int64(len(turnStatements())) }
 
-// Unchanged reports whether the store has the same state in memory as when it was opened: no goroutine for hints.
+// Unchanged reports whether the store has the same state in memory as when it was opened: no
+// goroutine for hints.
 func (s *Store) Unchanged() bool {
 	s.wake.mu.Lock()
 	defer s.wake.mu.Unlock()
@@ -46,7 +47,8 @@ func (s *Store) IdleTime() time.Duration { return s.pool.Config().MaxConnIdleTim
 // WarmConns is how many connections for turns are kept open.
 func (s *Store) WarmConns() int { return int(s.turns.Config().MinConns) }
 
-// EachConnection opens every connection that the store may have, all at the same time, and calls fn for each with its purpose.
+// EachConnection opens every connection that the store may have, all at the same time, and calls fn
+// for each with its purpose.
 func (s *Store) EachConnection(ctx context.Context, fn func(purpose string, conn *pgx.Conn) error) error {
 	var faults []error
 	for purpose, pool := range map[string]*pgxpool.Pool{"turns": s.turns, "everything else": s.pool} {
@@ -126,7 +128,8 @@ func TestTranslate(t *testing.T) {
 	}
 }
 
-// Only the reply to a COMMIT tells whether a transaction is committed; a server that stops ends the session with a FATAL error instead.
+// Only the reply to a COMMIT tells whether a transaction is committed; a server that stops ends the
+// session with a FATAL error instead.
 func TestUnknownOutcome(t *testing.T) {
 	t.Parallel()
 	fatal := func(severity, code string) error {

@@ -24,7 +24,8 @@ import (
 // versionTable records the applied steps.
 const versionTable = "laneway_migrations"
 
-// ErrOldSchema wraps [store.ErrSchema] when the schema is older than this program, so that [MigrateUp] helps.
+// ErrOldSchema wraps [store.ErrSchema] when the schema is older than this program, so that
+// [MigrateUp] helps.
 var ErrOldSchema = fmt.Errorf("%w, which is newer", store.ErrSchema)
 
 // LiveNodesError refuses a downgrade while gateways use the database.
@@ -38,9 +39,10 @@ func (e *LiveNodesError) Error() string {
 	return fmt.Sprintf("gateways use this database (%s), and each message fails without the step: stop them first", strings.Join(e.Nodes, ", "))
 }
 
-// MigrateUp brings the schema to this program's version and returns the number of applied steps. Any number of processes may call it at the same time: an
-// advisory lock lets one migrate, and the others then find no step to apply. It needs the role that owns the schema. log receives the messages of
-// [migrations.Up]; nil = no log.
+// MigrateUp brings the schema to this program's version and returns the number of applied steps.
+// Any number of processes may call it at the same time: an advisory lock lets one migrate, and the
+// others then find no step to apply. It needs the role that owns the schema. log receives the
+// messages of [migrations.Up]; nil = no log.
 func MigrateUp(ctx context.Context, url string, log *slog.Logger) (int, error) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
@@ -53,8 +55,9 @@ func MigrateUp(ctx context.Context, url string, log *slog.Logger) (int, error) {
 	return steps, err
 }
 
-// MigrateDown reverts the newest step, including the data in the objects that it drops, and returns its version; 0 when no step was applied. A
-// *[LiveNodesError] means that gateways use the database and force is false; nothing was changed. A gateway that starts in between is not noticed.
+// MigrateDown reverts the newest step, including the data in the objects that it drops, and returns
+// its version; 0 when no step was applied. A *[LiveNodesError] means that gateways use the database
+// and force is false; nothing was changed. A gateway that starts in between is not noticed.
 func MigrateDown(ctx context.Context, url string, force bool) (int64, error) {
 	var version int64
 	err := withProvider(ctx, url, "migrating the database down", func(db *sql.DB, p *goose.Provider) error {
@@ -77,7 +80,8 @@ func MigrateDown(ctx context.Context, url string, force bool) (int64, error) {
 
 const liveNodesSQL = `SELECT id FROM nodes WHERE lease_until > date_part('epoch', now()) * 1000 ORDER BY started_at, id`
 
-// refuseLiveNodes returns a *LiveNodesError while the lease of a gateway is valid. A database without the table has no gateways.
+// refuseLiveNodes returns a *LiveNodesError while the lease of a gateway is valid. A database
+// without the table has no gateways.
 func refuseLiveNodes(ctx context.Context, db *sql.DB) error {
 	var there bool
 	if err := db.QueryRowContext(ctx, `SELECT to_regclass('nodes') IS NOT NULL`).Scan(&there); err != nil || !there {
@@ -102,7 +106,8 @@ func refuseLiveNodes(ctx context.Context, db *sql.DB) error {
 	return rows.Err()
 }
 
-// MigrateStatus lists the steps of this program, oldest first. It writes nothing, even when no schema exists yet.
+// MigrateStatus lists the steps of this program, oldest first. It writes nothing, even when no
+// schema exists yet.
 func MigrateStatus(ctx context.Context, url string) ([]migrations.Step, error) {
 	var list []migrations.Step
 	err := withProvider(ctx, url, "reading the schema version", func(db *sql.DB, p *goose.Provider) (err error) {
@@ -144,7 +149,8 @@ func withProvider(ctx context.Context, url, doing string, fn func(*sql.DB, *goos
 	return nil
 }
 
-// checkReleased returns [migrations.ErrUnreleased] for a database from before the first release, which stays unchanged.
+// checkReleased returns [migrations.ErrUnreleased] for a database from before the first release,
+// which stays unchanged.
 func checkReleased(ctx context.Context, db *sql.DB) error {
 	var there bool
 	if err := db.QueryRowContext(ctx, versionsSQL).Scan(&there); err != nil || !there {
@@ -157,7 +163,8 @@ func checkReleased(ctx context.Context, db *sql.DB) error {
 	return migrations.CheckReleased(version)
 }
 
-// notOwner explains the remedy when the role may use the tables but not change them, as is recommended for the role of a gateway.
+// notOwner explains the remedy when the role may use the tables but not change them, as is
+// recommended for the role of a gateway.
 func notOwner(err error) error {
 	pgErr, ok := errors.AsType[*pgconn.PgError](err)
 	if !ok || pgErr.Code != codeNoRight {
@@ -184,8 +191,9 @@ func provider(db *sql.DB) (*goose.Provider, error) {
 	return p, nil
 }
 
-// checkSchema compares the newest step of the database with the newest one of this program. It refuses an unknown schema and one from before the first release,
-// and never replaces them: the data may be the only copy.
+// checkSchema compares the newest step of the database with the newest one of this program. It
+// refuses an unknown schema and one from before the first release, and never replaces them: the
+// data may be the only copy.
 func (s *Store) checkSchema(ctx context.Context) error {
 	have, err := s.appliedStep(ctx)
 	switch {
@@ -203,7 +211,8 @@ func (s *Store) checkSchema(ctx context.Context) error {
 	return s.checkFinished(ctx)
 }
 
-// checkFinished refuses the target of an unfinished copy: it lacks a part of what was accepted elsewhere.
+// checkFinished refuses the target of an unfinished copy: it lacks a part of what was accepted
+// elsewhere.
 func (s *Store) checkFinished(ctx context.Context) error {
 	var unfinished bool
 	err := s.do(ctx, "looking for an unfinished copy", func(ctx context.Context) error {
@@ -215,7 +224,8 @@ func (s *Store) checkFinished(ctx context.Context) error {
 	return err
 }
 
-// checkApplied refuses a schema that lacks a step of this program. A newer schema is accepted: during a rolling upgrade it is an extension.
+// checkApplied refuses a schema that lacks a step of this program. A newer schema is accepted:
+// during a rolling upgrade it is an extension.
 func (s *Store) checkApplied(have int64) error {
 	if have < s.step {
 		return schemaError(ErrOldSchema, "the database has schema version %d and this program needs %d: run `laneway migrate up`", have, s.step)
@@ -262,13 +272,15 @@ func newestStep() (int64, error) {
 	return newest, nil
 }
 
-// Rights are the rights of the store's role beyond reading and writing rows, and the rights that it lacks.
+// Rights are the rights of the store's role beyond reading and writing rows, and the rights that it
+// lacks.
 type Rights struct {
 	// Role is its name.
 	Role string
 	// Superuser: all rights, whatever is granted.
 	Superuser bool
-	// OwnsLog: it owns audit_log, or is a member of the role that does, and can grant itself every right on it.
+	// OwnsLog: it owns audit_log, or is a member of the role that does, and can grant itself every
+	// right on it.
 	OwnsLog bool
 	// ChangesLog: it may update, delete or truncate audit_log.
 	ChangesLog bool
@@ -276,7 +288,8 @@ type Rights struct {
 	Lacks []string
 }
 
-// rightsSQL reads only the tables of the program, which it finds by their owner: other tables of the schema do not matter.
+// rightsSQL reads only the tables of the program, which it finds by their owner: other tables of
+// the schema do not matter.
 const rightsSQL = `
 WITH log AS (
 	SELECT oid, relowner, relnamespace FROM pg_class WHERE oid = 'audit_log'::regclass
@@ -304,7 +317,8 @@ const compactTime = 10 * time.Minute
 
 var errCompactTime = errors.New("the compaction took too long")
 
-// tablesSQL lists the tables with their sizes including indexes, their dead rows, and whether this role may vacuum them.
+// tablesSQL lists the tables with their sizes including indexes, their dead rows, and whether this
+// role may vacuum them.
 const tablesSQL = `SELECT quote_ident(c.relname), pg_total_relation_size(c.oid), pg_stat_get_dead_tuples(c.oid), pg_has_role(c.relowner, 'USAGE')
 	FROM pg_class c WHERE c.relkind = 'r' AND c.relnamespace = current_schema()::regnamespace ORDER BY 1`
 
@@ -314,9 +328,11 @@ type table struct {
 	mine       bool
 }
 
-// Compact vacuums every table, on a connection of its own. The space of deleted and replaced rows becomes free for new ones, free space at the end of a table
-// is returned to the disk, and the statistics are updated. It runs concurrently with reads and writes (no FULL) and skips a table that another vacuum is
-// processing. It checks ctx between the tables. It stops after ten minutes, and the next compaction continues.
+// Compact vacuums every table, on a connection of its own. The space of deleted and replaced rows
+// becomes free for new ones, free space at the end of a table is returned to the disk, and the
+// statistics are updated. It runs concurrently with reads and writes (no FULL) and skips a table
+// that another vacuum is processing. It checks ctx between the tables. It stops after ten minutes,
+// and the next compaction continues.
 func (s *Store) Compact(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, compactTime, errCompactTime)
 	defer cancel()

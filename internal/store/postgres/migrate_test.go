@@ -154,7 +154,8 @@ const (
 	indexesSQL     = `SELECT replace(pg_get_indexdef(i.indexrelid), '::text', '') FROM pg_index i WHERE i.indrelid = '%s'::regclass AND NOT i.indisprimary ORDER BY i.indexrelid`
 )
 
-// TestTheSchemaIsTheReviewedOne makes a change of the schema visible as a change of a file next to the migrations.
+// TestTheSchemaIsTheReviewedOne makes a change of the schema visible as a change of a file next to
+// the migrations.
 func TestTheSchemaIsTheReviewedOne(t *testing.T) {
 	t.Parallel()
 	url := testpg.DB(t)
@@ -171,7 +172,8 @@ func TestTheSchemaIsTheReviewedOne(t *testing.T) {
 	storetest.ReviewedSchema(t, filepath.Join("..", "..", "..", "migrations", "postgres.schema.txt"), text.String(), *update)
 }
 
-// TestADatabaseFromBeforeTheFirstReleaseIsRefusedAndLeftAlone checks that every way to open it fails, and that it keeps its tables and rows.
+// TestADatabaseFromBeforeTheFirstReleaseIsRefusedAndLeftAlone checks that every way to open it
+// fails, and that it keeps its tables and rows.
 func TestADatabaseFromBeforeTheFirstReleaseIsRefusedAndLeftAlone(t *testing.T) {
 	t.Parallel()
 	url := testpg.Empty(t)

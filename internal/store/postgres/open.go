@@ -1,42 +1,55 @@
-// Package postgres is the store for deployments: any number of gateway processes share one PostgreSQL (14 or newer).
+// Package postgres is the store for deployments: any number of gateway processes share one
+// PostgreSQL (14 or newer).
 //
 // # Central ideas
 //
-// The operations are those of package sqlstore. This package adds connections, transactions, and features that only PostgreSQL has.
+// The operations are those of package sqlstore. This package adds connections, transactions, and
+// features that only PostgreSQL has.
 //
-// The row of a session is its lock. Every change of a session's messages, runs or counters locks that row first, so the operations on one session are serial
-// and those on different sessions never wait for each other. Under READ COMMITTED every statement sees what was committed before it began; therefore the lock
-// is always taken by an earlier statement than the one that reads. A single statement that locks and reads would decide on a snapshot from before the lock, and
+// The row of a session is its lock. Every change of a session's messages, runs or counters locks
+// that row first, so the operations on one session are serial and those on different sessions never
+// wait for each other. Under READ COMMITTED every statement sees what was committed before it
+// began; therefore the lock is always taken by an earlier statement than the one that reads. A
+// single statement that locks and reads would decide on a snapshot from before the lock, and
 // wake-ups would be lost.
 //
-// An operation of a turn is two round trips: BEGIN is sent with the statements that lock and read, COMMIT with those that write. Between them it decides in Go.
-// Concurrent accepts, starts and finishes of different sessions share one transaction (a group of sqlstore): one start of each statement and one flush for all.
-// A group skips the sessions that another transaction has locked, proves the fence of each claim, and handles the usual case only; an operation that it leaves
-// out has written nothing and runs in a transaction of its own. A single operation does not wait for others.
+// An operation of a turn is two round trips: BEGIN is sent with the statements that lock and read,
+// COMMIT with those that write. Between them it decides in Go. Concurrent accepts, starts and
+// finishes of different sessions share one transaction (a group of sqlstore): one start of each
+// statement and one flush for all. A group skips the sessions that another transaction has locked,
+// proves the fence of each claim, and handles the usual case only; an operation that it leaves out
+// has written nothing and runs in a transaction of its own. A single operation does not wait for
+// others.
 //
-// The only clock is the database's. Every statement takes the time as its first parameter, which is NULL (the database's clock) unless a test injects a clock.
+// The only clock is the database's. Every statement takes the time as its first parameter, which is
+// NULL (the database's clock) unless a test injects a clock.
 //
-// Cron takes its locks in one order: jobs, ledger rows that retry, sessions, the rows of the sessions. A claim checks first, in one round trip that reads two
-// index entries, whether anything is due. It locks the due jobs, decides in Go and writes arrays: a few statements for hundreds of fires. The execution of a
-// run is a message. Every statement that ends a message ends its run in the same transaction. When the connection breaks during the commit of a claim, the next
-// claim returns its launches.
+// Cron takes its locks in one order: jobs, ledger rows that retry, sessions, the rows of the
+// sessions. A claim checks first, in one round trip that reads two index entries, whether anything
+// is due. It locks the due jobs, decides in Go and writes arrays: a few statements for hundreds of
+// fires. The execution of a run is a message. Every statement that ends a message ends its run in
+// the same transaction. When the connection breaks during the commit of a claim, the next claim
+// returns its launches.
 //
 // # What it promises
 //
-// The guarantees of package store, and in addition: Heartbeat and stop have a connection each and never wait for the pool. The store retries operations after
-// conflicts and broken connections (five retries, with jitter). When the database is unreachable, read-only, full or out of connections, the error is
-// chat.ErrStoreUnavailable with a remedy and without an address or password.
+// The guarantees of package store, and in addition: Heartbeat and stop have a connection each and
+// never wait for the pool. The store retries operations after conflicts and broken connections
+// (five retries, with jitter). When the database is unreachable, read-only, full or out of
+// connections, the error is chat.ErrStoreUnavailable with a remedy and without an address or
+// password.
 //
 // # What it does not do
 //
-// It does not migrate by itself: [Open] refuses an older schema, [MigrateUp] upgrades it. It sends no NOTIFY inside a transaction, because the server
-// serializes the commits of such transactions. It has no state in memory that must survive a crash: it keeps the ids of launches whose commit is unknown, but
-// the sweep also finds those.
+// It does not migrate by itself: [Open] refuses an older schema, [MigrateUp] upgrades it. It sends
+// no NOTIFY inside a transaction, because the server serializes the commits of such transactions.
+// It has no state in memory that must survive a crash: it keeps the ids of launches whose commit is
+// unknown, but the sweep also finds those.
 //
 // # How it ends
 //
-// [Store.Close] waits for the running groups and ends the two goroutines of the wake-up hints (which exist only after their first use), the pools and the
-// control connections.
+// [Store.Close] waits for the running groups and ends the two goroutines of the wake-up hints
+// (which exist only after their first use), the pools and the control connections.
 //
 //	st, err := postgres.Open(ctx, postgres.Config{URL: url})
 //	if err != nil { … }
@@ -63,9 +76,11 @@ import (
 )
 
 const (
-	// defaultConns is enough for a few thousand turns per second; more connections only increase contention in the server.
+	// defaultConns is enough for a few thousand turns per second; more connections only increase
+	// contention in the server.
 	defaultConns = 16
-	// connIdleTime is how long an unused connection of a pool stays open, unless the URL sets pool_max_conn_idle_time.
+	// connIdleTime is how long an unused connection of a pool stays open, unless the URL sets
+	// pool_max_conn_idle_time.
 	connIdleTime = 5 * time.Minute
 )
 
@@ -73,11 +88,13 @@ const (
 type Config struct {
 	// URL of the database (postgres://…, or the keyword form). Required. It is never logged.
 	URL string
-	// MaxConns bounds the connections of ordinary work, half of which are reserved for turns; 0 = 16, at least 2. Two control connections and, when wake-ups
-	// are used, a listener come on top. A limit of the role or of the database reduces it, see [ConnLimit].
+	// MaxConns bounds the connections of ordinary work, half of which are reserved for turns; 0 =
+	// 16, at least 2. Two control connections and, when wake-ups are used, a listener come on top.
+	// A limit of the role or of the database reduces it, see [ConnLimit].
 	MaxConns int
-	// WarmConns is how many of the connections for turns are opened, with planned statements, before they are used. 0 = pool_min_conns of the URL, or 4 without
-	// it. Negative disables it: connections then plan the statements that they use. Each costs some 35 ms of processor time.
+	// WarmConns is how many of the connections for turns are opened, with planned statements,
+	// before they are used. 0 = pool_min_conns of the URL, or 4 without it. Negative disables it:
+	// connections then plan the statements that they use. Each costs some 35 ms of processor time.
 	WarmConns int
 	// Now replaces the database's clock in tests; nil = the database's clock.
 	Now func() time.Time
@@ -116,8 +133,10 @@ var (
 	_ cron.JobStore = (*Store)(nil)
 )
 
-// Open connects and checks the schema. It returns chat.ErrStoreUnavailable when the database cannot be used, and an error wrapping [store.ErrSchema] when the
-// schema does not fit: [ErrOldSchema] when it is older than this program, [migrations.ErrUnreleased] when it is from before the first release.
+// Open connects and checks the schema. It returns chat.ErrStoreUnavailable when the database cannot
+// be used, and an error wrapping [store.ErrSchema] when the schema does not fit: [ErrOldSchema]
+// when it is older than this program, [migrations.ErrUnreleased] when it is from before the first
+// release.
 func Open(ctx context.Context, cfg Config) (*Store, error) {
 	pc, err := poolConfig(cfg)
 	if err != nil {
@@ -151,8 +170,8 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	return s, nil
 }
 
-// openConns opens the control connections, and then the pools with the remaining connections of the limit: a busy pool must not take the connection of a
-// heartbeat.
+// openConns opens the control connections, and then the pools with the remaining connections of the
+// limit: a busy pool must not take the connection of a heartbeat.
 func (s *Store) openConns(ctx context.Context, pc *pgxpool.Config, cfg Config) error {
 	s.wanted = int(pc.MaxConns)
 	l, err := s.connLimit(ctx)
@@ -217,13 +236,15 @@ func poolConfig(cfg Config) (*pgxpool.Config, error) {
 	return pc, nil
 }
 
-// keepsConn reports whether a connection stays in the pool after an error. A connection that the server ends or that is read-only does not. A session keeps the
-// default from its start, so when the read-only default of the database or the role is lifted, only new connections can write.
+// keepsConn reports whether a connection stays in the pool after an error. A connection that the
+// server ends or that is read-only does not. A session keeps the default from its start, so when
+// the read-only default of the database or the role is lifted, only new connections can write.
 func keepsConn(_ *pgconn.PgConn, err *pgconn.PgError) bool {
 	return err.Code != codeReadOnly && !strings.EqualFold(err.Severity, "FATAL")
 }
 
-// setSession sets the settings on which the statements rely, whatever the defaults of the database or the role are.
+// setSession sets the settings on which the statements rely, whatever the defaults of the database
+// or the role are.
 func setSession(cc *pgx.ConnConfig) {
 	defaults := map[string]string{
 		"application_name":                    "laneway",
@@ -240,8 +261,9 @@ func setSession(cc *pgx.ConnConfig) {
 	}
 }
 
-// planForTurns makes the statements of a turn find their rows only by index. They are planned once per connection, possibly while the tables are empty; a plan
-// that reads a whole small table would stay after the table has grown.
+// planForTurns makes the statements of a turn find their rows only by index. They are planned once
+// per connection, possibly while the tables are empty; a plan that reads a whole small table would
+// stay after the table has grown.
 func planForTurns(cc *pgx.ConnConfig) {
 	for _, way := range []string{"enable_seqscan", "enable_hashjoin", "enable_mergejoin", "enable_material"} {
 		cc.RuntimeParams[way] = "off"
@@ -253,7 +275,8 @@ const pingSQL = `SELECT pg_is_in_recovery() OR current_setting('transaction_read
 // Kind is "postgres".
 func (s *Store) Kind() string { return "postgres" }
 
-// Ping succeeds when the database is writable and has the schema of this program. It returns within the context. It uses a control connection.
+// Ping succeeds when the database is writable and has the schema of this program. It returns within
+// the context. It uses a control connection.
 func (s *Store) Ping(ctx context.Context) error {
 	return s.control(ctx, "checking the database", s.ctrl, func(conn *pgx.Conn) error {
 		var (
@@ -300,20 +323,23 @@ func (s *Store) clock() any {
 // readClockSQL reads the clock of the transaction.
 const readClockSQL = `SELECT ` + nowSQL
 
-// nowSQL is the time of the transaction in milliseconds. One value per transaction keeps rows that are written together equal.
+// nowSQL is the time of the transaction in milliseconds. One value per transaction keeps rows that
+// are written together equal.
 const nowSQL = `COALESCE($1::bigint, (date_part('epoch', now()) * 1000)::bigint)`
 
 const (
-	// controlConns are the connections of a store outside of its pools: heartbeats, stops, and the listener.
+	// controlConns are the connections of a store outside of its pools: heartbeats, stops, and the
+	// listener.
 	controlConns = 3
-	// LeastConns is how many connections a gateway needs: the control connections, one for turns and one for everything else.
+	// LeastConns is how many connections a gateway needs: the control connections, one for turns
+	// and one for everything else.
 	LeastConns = controlConns + 2
 )
 
 // ConnLimit is how many connections the database grants to the role.
 type ConnLimit struct {
-	// Role is its name. Limit is the lower one of the limits of the role and of the database, for all of its connections together; 0 = unlimited, as for a
-	// superuser.
+	// Role is its name. Limit is the lower one of the limits of the role and of the database, for
+	// all of its connections together; 0 = unlimited, as for a superuser.
 	Role  string
 	Limit int
 	// Wanted is how many connections this store opens at most without the limit.
@@ -353,10 +379,12 @@ func (s *Store) ConnLimit(ctx context.Context) (l ConnLimit, err error) {
 	return l, err
 }
 
-// defaultWarm is one connection for each kind of group, so that a first burst needs neither connecting nor planning.
+// defaultWarm is one connection for each kind of group, so that a first burst needs neither
+// connecting nor planning.
 const defaultWarm = 4
 
-// turnStatements are the statements of turns, which every connection for them has planned before its first use.
+// turnStatements are the statements of turns, which every connection for them has planned before
+// its first use.
 func turnStatements() []string {
 	d := sqlstore.Postgres()
 	list := []string{}
@@ -366,8 +394,9 @@ func turnStatements() []string {
 	return list
 }
 
-// plannedConns is how many connections for turns are planned before they are used. A URL with pool_min_conns=0 requests none, which the configuration of a pool
-// cannot distinguish from a URL without it.
+// plannedConns is how many connections for turns are planned before they are used. A URL with
+// pool_min_conns=0 requests none, which the configuration of a pool cannot distinguish from a URL
+// without it.
 func plannedConns(cfg Config, pc *pgxpool.Config) int {
 	if cfg.WarmConns != 0 {
 		return max(cfg.WarmConns, 0)
@@ -378,9 +407,11 @@ func plannedConns(cfg Config, pc *pgxpool.Config) int {
 	return defaultWarm
 }
 
-// warm keeps n connections open and makes each new connection of the pool plan the statements of turns; for 0 it does neither. The plans of a connection take
-// some 30 ms, which would otherwise delay the first operations of a burst. A statement that cannot be planned, for example before a migration, fails again
-// where it is used, with an error that names the reason; so a failure here is only logged.
+// warm keeps n connections open and makes each new connection of the pool plan the statements of
+// turns; for 0 it does neither. The plans of a connection take some 30 ms, which would otherwise
+// delay the first operations of a burst. A statement that cannot be planned, for example before a
+// migration, fails again where it is used, with an error that names the reason; so a failure here
+// is only logged.
 func warm(pc *pgxpool.Config, n int, log *slog.Logger) {
 	if n < 1 {
 		return
@@ -401,8 +432,8 @@ func warm(pc *pgxpool.Config, n int, log *slog.Logger) {
 	}
 }
 
-// plan prepares a statement and makes its plan, without running it. A connection has one generic plan per statement (setSession), which EXPLAIN makes and
-// keeps.
+// plan prepares a statement and makes its plan, without running it. A connection has one generic
+// plan per statement (setSession), which EXPLAIN makes and keeps.
 func plan(ctx context.Context, conn *pgx.Conn, sql string) error {
 	prepared, err := conn.Prepare(ctx, sql, sql)
 	if err != nil {

@@ -24,7 +24,8 @@ func message(node string, key chat.SessionKey, id string) store.AcceptParams {
 	}}
 }
 
-// turn runs one message to its end. It retries whenever the store is unavailable, as the callers of a store do.
+// turn runs one message to its end. It retries whenever the store is unavailable, as the callers of
+// a store do.
 func turn(ctx context.Context, s *postgres.Store, node string, key chat.SessionKey, id string) error {
 	var a store.Accepted
 	err := persist(ctx, func() (err error) {
@@ -72,8 +73,8 @@ func persist(ctx context.Context, fn func() error) error {
 	}
 }
 
-// TestServerCrashesUnderLoad crashes the server twice during a load. Everything that was acknowledged exists afterwards exactly once, and every invariant
-// holds.
+// TestServerCrashesUnderLoad crashes the server twice during a load. Everything that was
+// acknowledged exists afterwards exactly once, and every invariant holds.
 func TestServerCrashesUnderLoad(t *testing.T) {
 	t.Parallel()
 	const workers, turns = 8, 60
@@ -146,7 +147,8 @@ func checkInvariants(t *testing.T, url string) {
 	}
 }
 
-// TestKilledConnections ends every connection of the store repeatedly: callers see a delay and no error.
+// TestKilledConnections ends every connection of the store repeatedly: callers see a delay and no
+// error.
 func TestKilledConnections(t *testing.T) {
 	t.Parallel()
 	url := testpg.DB(t)
@@ -171,7 +173,8 @@ func TestKilledConnections(t *testing.T) {
 	checkInvariants(t, url)
 }
 
-// TestAwayAndBack checks the errors while the server is down: their class, a sentence, no address; and that the same store works again afterwards.
+// TestAwayAndBack checks the errors while the server is down: their class, a sentence, no address;
+// and that the same store works again afterwards.
 func TestAwayAndBack(t *testing.T) {
 	t.Parallel()
 	server := testpg.Private(t, testpg.ServerConfig{NoFsync: true})
@@ -202,7 +205,8 @@ func TestAwayAndBack(t *testing.T) {
 	}
 }
 
-// TestNoTakeoverRightAfterTheServersStart checks that an owner whose lease expired while the server was down gets time to extend it.
+// TestNoTakeoverRightAfterTheServersStart checks that an owner whose lease expired while the server
+// was down gets time to extend it.
 func TestNoTakeoverRightAfterTheServersStart(t *testing.T) {
 	t.Parallel()
 	server := testpg.Private(t, testpg.ServerConfig{NoFsync: true})
@@ -249,7 +253,8 @@ func TestReadOnlyIsNamed(t *testing.T) {
 	}
 }
 
-// TestControlPassesABusyPool checks that heartbeat, stop and ping work while every pooled connection is taken and waits.
+// TestControlPassesABusyPool checks that heartbeat, stop and ping work while every pooled
+// connection is taken and waits.
 func TestControlPassesABusyPool(t *testing.T) {
 	t.Parallel()
 	url := testpg.DB(t)
@@ -298,8 +303,9 @@ func TestControlPassesABusyPool(t *testing.T) {
 	waiting.Wait()
 }
 
-// TestAcceptBehindFinishLosesNoWakeUp forces the order that READ COMMITTED makes dangerous: an accept that began before the finish waits for its lock. Its
-// snapshot of the session is old, but its decision must not use it.
+// TestAcceptBehindFinishLosesNoWakeUp forces the order that READ COMMITTED makes dangerous: an
+// accept that began before the finish waits for its lock. Its snapshot of the session is old, but
+// its decision must not use it.
 func TestAcceptBehindFinishLosesNoWakeUp(t *testing.T) {
 	t.Parallel()
 	url := testpg.DB(t)

@@ -14,8 +14,9 @@ import (
 	"laneway/migrations"
 )
 
-// ownTables are the tables that a copy leaves out, because each database has its own. nodes are its processes, which are dead; the allowances are those of this
-// minute; the search index is rebuilt from the transcripts.
+// ownTables are the tables that a copy leaves out, because each database has its own. nodes are its
+// processes, which are dead; the allowances are those of this minute; the search index is rebuilt
+// from the transcripts.
 var ownTables = []string{versionTable, "nodes", "allowances", "search_progress", "search_transcripts", "search_entries", transfer.ProgressTable} //nolint:gochecknoglobals // a constant
 
 // Transfer is a database that is open for a copy. No gateway can join it until [Transfer.Close].
@@ -27,8 +28,9 @@ type Transfer struct {
 
 var _ transfer.Target = (*Transfer)(nil)
 
-// OpenSource opens a database to copy from it. Its schema must be that of this program. A *[LiveNodesError] means that gateways use it. A gateway that starts
-// later waits for the end of the copy, within its own time limits.
+// OpenSource opens a database to copy from it. Its schema must be that of this program. A
+// *[LiveNodesError] means that gateways use it. A gateway that starts later waits for the end of
+// the copy, within its own time limits.
 func OpenSource(ctx context.Context, url string) (*Transfer, error) {
 	if err := checkSteps(ctx, url, false); err != nil {
 		return nil, err
@@ -43,8 +45,8 @@ func OpenSource(ctx context.Context, url string) (*Transfer, error) {
 	return t, nil
 }
 
-// OpenTarget opens a database to copy into it, and creates the tables of an empty one. One that has an older schema is refused. A *[LiveNodesError] means that
-// gateways use it.
+// OpenTarget opens a database to copy into it, and creates the tables of an empty one. One that has
+// an older schema is refused. A *[LiveNodesError] means that gateways use it.
 func OpenTarget(ctx context.Context, url string) (*Transfer, error) {
 	if err := checkSteps(ctx, url, true); err != nil {
 		return nil, err
@@ -59,7 +61,8 @@ func OpenTarget(ctx context.Context, url string) (*Transfer, error) {
 	return t, nil
 }
 
-// checkSteps creates the tables of an empty target, and refuses every other schema than that of this program.
+// checkSteps creates the tables of an empty target, and refuses every other schema than that of
+// this program.
 func checkSteps(ctx context.Context, url string, target bool) error {
 	steps, err := MigrateStatus(ctx, url)
 	if err != nil {
@@ -91,7 +94,8 @@ func openTransfer(ctx context.Context, url string) (*Transfer, error) {
 	return &Transfer{conn: conn, name: name}, nil
 }
 
-// freeze begins the snapshot of a source. Before that it locks the table of nodes: from then on no gateway joins and no lease is extended.
+// freeze begins the snapshot of a source. Before that it locks the table of nodes: from then on no
+// gateway joins and no lease is extended.
 func (t *Transfer) freeze(ctx context.Context) (err error) {
 	if t.tx, err = t.conn.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead}); err != nil {
 		return err
@@ -327,7 +331,8 @@ func (t *Transfer) Put(ctx context.Context, table transfer.Table, rows []transfe
 	return translate(err)
 }
 
-// insertRows copies rows in. The common form has no booleans, so their columns are found by their type here.
+// insertRows copies rows in. The common form has no booleans, so their columns are found by their
+// type here.
 func insertRows(ctx context.Context, tx pgx.Tx, table transfer.Table, rows []transfer.Row) error {
 	if len(rows) == 0 {
 		return nil
@@ -355,7 +360,8 @@ func insertRows(ctx context.Context, tx pgx.Tx, table transfer.Table, rows []tra
 	return err
 }
 
-// Finish deletes the position, sets the sequences of the server after the copied numbers, and updates the statistics of the planner.
+// Finish deletes the position, sets the sequences of the server after the copied numbers, and
+// updates the statistics of the planner.
 func (t *Transfer) Finish(ctx context.Context, tables []transfer.Table) error {
 	var identities [][2]string
 	if err := t.names(ctx, identitiesSQL, func(table, column string) { identities = append(identities, [2]string{table, column}) }); err != nil {

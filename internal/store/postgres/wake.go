@@ -19,7 +19,8 @@ import (
 )
 
 const (
-	// wakeChannel is the NOTIFY channel of hints. A payload is the id of the node that should read again.
+	// wakeChannel is the NOTIFY channel of hints. A payload is the id of the node that should read
+	// again.
 	wakeChannel = "laneway_wake"
 	// wakeEvery is the minimum time between two hints to one node.
 	wakeEvery = 100 * time.Millisecond
@@ -72,7 +73,8 @@ func (w *waker) close() {
 // Notify sends a hint to a node, see store.Waker. The first call starts the sender.
 func (s *Store) Notify(node string, h store.Hint) { s.wake.notify(node + string(h)) }
 
-// Wakeups delivers the hints for a node of this process, see store.Waker. The first call starts the listener.
+// Wakeups delivers the hints for a node of this process, see store.Waker. The first call starts the
+// listener.
 func (s *Store) Wakeups(node string, h store.Hint) <-chan struct{} {
 	return s.wake.wakeups(node + string(h))
 }
@@ -131,7 +133,8 @@ func signal(ch chan struct{}) {
 	}
 }
 
-// send takes all targets and messages at once, sends them outside of any transaction, and then rests: further ones are collected meanwhile and sent together.
+// send takes all targets and messages at once, sends them outside of any transaction, and then
+// rests: further ones are collected meanwhile and sent together.
 func (w *waker) send() {
 	rest := time.NewTicker(wakeEvery)
 	defer rest.Stop()
@@ -168,7 +171,8 @@ func (w *waker) sendAll() {
 	}
 }
 
-// listen receives until close. After a reconnect it sends every local channel a hint, because hints may have been missed.
+// listen receives until close. After a reconnect it sends every local channel a hint, because hints
+// may have been missed.
 func (w *waker) listen() {
 	again := time.NewTicker(listenAgain)
 	defer again.Stop()
@@ -221,7 +225,8 @@ func (w *waker) connect() (*pgx.Conn, error) {
 	return conn, nil
 }
 
-// noteAttempt stores the result of the first attempt to listen, and reports whether this is the first. Only the listener calls it.
+// noteAttempt stores the result of the first attempt to listen, and reports whether this is the
+// first. Only the listener calls it.
 func (w *waker) noteAttempt(err error) (first bool) {
 	select {
 	case <-w.tried:
@@ -262,7 +267,8 @@ func (w *waker) wakeAll() {
 var _ store.Broadcaster = (*Store)(nil)
 
 const (
-	// eventChannel is the NOTIFY channel of broadcasts. A payload is the id of the sending process, then one message per line.
+	// eventChannel is the NOTIFY channel of broadcasts. A payload is the id of the sending process,
+	// then one message per line.
 	eventChannel = "laneway_news"
 	// maxPayload is the size of one notification, slightly below the server's limit of 8000 bytes.
 	maxPayload = 7_900
@@ -270,10 +276,12 @@ const (
 	maxTexts = 4_096
 )
 
-// Broadcast sends a message to every other process, see store.Broadcaster. The first call starts the sender.
+// Broadcast sends a message to every other process, see store.Broadcaster. The first call starts
+// the sender.
 func (s *Store) Broadcast(text string) { s.wake.broadcast(text) }
 
-// Listen starts receiving messages and waits for the first attempt, see store.Broadcaster. The first call starts the listener.
+// Listen starts receiving messages and waits for the first attempt, see store.Broadcaster. The
+// first call starts the listener.
 func (s *Store) Listen(ctx context.Context) error {
 	s.wake.broadcasts()
 	select {
@@ -286,7 +294,8 @@ func (s *Store) Listen(ctx context.Context) error {
 	}
 }
 
-// Broadcasts delivers the messages of other processes, see store.Broadcaster. The first call starts the listener.
+// Broadcasts delivers the messages of other processes, see store.Broadcaster. The first call starts
+// the listener.
 func (s *Store) Broadcasts() <-chan string { return s.wake.broadcasts() }
 
 func (w *waker) broadcast(text string) {
@@ -356,7 +365,8 @@ func (w *waker) noteMissed() {
 	w.informMissed()
 }
 
-// informMissed queues an empty message for the reader when messages were lost, or does so later when the queue is full; the caller holds w.mu.
+// informMissed queues an empty message for the reader when messages were lost, or does so later
+// when the queue is full; the caller holds w.mu.
 func (w *waker) informMissed() {
 	if !w.missed {
 		return
@@ -368,11 +378,13 @@ func (w *waker) informMissed() {
 	}
 }
 
-// probeEvery is how long the result of a probe is valid: work from another replica is found with at most this delay.
+// probeEvery is how long the result of a probe is valid: work from another replica is found with at
+// most this delay.
 const probeEvery = time.Second
 
-// gate skips polls that can find nothing. Other replicas change the database too, so one statement per second, the probe, checks for possible work. A change by
-// this process, or a hint from another one, ends a rest immediately.
+// gate skips polls that can find nothing. Other replicas change the database too, so one statement
+// per second, the probe, checks for possible work. A change by this process, or a hint from another
+// one, ends a rest immediately.
 type gate struct {
 	mu      sync.Mutex
 	changes uint64 // of this process, and hints
@@ -394,8 +406,8 @@ func (g *gate) changed() {
 	g.changes++
 }
 
-// known returns the result of the last probe for a poll; fresh is false when it has expired. Then next is the probe to make. A poll of no node shares the probe
-// of the node.
+// known returns the result of the last probe for a poll; fresh is false when it has expired. Then
+// next is the probe to make. A poll of no node shares the probe of the node.
 func (g *gate) known(p store.Poll, clock any, now time.Time) (due, fresh bool, next probe) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

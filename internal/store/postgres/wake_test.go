@@ -82,7 +82,8 @@ func TestBroadcastsReachEveryOtherProcessInTheirOrder(t *testing.T) {
 	}
 }
 
-// TestEveryTextAfterListenArrives sends as soon as Listen has returned, when a listener that is still connecting would miss it.
+// TestEveryTextAfterListenArrives sends as soon as Listen has returned, when a listener that is
+// still connecting would miss it.
 func TestEveryTextAfterListenArrives(t *testing.T) {
 	t.Parallel()
 	url := testpg.DB(t)

@@ -34,8 +34,9 @@ type call func(ctx context.Context, s *Store) (any, error)
 // ids match the ids that each store generates.
 var ids = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}`)
 
-// TestOperationsThatShareABatchDoWhatTheyDoAlone applies random histories to two stores. In one the operations of a round wait for the writer and share a
-// batch, in the other each one has its own. Their results and all tables must be equal.
+// TestOperationsThatShareABatchDoWhatTheyDoAlone applies random histories to two stores. In one the
+// operations of a round wait for the writer and share a batch, in the other each one has its own.
+// Their results and all tables must be equal.
 func TestOperationsThatShareABatchDoWhatTheyDoAlone(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(4) {
@@ -86,7 +87,8 @@ func TestOperationsThatShareABatchDoWhatTheyDoAlone(t *testing.T) {
 	}
 }
 
-// kind is the kind of the next operation in the session. Within a batch the operations of different kinds may change places.
+// kind is the kind of the next operation in the session. Within a batch the operations of different
+// kinds may change places.
 func (x *room) kind(r *rand.Rand) string {
 	switch {
 	case x.run != "" && r.IntN(3) > 0:
@@ -211,7 +213,8 @@ func (f *fake) RunAll(ctx context.Context, tx sqlstore.Tx, list []sqlstore.Batch
 	return f.runAll(ctx, tx, len(list))
 }
 
-// TestAFailureOfOperationsTogetherLeavesEachAlone covers each kind of failure: no write of it remains, and each operation then runs alone.
+// TestAFailureOfOperationsTogetherLeavesEachAlone covers each kind of failure: no write of it
+// remains, and each operation then runs alone.
 func TestAFailureOfOperationsTogetherLeavesEachAlone(t *testing.T) {
 	t.Parallel()
 	half := func(ctx context.Context, tx sqlstore.Tx) error {

@@ -13,7 +13,8 @@ import (
 )
 
 const (
-	// mergePages is how many pages of the search index one transaction merges, which occupies the writer for some milliseconds.
+	// mergePages is how many pages of the search index one transaction merges, which occupies the
+	// writer for some milliseconds.
 	mergePages = 64
 	// compactTime bounds a compaction.
 	compactTime = 10 * time.Minute
@@ -21,9 +22,10 @@ const (
 
 var errCompactTime = errors.New("the compaction took too long")
 
-// Compact merges the search index into one part and returns every free page of the file to the disk; the daily [Store.Upkeep] keeps some for reuse. Each step
-// is a transaction of some milliseconds, so that no turn waits long. It checks ctx between the steps; completed steps stay. It stops after ten minutes, and the
-// next compaction continues.
+// Compact merges the search index into one part and returns every free page of the file to the
+// disk; the daily [Store.Upkeep] keeps some for reuse. Each step is a transaction of some
+// milliseconds, so that no turn waits long. It checks ctx between the steps; completed steps stay.
+// It stops after ten minutes, and the next compaction continues.
 func (s *Store) Compact(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, compactTime, errCompactTime)
 	defer cancel()
@@ -48,7 +50,8 @@ func (s *Store) Compact(ctx context.Context) (string, error) {
 // errNothingLeft ends a series of steps.
 var errNothingLeft = errors.New("nothing left")
 
-// steps runs operations of the writer one after the other until one has nothing left to do. It returns their number and the sum of their results.
+// steps runs operations of the writer one after the other until one has nothing left to do. It
+// returns their number and the sum of their results.
 func (s *Store) steps(ctx context.Context, doing string, step func(ctx context.Context, t *tx, n int) (int, error)) (n, sum int, err error) {
 	for ; ; n++ {
 		if ctx.Err() != nil {
@@ -65,7 +68,8 @@ func (s *Store) steps(ctx context.Context, doing string, step func(ctx context.C
 	}
 }
 
-// merge merges a part of the search index. begin also includes parts that the index would not merge by itself.
+// merge merges a part of the search index. begin also includes parts that the index would not merge
+// by itself.
 func (t *tx) merge(ctx context.Context, begin bool) error {
 	pages := mergePages
 	if begin {
@@ -110,7 +114,8 @@ func (t *tx) returnPages(ctx context.Context) (int, error) {
 	return int(before - after), nil
 }
 
-// slackPages stay in the file for reuse: 4 MiB. Returning every free page would only make the file grow again.
+// slackPages stay in the file for reuse: 4 MiB. Returning every free page would only make the file
+// grow again.
 const slackPages = 1024
 
 // shrinkPages are returned at once: 1 MiB.
@@ -119,7 +124,8 @@ const shrinkPages = 256
 // freePages counts the unused pages.
 const freePages = `PRAGMA freelist_count`
 
-// shrink returns the pages of deleted rows to the disk, some at each sweep: a millisecond of work. It reports whether more may remain.
+// shrink returns the pages of deleted rows to the disk, some at each sweep: a millisecond of work.
+// It reports whether more may remain.
 func (t *tx) shrink(ctx context.Context) (more bool, err error) {
 	free, err := t.number(freePages)
 	if err != nil || free <= slackPages {
@@ -134,11 +140,13 @@ func (t *tx) vacuum(ctx context.Context) error {
 	return err
 }
 
-// Upkeep maintains the file: it returns free pages to the disk, 1 MiB at a time so that no turn waits for it, and copies the log into the database. It checks
-// ctx between the steps; completed steps stay.
+// Upkeep maintains the file: it returns free pages to the disk, 1 MiB at a time so that no turn
+// waits for it, and copies the log into the database. It checks ctx between the steps; completed
+// steps stay.
 //
-// It gathers no statistics (ANALYZE, `PRAGMA optimize`). The statements are written for their indexes, most of which contain only unfinished work; statistics
-// from an idle moment would make the planner read whole tables instead. A test checks the plans after an upkeep.
+// It gathers no statistics (ANALYZE, `PRAGMA optimize`). The statements are written for their
+// indexes, most of which contain only unfinished work; statistics from an idle moment would make
+// the planner read whole tables instead. A test checks the plans after an upkeep.
 func (s *Store) Upkeep(ctx context.Context) (string, error) {
 	_, pages, err := s.steps(ctx, "give free pages back", func(ctx context.Context, t *tx, _ int) (int, error) {
 		free, err := t.number(freePages)
@@ -157,7 +165,8 @@ func (s *Store) Upkeep(ctx context.Context) (string, error) {
 	return fmt.Sprintf("%d free pages given back, %d of %d pages of the log copied", pages, copied, logged), err
 }
 
-// checkpoint copies as much of the log as possible into the database, on a connection of its own and in the mode that blocks no other connection.
+// checkpoint copies as much of the log as possible into the database, on a connection of its own
+// and in the mode that blocks no other connection.
 func (s *Store) checkpoint(ctx context.Context) (logged, copied int, err error) {
 	c, err := openWriting(s.path, false)
 	if err != nil {
@@ -169,9 +178,10 @@ func (s *Store) checkpoint(ctx context.Context) (logged, copied int, err error) 
 	return logged, copied, errors.Join(err, c.close())
 }
 
-// Backup writes a consistent snapshot of the database at path into the new file dest, marks the copy as held ([store.Holds]), and checks it. A gateway may use
-// the database meanwhile. dest is durable on the disk when Backup returns. Backup and writers do not wait for each other; the log of the database grows
-// meanwhile.
+// Backup writes a consistent snapshot of the database at path into the new file dest, marks the
+// copy as held ([store.Holds]), and checks it. A gateway may use the database meanwhile. dest is
+// durable on the disk when Backup returns. Backup and writers do not wait for each other; the log
+// of the database grows meanwhile.
 func Backup(ctx context.Context, path, dest string) (err error) {
 	if _, err := os.Stat(path); err != nil {
 		return fmt.Errorf("there is no database at %s: %w", path, err)

@@ -65,7 +65,8 @@ func TestACompactionMergesTheSearchIndex(t *testing.T) {
 	}
 }
 
-// TestAVacuumOfAnotherProgramIsNoticed covers VACUUM, which may renumber the rows of a table. The index is then rebuilt.
+// TestAVacuumOfAnotherProgramIsNoticed covers VACUUM, which may renumber the rows of a table. The
+// index is then rebuilt.
 func TestAVacuumOfAnotherProgramIsNoticed(t *testing.T) {
 	t.Parallel()
 	s := open(t)
@@ -83,7 +84,8 @@ func TestAVacuumOfAnotherProgramIsNoticed(t *testing.T) {
 		t.Fatalf("indexed %d, %v", n, err)
 	}
 	db := outside(t, s.path)
-	// The renumbering is simulated, because this version of SQLite keeps the row numbers of a table that has an index.
+	// The renumbering is simulated, because this version of SQLite keeps the row numbers of a table
+	// that has an index.
 	if _, err := db.Exec(`UPDATE transcript SET rowid = rowid / 2 WHERE session_key = 'agent:main:two'`); err != nil {
 		t.Fatal(err)
 	}
@@ -148,7 +150,8 @@ func TestUpkeepEndsWithItsContext(t *testing.T) {
 	register(t, s, "node") // the store works afterwards
 }
 
-// emptied is a store from whose file a session of that many MiB was deleted, the number of pages before the session, and a function for the current number.
+// emptied is a store from whose file a session of that many MiB was deleted, the number of pages
+// before the session, and a function for the current number.
 func emptied(t *testing.T, mebibytes int) (s *Store, before int64, pages func() int64) {
 	t.Helper()
 	s = open(t)
@@ -168,7 +171,8 @@ func emptied(t *testing.T, mebibytes int) (s *Store, before int64, pages func() 
 	return s, before, pages
 }
 
-// After a plain DELETE the file still contains the deleted content, unless the engine overwrites it.
+// After a plain DELETE the file still contains the deleted content, unless the engine overwrites
+// it.
 func TestDeletedContentIsOverwritten(t *testing.T) {
 	t.Parallel()
 	const text = "a sentence that must not stay in the file"

@@ -19,25 +19,30 @@ import (
 
 const (
 	busyTimeout = 5 * time.Second // for other programs that have the file open; connections of this process never wait for each other
-	// walPages is the size of the log (in 4 KiB pages) at which it is copied into the database. Four times SQLite's default: pages that are written repeatedly
-	// are copied once, and one copy of 16 MiB still takes only some ten milliseconds.
+	// walPages is the size of the log (in 4 KiB pages) at which it is copied into the database.
+	// Four times SQLite's default: pages that are written repeatedly are copied once, and one copy
+	// of 16 MiB still takes only some ten milliseconds.
 	walPages = 4000
-	// cacheKiB bounds the page cache of the writer. SQLite's 2 MiB are too few for a batch over some hundred sessions.
+	// cacheKiB bounds the page cache of the writer. SQLite's 2 MiB are too few for a batch over
+	// some hundred sessions.
 	cacheKiB = 16 << 10
 	// walKeep is the maximum size of the log file after a burst, in bytes.
 	walKeep = 64 << 20
 )
 
-// conn is a connection to the file. It belongs to one goroutine at a time. It caches its prepared statements, because compiling one takes several times as long
-// as running it. The statements are constants and a few combinations, so their number is bounded. A parameter of a limit is written LIMIT +?: with LIMIT ? the
-// planner inspects the value, and SQLite compiles the statement again after each binding.
+// conn is a connection to the file. It belongs to one goroutine at a time. It caches its prepared
+// statements, because compiling one takes several times as long as running it. The statements are
+// constants and a few combinations, so their number is bounded. A parameter of a limit is written
+// LIMIT +?: with LIMIT ? the planner inspects the value, and SQLite compiles the statement again
+// after each binding.
 type conn struct {
 	db      *zombiezen.Conn
 	dialect *sqlstore.Dialect
 	row     row // of the statement that runs
 }
 
-// openWriting opens a connection that reads and writes the existing file. Unsynced is as in [Config].
+// openWriting opens a connection that reads and writes the existing file. Unsynced is as in
+// [Config].
 func openWriting(path string, unsynced bool) (*conn, error) {
 	synchronous := "FULL"
 	if unsynced {
@@ -47,8 +52,8 @@ func openWriting(path string, unsynced bool) (*conn, error) {
 		`PRAGMA auto_vacuum = INCREMENTAL`, // only effective before the first table exists
 		`PRAGMA journal_mode = WAL`,
 		`PRAGMA synchronous = `+synchronous,
-		// Overwrites deleted content in pages that are written anyway. Free pages keep their content until they are reused or returned to the disk; a backup
-		// contains none of them.
+		// Overwrites deleted content in pages that are written anyway. Free pages keep their
+		// content until they are reused or returned to the disk; a backup contains none of them.
 		`PRAGMA secure_delete = FAST`,
 		`PRAGMA cache_size = -`+strconv.Itoa(cacheKiB),
 		`PRAGMA wal_autocheckpoint = `+strconv.Itoa(walPages),
@@ -105,7 +110,8 @@ func (c *conn) number(text string, args ...any) (n int64, err error) {
 	return n, err
 }
 
-// prepare returns the statement with its arguments bound. Surplus arguments are for the other engine.
+// prepare returns the statement with its arguments bound. Surplus arguments are for the other
+// engine.
 func (c *conn) prepare(text string, args []any) (*zombiezen.Stmt, error) {
 	stmt, err := c.db.Prepare(text)
 	if err != nil {
@@ -119,7 +125,8 @@ func (c *conn) prepare(text string, args []any) (*zombiezen.Stmt, error) {
 	return stmt, nil
 }
 
-// step runs a statement to its end, or until scan returns an error. scan must not run statements. Afterwards the statement can be bound and run again.
+// step runs a statement to its end, or until scan returns an error. scan must not run statements.
+// Afterwards the statement can be bound and run again.
 func (c *conn) step(stmt *zombiezen.Stmt, scan func(sqlstore.Row) error) error {
 	c.row.stmt = stmt
 	for {
@@ -145,7 +152,8 @@ func (c *conn) finish(stmt *zombiezen.Stmt, err error) error {
 // inTransaction reports whether a transaction is open.
 func (c *conn) inTransaction() bool { return !c.db.AutocommitEnabled() }
 
-// within runs statements in a transaction, which ends when run returns, or as soon as ctx ends. commit keeps its writes unless a statement fails.
+// within runs statements in a transaction, which ends when run returns, or as soon as ctx ends.
+// commit keeps its writes unless a statement fails.
 func (c *conn) within(ctx context.Context, begin string, commit bool, run func() error) error {
 	c.db.SetInterrupt(ctx.Done())
 	defer c.db.SetInterrupt(nil)
@@ -173,8 +181,8 @@ func (c *conn) until(ctx context.Context, doing string, run func() error) error 
 	return outcome(ctx, doing, err)
 }
 
-// sharedText is the maximum length of strings of a row that share memory: a row of fifty columns is one allocation, and a short string does not keep a long one
-// in memory.
+// sharedText is the maximum length of strings of a row that share memory: a row of fifty columns is
+// one allocation, and a short string does not keep a long one in memory.
 const sharedText = 256
 
 // row is the current row of a statement.
@@ -192,7 +200,8 @@ type value struct {
 	start, end int // for a string that shares memory
 }
 
-// Scan implements sqlstore.Row. It does not convert: a NULL, a string and a number each need a variable of a fitting type.
+// Scan implements sqlstore.Row. It does not convert: a NULL, a string and a number each need a
+// variable of a fitting type.
 func (r *row) Scan(dest ...any) error {
 	if n := r.stmt.ColumnCount(); n != len(dest) {
 		return fmt.Errorf("a row has %d columns, want %d", n, len(dest))
@@ -392,7 +401,8 @@ func (f *failure) Unwrap() error { return f.error }
 
 func engineError(err error) error { return &failure{zombiezen.ErrCode(err).ToPrimary(), err} }
 
-// primary is the engine's result code without its extension, 0 for errors that are not from the engine.
+// primary is the engine's result code without its extension, 0 for errors that are not from the
+// engine.
 func primary(err error) zombiezen.ResultCode {
 	if f, ok := errors.AsType[*failure](err); ok {
 		return f.code
@@ -403,7 +413,8 @@ func primary(err error) zombiezen.ResultCode {
 	return zombiezen.ResultOK
 }
 
-// unavailable returns the sentence for a failure of the environment. Every other error of the engine is a defect of this program.
+// unavailable returns the sentence for a failure of the environment. Every other error of the
+// engine is a defect of this program.
 func unavailable(err error) (sentence string, ok bool) {
 	switch primary(err) {
 	case zombiezen.ResultFull:
@@ -425,8 +436,9 @@ func unavailable(err error) (sentence string, ok bool) {
 	}
 }
 
-// explain maps an error to the port's closed set. Domain errors and context errors stay unchanged, failures of the environment become chat.ErrStoreUnavailable
-// with a sentence, and all other errors are wrapped with the operation.
+// explain maps an error to the port's closed set. Domain errors and context errors stay unchanged,
+// failures of the environment become chat.ErrStoreUnavailable with a sentence, and all other errors
+// are wrapped with the operation.
 func explain(doing string, err error) error {
 	if _, known := errors.AsType[*chat.Error](err); known || err == nil {
 		return err
@@ -440,9 +452,10 @@ func explain(doing string, err error) error {
 	return fmt.Errorf("%s: %w", doing, err)
 }
 
-// connectionLost reports whether the state of the writer's connection is uncertain after err ended a transaction. A refusal, a full disk
-// and a lock of another process leave it usable; after any other error of the engine the writer opens a new connection, so that a repaired
-// disk needs no restart.
+// connectionLost reports whether the state of the writer's connection is uncertain after err ended
+// a transaction. A refusal, a full disk and a lock of another process leave it usable; after any
+// other error of the engine the writer opens a new connection, so that a repaired disk needs no
+// restart.
 func connectionLost(err error) bool {
 	switch primary(err) {
 	case zombiezen.ResultOK, zombiezen.ResultFull, zombiezen.ResultBusy, zombiezen.ResultConstraint:
@@ -452,7 +465,8 @@ func connectionLost(err error) bool {
 	}
 }
 
-// ended is the error of an operation whose context ended: the context's error, with its cause if it has one.
+// ended is the error of an operation whose context ended: the context's error, with its cause if it
+// has one.
 func ended(ctx context.Context, doing string) error {
 	err, cause := ctx.Err(), context.Cause(ctx)
 	if cause == nil || errors.Is(err, cause) {

@@ -23,7 +23,8 @@ import (
 	"laneway/internal/store"
 )
 
-// The variables make the test binary run as a second process: a role, its database, and further arguments of the role.
+// The variables make the test binary run as a second process: a role, its database, and further
+// arguments of the role.
 const (
 	roleVariable     = "LANEWAY_TEST_ROLE"
 	pathVariable     = "LANEWAY_TEST_PATH"
@@ -93,7 +94,8 @@ func index(path string) error {
 	})
 }
 
-// load works until it is killed, and prints every acknowledgement as it arrives: `accepted ID` or `done ID`.
+// load works until it is killed, and prints every acknowledgement as it arrives: `accepted ID` or
+// `done ID`.
 func load(path string) error { return loadBeside(path, func(*Store) {}) }
 
 func loadBeside(path string, beside func(*Store)) error {
@@ -145,7 +147,8 @@ func say(s *Store, node, room, id string) error {
 	return nil
 }
 
-// limit provokes an input/output error of the real file system: the process may not grow files, and later may again.
+// limit provokes an input/output error of the real file system: the process may not grow files, and
+// later may again.
 func limit(path string) error {
 	signal.Ignore(syscall.SIGXFSZ)
 	s, err := Open(context.Background(), Config{Path: path})
@@ -214,8 +217,8 @@ func TestAKillInTheMiddleOfLoadLosesNothingAcknowledged(t *testing.T) {
 	}
 }
 
-// TestAKillWhileIndexingLeavesAWholeIndex checks that after a kill the index has exactly the entries up to its own mark, and that indexing continues from
-// there.
+// TestAKillWhileIndexingLeavesAWholeIndex checks that after a kill the index has exactly the
+// entries up to its own mark, and that indexing continues from there.
 func TestAKillWhileIndexingLeavesAWholeIndex(t *testing.T) {
 	t.Parallel()
 	for name, extra := range map[string]string{"kill": "", "applied": "applied 90", "committed": "committed 120", "begun": "begun 200"} {
@@ -264,7 +267,8 @@ func checkIndex(t *testing.T, path string) {
 	}
 }
 
-// crash runs a child until it has printed a number of acknowledgements or ends, kills it, and returns all of its output.
+// crash runs a child until it has printed a number of acknowledgements or ends, kills it, and
+// returns all of its output.
 func crash(t *testing.T, cmd *exec.Cmd, after int) []string {
 	t.Helper()
 	pipe, err := cmd.StdoutPipe()
@@ -290,7 +294,8 @@ func crash(t *testing.T, cmd *exec.Cmd, after int) []string {
 	return acknowledged
 }
 
-// checkAcknowledged opens the database after a crash and checks that it contains everything that the process acknowledged.
+// checkAcknowledged opens the database after a crash and checks that it contains everything that
+// the process acknowledged.
 func checkAcknowledged(t *testing.T, path string, acknowledged []string) {
 	t.Helper()
 	s, err := Open(t.Context(), Config{Path: path})
@@ -319,7 +324,8 @@ func checkAcknowledged(t *testing.T, path string, acknowledged []string) {
 	}
 }
 
-// checkWhole checks the file itself: pages, sequence numbers without gaps, and a reply for every answer.
+// checkWhole checks the file itself: pages, sequence numbers without gaps, and a reply for every
+// answer.
 func checkWhole(t *testing.T, s *Store, path string) {
 	t.Helper()
 	db := outside(t, path)

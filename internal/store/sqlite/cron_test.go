@@ -201,7 +201,8 @@ func fillJobs(tb testing.TB, s *Store, n int, anchor time.Time) {
 	}
 }
 
-// BenchmarkFires covers the whole path of a fire: claimed, started, finished, with the ledger and the job. One claim feeds many workers.
+// BenchmarkFires covers the whole path of a fire: claimed, started, finished, with the ledger and
+// the job. One claim feeds many workers.
 func BenchmarkFires(b *testing.B) {
 	for _, workers := range []int{1, 32, 128} {
 		b.Run(fmt.Sprintf("workers=%d", workers), func(b *testing.B) {
@@ -278,7 +279,8 @@ func fireThrough(ctx context.Context, s *Store, l cron.Launched) error {
 	return err
 }
 
-// lossy is an engine that commits an Update whose result is lost. It then tries it again, or returns an error.
+// lossy is an engine that commits an Update whose result is lost. It then tries it again, or
+// returns an error.
 type lossy struct {
 	sqlstore.Engine
 
@@ -304,7 +306,8 @@ type repeated struct{ sqlstore.Tx }
 
 func (repeated) Repeated() bool { return true }
 
-// TestLaunchesWhoseCommitGotNoAnswerAreHandedOutOnce matters because this process owns their sessions, so no other process would submit them.
+// TestLaunchesWhoseCommitGotNoAnswerAreHandedOutOnce matters because this process owns their
+// sessions, so no other process would submit them.
 func TestLaunchesWhoseCommitGotNoAnswerAreHandedOutOnce(t *testing.T) {
 	t.Parallel()
 	for name, again := range map[string]bool{"by the next claim": false, "by the next try of the claim": true} {
@@ -354,7 +357,8 @@ func (e *failing) Update(ctx context.Context, doing string, change func(ctx cont
 	return e.Engine.Update(ctx, doing, change)
 }
 
-// TestRunsOfAClaimWhoseLaterPartFailsComeWithTheNextClaim matters because the first part has committed them, but the caller of a failed claim launches nothing.
+// TestRunsOfAClaimWhoseLaterPartFailsComeWithTheNextClaim matters because the first part has
+// committed them, but the caller of a failed claim launches nothing.
 func TestRunsOfAClaimWhoseLaterPartFailsComeWithTheNextClaim(t *testing.T) {
 	t.Parallel()
 	s, now := withJobs(t, 3)
@@ -371,7 +375,8 @@ func TestRunsOfAClaimWhoseLaterPartFailsComeWithTheNextClaim(t *testing.T) {
 	}
 }
 
-// TestRunsByHandWhoseCommitGotNoAnswerComeWithTheNextClaim matters because the next try of the call finds that the run exists, and launches nothing.
+// TestRunsByHandWhoseCommitGotNoAnswerComeWithTheNextClaim matters because the next try of the call
+// finds that the run exists, and launches nothing.
 func TestRunsByHandWhoseCommitGotNoAnswerComeWithTheNextClaim(t *testing.T) {
 	t.Parallel()
 	s, _ := withJobs(t, 1)

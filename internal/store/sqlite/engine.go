@@ -15,7 +15,8 @@ import (
 	"laneway/internal/store/sqlstore"
 )
 
-// engine runs the operations of sqlstore: a View on one of the readers, an Update in the writer's transaction.
+// engine runs the operations of sqlstore: a View on one of the readers, an Update in the writer's
+// transaction.
 type engine struct{ *Store }
 
 var _ sqlstore.Batcher = engine{}
@@ -165,8 +166,9 @@ func (t *tx) run(text string, scan func(sqlstore.Row) error, args []any) (change
 	return changed, t.finish(stmt, err)
 }
 
-// reader is the pool of read-only connections. They never wait for the writer: each sees the last commit before its read began. A token of the channel is the
-// right to one connection; nil is a connection that is not open yet.
+// reader is the pool of read-only connections. They never wait for the writer: each sees the last
+// commit before its read began. A token of the channel is the right to one connection; nil is a
+// connection that is not open yet.
 type reader struct {
 	path   string
 	now    func() time.Time
@@ -194,7 +196,8 @@ func (r *reader) close() (err error) {
 	return err
 }
 
-// view runs see on one state of the database: all statements see one snapshot. It waits for a free connection, and ends with ctx.
+// view runs see on one state of the database: all statements see one snapshot. It waits for a free
+// connection, and ends with ctx.
 func (s *Store) view(ctx context.Context, doing string, see func(ctx context.Context, t *tx) error) error {
 	err := s.before(ctx, doing)
 	if err == nil {
@@ -239,13 +242,15 @@ func (r *reader) take(ctx context.Context) (*conn, error) {
 	}
 }
 
-// rest is the result of a poll at now: when idle, it found nothing, and before next (0 = never) only a change can make it find something.
+// rest is the result of a poll at now: when idle, it found nothing, and before next (0 = never)
+// only a change can make it find something.
 type rest struct {
 	idle      bool
 	next, now int64
 }
 
-// resting reports whether a poll needs no read. The poll still counts as an operation for Config.Before.
+// resting reports whether a poll needs no read. The poll still counts as an operation for
+// Config.Before.
 func (s *Store) resting(ctx context.Context, p store.Poll) (next time.Time, yes bool, err error) {
 	if ctx.Err() == nil { // otherwise the operation returns the error
 		next, yes = s.gate.Resting(p, s.now())
@@ -256,9 +261,10 @@ func (s *Store) resting(ctx context.Context, p store.Poll) (next time.Time, yes 
 	return next, yes, err
 }
 
-// Visitor opens the database of a data directory that may belong to a running gateway, to read the tables and to change the named tokens. It holds no lock
-// between operations. A write waits at most some seconds for a write of the gateway, and delays the gateway only for the write of one row. It does not change
-// the schema. Safe for concurrent use.
+// Visitor opens the database of a data directory that may belong to a running gateway, to read the
+// tables and to change the named tokens. It holds no lock between operations. A write waits at most
+// some seconds for a write of the gateway, and delays the gateway only for the write of one row. It
+// does not change the schema. Safe for concurrent use.
 type Visitor struct {
 	sqlstore.Access
 	sqlstore.Holds
@@ -274,8 +280,9 @@ var (
 	_ store.Inspector   = (*Visitor)(nil)
 )
 
-// Visit opens the database without locking the data directory. It wraps fs.ErrNotExist when no database exists; [ErrForeign] and [ErrNewerSchema] as in [Open];
-// [ErrOldSchema] when it must be migrated first, [migrations.ErrUnreleased] when that is impossible.
+// Visit opens the database without locking the data directory. It wraps fs.ErrNotExist when no
+// database exists; [ErrForeign] and [ErrNewerSchema] as in [Open]; [ErrOldSchema] when it must be
+// migrated first, [migrations.ErrUnreleased] when that is impossible.
 func Visit(ctx context.Context, cfg Config) (*Visitor, error) {
 	if _, err := os.Stat(cfg.Path); errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("there is no database at %s; laneway serve makes it: %w", cfg.Path, fs.ErrNotExist)

@@ -108,7 +108,8 @@ func TestAPathMayHaveAnyCharacters(t *testing.T) {
 // endless is a statement that only an interrupt ends.
 const endless = `WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n`
 
-// TestAReadEndsWithItsContext ends the context while a statement runs. The connection then reads the newest state again.
+// TestAReadEndsWithItsContext ends the context while a statement runs. The connection then reads
+// the newest state again.
 func TestAReadEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	s, err := Open(t.Context(), Config{Path: migrated(t), Readers: 1})
@@ -188,7 +189,8 @@ func TestAVisitorKeepsNothingOfAnEndedChange(t *testing.T) {
 	register(t, s, "node") // the lock of the change was released
 }
 
-// A principal that floods the store with lists takes one reader, and all principals together leave two.
+// A principal that floods the store with lists takes one reader, and all principals together leave
+// two.
 func TestListsLeaveReadersToEverythingElse(t *testing.T) {
 	t.Parallel()
 	s, err := Open(t.Context(), Config{Path: migrated(t), Readers: 4})
@@ -231,7 +233,8 @@ func polls(ctx context.Context, s *Store, node string) map[string]func() (bool, 
 	}
 }
 
-// TestPollsOfAnIdleStoreReadNothing takes the connections away from a store whose polls rest: they return the same results until something changes.
+// TestPollsOfAnIdleStoreReadNothing takes the connections away from a store whose polls rest: they
+// return the same results until something changes.
 func TestPollsOfAnIdleStoreReadNothing(t *testing.T) {
 	t.Parallel()
 	s := open(t)
@@ -259,7 +262,8 @@ func TestPollsOfAnIdleStoreReadNothing(t *testing.T) {
 	}
 }
 
-// TestPollsFindWhatTimeAloneMakesDue lets a poll rest and runs it again one millisecond before and at the instant at which its work is due.
+// TestPollsFindWhatTimeAloneMakesDue lets a poll rest and runs it again one millisecond before and
+// at the instant at which its work is due.
 func TestPollsFindWhatTimeAloneMakesDue(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -19,6 +19,7 @@ func tryLock(file *os.File) error {
 	return err
 }
 
-// unlock releases the lock immediately. Closing alone does not: a process that is forked at this moment has a copy of the descriptor until it executes its
-// program, and the lock lasts while any copy is open.
+// unlock releases the lock immediately. Closing alone does not: a process that is forked at this
+// moment has a copy of the descriptor until it executes its program, and the lock lasts while any
+// copy is open.
 func unlock(file *os.File) error { return unix.Flock(int(file.Fd()), unix.LOCK_UN) }

@@ -9,7 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A process that is forked while the lock is released has a copy of its descriptor until it executes its program.
+// A process that is forked while the lock is released has a copy of its descriptor until it
+// executes its program.
 func TestACopyOfTheDescriptorDoesNotKeepTheLock(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "laneway.db")

@@ -34,8 +34,8 @@ func open(tb testing.TB) *Store {
 	return openAt(tb, migrated(tb), nil)
 }
 
-// template is the content of a database file with the newest schema and no rows. The migrations run once per process instead of once per test; migrate_test.go
-// covers them.
+// template is the content of a database file with the newest schema and no rows. The migrations run
+// once per process instead of once per test; migrate_test.go covers them.
 var template = sync.OnceValues(func() (text []byte, err error) {
 	dir, err := os.MkdirTemp("", "laneway-template-")
 	if err != nil {
@@ -81,7 +81,8 @@ func openAt(tb testing.TB, path string, now func() time.Time) *Store {
 	return s
 }
 
-// outside is a connection to the database file outside of the store, for tests that inspect or damage it.
+// outside is a connection to the database file outside of the store, for tests that inspect or
+// damage it.
 func outside(tb testing.TB, path string) *sql.DB {
 	tb.Helper()
 	db, err := sql.Open("sqlite", "file:"+path+"?_busy_timeout=5000")
@@ -200,7 +201,8 @@ func BenchmarkCron(b *testing.B) {
 	storetest.BenchCron(b, harness, os.Getenv("LANEWAY_BENCH_LARGE") != "")
 }
 
-// BenchmarkSearch searches 1,000,000 messages on request, or the number in LANEWAY_BENCH_MESSAGES, else a few.
+// BenchmarkSearch searches 1,000,000 messages on request, or the number in LANEWAY_BENCH_MESSAGES,
+// else a few.
 func BenchmarkSearch(b *testing.B) {
 	messages := 2_000
 	if os.Getenv("LANEWAY_BENCH_LARGE") != "" {

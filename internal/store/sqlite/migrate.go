@@ -35,8 +35,9 @@ const (
 	Status Direction = "status" // change nothing
 )
 
-// Migrate changes the schema of a database that no process has open, or reads the schema of any database, and returns the state of every migration, oldest
-// first. Only Up creates a missing file. Errors as in [Open].
+// Migrate changes the schema of a database that no process has open, or reads the schema of any
+// database, and returns the state of every migration, oldest first. Only Up creates a missing file.
+// Errors as in [Open].
 func Migrate(ctx context.Context, cfg Config, d Direction) (_ []migrations.Step, err error) {
 	if _, statErr := os.Stat(cfg.Path); d != Up && errors.Is(statErr, fs.ErrNotExist) {
 		return nil, fmt.Errorf("there is no database at %s: make it with migrate up: %w", cfg.Path, statErr)
@@ -79,8 +80,9 @@ func migrate(ctx context.Context, cfg Config, d Direction) (found []migrations.S
 	return found, err
 }
 
-// withMigrations calls do with the migrations of the database, unless it has an unknown schema. They have a connection of their own, because goose uses
-// database/sql. [openWriting] has already set the options of the file itself.
+// withMigrations calls do with the migrations of the database, unless it has an unknown schema.
+// They have a connection of their own, because goose uses database/sql. [openWriting] has already
+// set the options of the file itself.
 func withMigrations(ctx context.Context, cfg Config, readOnly bool, do func(*goose.Provider) error) (err error) {
 	db, err := sql.Open("sqlite", dsn(cfg, readOnly))
 	if err != nil {
@@ -107,7 +109,8 @@ func withMigrations(ctx context.Context, cfg Config, readOnly bool, do func(*goo
 	return do(provider)
 }
 
-// dsn is the address of the file for the driver. The path is a URI, so that a question mark in a directory's name stays part of it.
+// dsn is the address of the file for the driver. The path is a URI, so that a question mark in a
+// directory's name stays part of it.
 func dsn(cfg Config, readOnly bool) string {
 	q := url.Values{"mode": {"rw"}, "_busy_timeout": {strconv.FormatInt(busyTimeout.Milliseconds(), 10)}, "_pragma": {"secure_delete(FAST)"}}
 	switch {
@@ -138,8 +141,8 @@ func openOurs(cfg Config) (*conn, error) {
 	return c, nil
 }
 
-// inspectFile is inspect through a connection that cannot write, so that a refused file and its log stay unchanged. Other faults of the file are reported when
-// it is opened for use.
+// inspectFile is inspect through a connection that cannot write, so that a refused file and its log
+// stay unchanged. Other faults of the file are reported when it is opened for use.
 func inspectFile(path string) (err error) {
 	if info, _ := os.Stat(path); info == nil || info.Size() == 0 { //nolint:errcheck,gosec // the path is the operator's own configuration
 		return nil // nothing to refuse
@@ -157,8 +160,9 @@ func inspectFile(path string) (err error) {
 	return err
 }
 
-// inspect refuses a database of another program ([ErrForeign]) and one from before the first release ([migrations.ErrUnreleased]). Otherwise a mistyped path
-// would add our tables to another program's database.
+// inspect refuses a database of another program ([ErrForeign]) and one from before the first
+// release ([migrations.ErrUnreleased]). Otherwise a mistyped path would add our tables to another
+// program's database.
 func (c *conn) inspect() error {
 	var tables, ours, version int64
 	err := c.query(`

@@ -244,7 +244,8 @@ const (
 	indexesSQL = `SELECT sql FROM sqlite_schema WHERE tbl_name = ? AND type IN ('index', 'trigger') AND sql IS NOT NULL ORDER BY rowid`
 )
 
-// TestTheSchemaIsTheReviewedOne makes a change of the schema visible as a change of a file next to the migrations.
+// TestTheSchemaIsTheReviewedOne makes a change of the schema visible as a change of a file next to
+// the migrations.
 func TestTheSchemaIsTheReviewedOne(t *testing.T) {
 	t.Parallel()
 	db := outside(t, migrated(t))
@@ -265,8 +266,8 @@ func TestTheSchemaIsTheReviewedOne(t *testing.T) {
 	storetest.ReviewedSchema(t, filepath.Join("..", "..", "..", "migrations", "sqlite.schema.txt"), text.String(), *update)
 }
 
-// TestADatabaseFromBeforeTheFirstReleaseIsRefusedAndLeftAlone checks that every way to open it fails, and that its file and the log that a crash has left stay
-// unchanged.
+// TestADatabaseFromBeforeTheFirstReleaseIsRefusedAndLeftAlone checks that every way to open it
+// fails, and that its file and the log that a crash has left stay unchanged.
 func TestADatabaseFromBeforeTheFirstReleaseIsRefusedAndLeftAlone(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -306,7 +307,8 @@ func TestADatabaseFromBeforeTheFirstReleaseIsRefusedAndLeftAlone(t *testing.T) {
 	}
 }
 
-// crashed creates a database of step 52 as a crashed process leaves it: the last commits are only in the log.
+// crashed creates a database of step 52 as a crashed process leaves it: the last commits are only
+// in the log.
 func crashed(t *testing.T, path string) {
 	t.Helper()
 	alive := filepath.Join(t.TempDir(), "alive.db")

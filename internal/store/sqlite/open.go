@@ -1,42 +1,55 @@
-// Package sqlite is the embedded store: one file in the data directory, for one gateway process, with nothing to install.
+// Package sqlite is the embedded store: one file in the data directory, for one gateway process,
+// with nothing to install.
 //
 // # One writer that batches
 //
-// A flush of the disk costs as much as hundreds of statements, and SQLite has one writer at a time anyway. So one goroutine owns the only connection that
-// writes. It runs all waiting operations, up to 256, in one transaction and flushes once. During the flush the next batch fills: under load the batches grow,
-// and a single operation never waits for others. Heartbeat, Stop, Ping and the other control operations go to the front of the queue.
+// A flush of the disk costs as much as hundreds of statements, and SQLite has one writer at a time
+// anyway. So one goroutine owns the only connection that writes. It runs all waiting operations, up
+// to 256, in one transaction and flushes once. During the flush the next batch fills: under load
+// the batches grow, and a single operation never waits for others. Heartbeat, Stop, Ping and the
+// other control operations go to the front of the queue.
 //
-// The accepts, starts and finishes of a batch run together, one per session: they share the statements that read. All other operations run alone.
+// The accepts, starts and finishes of a batch run together, one per session: they share the
+// statements that read. All other operations run alone.
 //
-// An operation that is refused, fails or panics undoes only itself; the rest of the batch commits. Savepoints do that when a failed operation has written. The
-// usual batch runs without them, because they cost a copy of every page. Callers get their results after the commit and never before, so every result is
-// durable (journal in WAL mode, synchronous=FULL). When the commit fails, every operation of the batch gets chat.ErrStoreUnavailable.
+// An operation that is refused, fails or panics undoes only itself; the rest of the batch commits.
+// Savepoints do that when a failed operation has written. The usual batch runs without them,
+// because they cost a copy of every page. Callers get their results after the commit and never
+// before, so every result is durable (journal in WAL mode, synchronous=FULL). When the commit
+// fails, every operation of the batch gets chat.ErrStoreUnavailable.
 //
 // # Readers
 //
-// A small pool of read-only connections serves lists, histories and counts. A read sees one snapshot, the last commit before it began; so a caller that has the
-// result of a write also reads what it wrote. Readers and the writer never wait for each other.
+// A small pool of read-only connections serves lists, histories and counts. A read sees one
+// snapshot, the last commit before it began; so a caller that has the result of a write also reads
+// what it wrote. Readers and the writer never wait for each other.
 //
 // # Connections
 //
-// A connection is one of zombiezen.com/go/sqlite, a thin layer on the engine that caches the prepared statements. One goroutine at a time uses it. The end of a
-// context interrupts a read; it does not interrupt the writer. Only goose, which runs the migrations when a store is opened, uses database/sql.
+// A connection is one of zombiezen.com/go/sqlite, a thin layer on the engine that caches the
+// prepared statements. One goroutine at a time uses it. The end of a context interrupts a read; it
+// does not interrupt the writer. Only goose, which runs the migrations when a store is opened, uses
+// database/sql.
 //
 // # Jobs and their ledger
 //
-// A fire is a message: [Store.Claim] writes the ledger row, the message, its session and the next slot of the job in one operation, and from then on the run is
-// handled like every message. So the ledger has no leases. It follows the messages: Start, Finish, a takeover, a stop and a delivery update its row in their
-// own transaction. A claim takes at most 500 jobs, because no other operation writes meanwhile; its cost is proportional to the due jobs, independent of the
-// number of jobs. A ledger row enters the history indexes when it is finished.
+// A fire is a message: [Store.Claim] writes the ledger row, the message, its session and the next
+// slot of the job in one operation, and from then on the run is handled like every message. So the
+// ledger has no leases. It follows the messages: Start, Finish, a takeover, a stop and a delivery
+// update its row in their own transaction. A claim takes at most 500 jobs, because no other
+// operation writes meanwhile; its cost is proportional to the due jobs, independent of the number
+// of jobs. A ledger row enters the history indexes when it is finished.
 //
-// A job whose columns cannot be decoded is listed and does not fire, and the columns stay until a change replaces them. When another message has the id that
-// the message of a run needs, that one run ends with an error. Pruning a run also deletes the session that was made for it, unless the session has more
-// messages.
+// A job whose columns cannot be decoded is listed and does not fire, and the columns stay until a
+// change replaces them. When another message has the id that the message of a run needs, that one
+// run ends with an error. Pruning a run also deletes the session that was made for it, unless the
+// session has more messages.
 //
 // # One process
 //
-// [Open] holds an operating system lock on a file next to the database while the store is open. A second process gets an error ([ErrInUse]) with the remedy.
-// The lock ends with the process, even with kill -9. As no other process writes, the clock of this process is the clock of the store.
+// [Open] holds an operating system lock on a file next to the database while the store is open. A
+// second process gets an error ([ErrInUse]) with the remedy. The lock ends with the process, even
+// with kill -9. As no other process writes, the clock of this process is the clock of the store.
 //
 // # What it promises
 //
@@ -49,15 +62,18 @@
 //
 // # What it does not do
 //
-// It does not work on a network file system, whose locks are not reliable. It deletes no history by itself; that is the task of retention. Its queue has no
-// bound: every entry is a waiting caller, and the callers are bounded elsewhere.
+// It does not work on a network file system, whose locks are not reliable. It deletes no history by
+// itself; that is the task of retention. Its queue has no bound: every entry is a waiting caller,
+// and the callers are bounded elsewhere.
 //
-// When the context of an operation ends before the writer takes it, nothing happens. When it ends later, the call returns immediately, and the operation
-// commits or fails as a whole without its caller. The store owns slices and maps of its parameters until the next operation has returned.
+// When the context of an operation ends before the writer takes it, nothing happens. When it ends
+// later, the call returns immediately, and the operation commits or fails as a whole without its
+// caller. The store owns slices and maps of its parameters until the next operation has returned.
 //
 // # How it ends
 //
-// [Store.Close] completes the queued operations, ends the writer's goroutine, closes the connections and releases the directory.
+// [Store.Close] completes the queued operations, ends the writer's goroutine, closes the
+// connections and releases the directory.
 //
 // # Example
 //
@@ -95,22 +111,27 @@ var (
 
 // Config locates the database. Only Path is required.
 type Config struct {
-	// Path of the database file. It is created with mode 0600 and its directory with 0700 when they do not exist. Two files of SQLite (-wal, -shm) and the lock
-	// file are next to it.
+	// Path of the database file. It is created with mode 0600 and its directory with 0700 when they
+	// do not exist. Two files of SQLite (-wal, -shm) and the lock file are next to it.
 	Path string
-	// Now is the store's clock; nil = the wall clock of this process, which is the only process that uses the database.
+	// Now is the store's clock; nil = the wall clock of this process, which is the only process
+	// that uses the database.
 	Now func() time.Time
 	// Logger logs repairs and failures of the file; nil = no log.
 	Logger *slog.Logger
 	// Readers bounds the read connections; 0 = 4.
 	Readers int
-	// Unsynced commits without waiting for the disk. It is for tests only: a power failure can lose or damage committed data.
+	// Unsynced commits without waiting for the disk. It is for tests only: a power failure can lose
+	// or damage committed data.
 	Unsynced bool
-	// Before is called on the goroutine of the caller before each operation of the port, with its description ("stop", "start a run"); nil = never. An error
-	// from it is returned as the error of the operation, which then does nothing. It is for tests only, to force outages and interleavings.
+	// Before is called on the goroutine of the caller before each operation of the port, with its
+	// description ("stop", "start a run"); nil = never. An error from it is returned as the error
+	// of the operation, which then does nothing. It is for tests only, to force outages and
+	// interleavings.
 	Before func(ctx context.Context, doing string) error
 
-	// at is called by the writer at the boundaries of a commit; tests end the process there. nil = never.
+	// at is called by the writer at the boundaries of a commit; tests end the process there. nil =
+	// never.
 	at func(boundary)
 }
 
@@ -125,7 +146,8 @@ const (
 
 const defaultReaders = 4
 
-// Store is the embedded store. It is safe for concurrent use; create it with [Open] and end it with [Store.Close].
+// Store is the embedded store. It is safe for concurrent use; create it with [Open] and end it with
+// [Store.Close].
 type Store struct {
 	sqlstore.Store
 
@@ -142,8 +164,9 @@ type Store struct {
 	before func(ctx context.Context, doing string) error // from Config
 }
 
-// Open locks the data directory for this process, migrates the schema and starts the writer goroutine, which ends with [Store.Close]. Errors: [ErrInUse],
-// [ErrNewerSchema], [ErrForeign], [migrations.ErrUnreleased], chat.ErrStoreUnavailable. ctx bounds only the opening.
+// Open locks the data directory for this process, migrates the schema and starts the writer
+// goroutine, which ends with [Store.Close]. Errors: [ErrInUse], [ErrNewerSchema], [ErrForeign],
+// [migrations.ErrUnreleased], chat.ErrStoreUnavailable. ctx bounds only the opening.
 func Open(ctx context.Context, cfg Config) (*Store, error) {
 	cfg, lock, err := prepare(cfg)
 	if err != nil {
@@ -182,8 +205,9 @@ func (s *Store) open(ctx context.Context, cfg Config) (err error) {
 	return nil
 }
 
-// Close refuses further operations, waits for those in progress, copies the log into the database file and unlocks the data directory. Later operations get
-// chat.ErrStoreUnavailable. Closing twice is harmless.
+// Close refuses further operations, waits for those in progress, copies the log into the database
+// file and unlocks the data directory. Later operations get chat.ErrStoreUnavailable. Closing twice
+// is harmless.
 func (s *Store) Close() error {
 	if !s.write.close() {
 		return nil
@@ -199,7 +223,8 @@ func (s *Store) Kind() string { return "sqlite" }
 // Now is the store's clock.
 func (s *Store) Now(context.Context) (time.Time, error) { return instant(s.now().UnixMilli()), nil }
 
-// Ping checks that the writer makes progress, that the file can be written and that it is still the file that was opened. It goes to the front of the queue.
+// Ping checks that the writer makes progress, that the file can be written and that it is still the
+// file that was opened. It goes to the front of the queue.
 func (s *Store) Ping(ctx context.Context) error {
 	info, err := os.Stat(s.path)
 	if err != nil || !os.SameFile(info, s.file) {
@@ -217,7 +242,8 @@ func (s *Store) Ping(ctx context.Context) error {
 // WriterAge is how long the current batch has been running; 0 when the writer is idle.
 func (s *Store) WriterAge() time.Duration { return s.write.age() }
 
-// prepare checks cfg, fills in its defaults, creates the directory and the file, and takes the lock. It refuses a database that this program must not use.
+// prepare checks cfg, fills in its defaults, creates the directory and the file, and takes the
+// lock. It refuses a database that this program must not use.
 func prepare(cfg Config) (Config, *fileLock, error) {
 	if cfg.Path == "" {
 		return cfg, nil, errors.New("the path of the SQLite database is empty: name a file, as in sqlite:laneway.db")
@@ -271,7 +297,8 @@ func resolve(path string) (string, error) {
 	return filepath.Join(dir, filepath.Base(path)), nil
 }
 
-// touch creates the file before SQLite does, because SQLite would make it readable for every user; its log inherits the mode.
+// touch creates the file before SQLite does, because SQLite would make it readable for every user;
+// its log inherits the mode.
 func touch(path string) error {
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600) //nolint:gosec // the path is the operator's own configuration
 	if err != nil {
@@ -283,14 +310,17 @@ func touch(path string) error {
 	return nil
 }
 
-// ErrInUse is wrapped by the error of [Open] and [Migrate] when another process has this database open.
+// ErrInUse is wrapped by the error of [Open] and [Migrate] when another process has this database
+// open.
 var ErrInUse = errors.New("the database is in use")
 
-// fileLock is the exclusive right to a database file. The operating system releases it when the process ends, however it ends.
+// fileLock is the exclusive right to a database file. The operating system releases it when the
+// process ends, however it ends.
 type fileLock struct{ file *os.File }
 
-// lockFile takes the lock next to the database, or returns an error that names its holder. SQLite's own locks would admit a second gateway: they last for a
-// transaction, this one for the life of the process.
+// lockFile takes the lock next to the database, or returns an error that names its holder. SQLite's
+// own locks would admit a second gateway: they last for a transaction, this one for the life of the
+// process.
 func lockFile(path string) (*fileLock, error) {
 	name := path + ".lock"
 	file, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600) //nolint:gosec // the path is the operator's own configuration
@@ -309,7 +339,8 @@ func lockFile(path string) (*fileLock, error) {
 	return &fileLock{file: file}, writeHolder(file)
 }
 
-// release lets the next process take the lock. The file stays: if it were deleted, two processes could lock two files of one name.
+// release lets the next process take the lock. The file stays: if it were deleted, two processes
+// could lock two files of one name.
 func (l *fileLock) release() error {
 	if err := errors.Join(unlock(l.file), l.file.Close()); err != nil {
 		return fmt.Errorf("release the lock file of the database: %w", err)

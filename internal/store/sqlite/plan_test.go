@@ -16,8 +16,9 @@ import (
 	"laneway/internal/store/storetest"
 )
 
-// TestNoStatementReadsTheWholeHistory checks the plan of every statement that the store has prepared while all its operations ran: none may scan a table that
-// grows with history, except by an index of unfinished work.
+// TestNoStatementReadsTheWholeHistory checks the plan of every statement that the store has
+// prepared while all its operations ran: none may scan a table that grows with history, except by
+// an index of unfinished work.
 func TestNoStatementReadsTheWholeHistory(t *testing.T) {
 	t.Parallel()
 	clock := time.UnixMilli(1_700_000_000_000)
@@ -86,8 +87,8 @@ func prepared(t *testing.T, s *Store) map[string]bool {
 	return texts
 }
 
-// everything calls every operation of the port at least once. It returns the statements of a deletion, which may read the whole history of its session, because
-// it removes it.
+// everything calls every operation of the port at least once. It returns the statements of a
+// deletion, which may read the whole history of its session, because it removes it.
 func everything(t *testing.T, s *Store, clock *time.Time) (ofDeletion map[string]bool) {
 	t.Helper()
 	ctx := t.Context()

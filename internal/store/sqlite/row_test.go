@@ -36,8 +36,8 @@ func look(t *testing.T) *conn {
 	return c
 }
 
-// TestARowReadsWhatWasBound checks that each value is read as it was bound, whatever the other values of its row are, and stays valid when the next row is
-// read.
+// TestARowReadsWhatWasBound checks that each value is read as it was bound, whatever the other
+// values of its row are, and stays valid when the next row is read.
 func TestARowReadsWhatWasBound(t *testing.T) {
 	t.Parallel()
 	c := look(t)

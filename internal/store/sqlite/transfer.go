@@ -16,11 +16,13 @@ import (
 	"laneway/migrations"
 )
 
-// ownTables are the tables that a copy leaves out, because each database has its own. nodes are its processes, which are dead; the counter of changed jobs only
-// lets a reader of a list notice a change; the search index is rebuilt from the transcripts.
+// ownTables are the tables that a copy leaves out, because each database has its own. nodes are its
+// processes, which are dead; the counter of changed jobs only lets a reader of a list notice a
+// change; the search index is rebuilt from the transcripts.
 var ownTables = []string{"goose_db_version", "nodes", "search_state", transfer.ProgressTable} //nolint:gochecknoglobals // a constant
 
-// Transfer is a database that is open for a copy. No gateway can use the database until [Transfer.Close].
+// Transfer is a database that is open for a copy. No gateway can use the database until
+// [Transfer.Close].
 type Transfer struct {
 	conn *conn
 	lock *fileLock
@@ -29,7 +31,8 @@ type Transfer struct {
 
 var _ transfer.Target = (*Transfer)(nil)
 
-// OpenSource opens a database to copy from it. Its schema must be that of this program. Errors as in [Open].
+// OpenSource opens a database to copy from it. Its schema must be that of this program. Errors as
+// in [Open].
 func OpenSource(ctx context.Context, cfg Config) (*Transfer, error) {
 	if _, err := os.Stat(cfg.Path); errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("there is no database at %s: %w", cfg.Path, err)
@@ -37,7 +40,8 @@ func OpenSource(ctx context.Context, cfg Config) (*Transfer, error) {
 	return openTransfer(ctx, cfg, false)
 }
 
-// OpenTarget opens a database to copy into it, and creates it if it does not exist. One that has an older schema is refused. Errors as in [Open].
+// OpenTarget opens a database to copy into it, and creates it if it does not exist. One that has an
+// older schema is refused. Errors as in [Open].
 func OpenTarget(ctx context.Context, cfg Config) (*Transfer, error) {
 	return openTransfer(ctx, cfg, true)
 }
@@ -58,7 +62,8 @@ func openTransfer(ctx context.Context, cfg Config, target bool) (*Transfer, erro
 	return t, nil
 }
 
-// readySchema creates the tables of an empty target, and refuses every other schema than that of this program.
+// readySchema creates the tables of an empty target, and refuses every other schema than that of
+// this program.
 func (t *Transfer) readySchema(ctx context.Context, cfg Config, target bool) error {
 	err := withMigrations(ctx, cfg, false, func(provider *goose.Provider) error {
 		list, err := steps(ctx, provider)
@@ -80,7 +85,8 @@ func (t *Transfer) readySchema(ctx context.Context, cfg Config, target bool) err
 	return t.conn.refuseUnfinished()
 }
 
-// refuseUnfinished returns an error wrapping transfer.ErrUnfinished when a copy into the database has not ended.
+// refuseUnfinished returns an error wrapping transfer.ErrUnfinished when a copy into the database
+// has not ended.
 func (c *conn) refuseUnfinished() error {
 	n, err := c.number(`SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = ?`, transfer.ProgressTable)
 	if err != nil {

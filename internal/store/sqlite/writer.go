@@ -15,15 +15,16 @@ import (
 	"laneway/internal/store/sqlstore"
 )
 
-// maxBatch is how many operations share one commit. A larger batch would gain nothing (the flush is then some percent of it) and would make the first operation
-// wait for the last.
+// maxBatch is how many operations share one commit. A larger batch would gain nothing (the flush is
+// then some percent of it) and would make the first operation wait for the last.
 const maxBatch = 256
 
 // fewOps is the number of waiting operations below which the writer lets more operations join.
 const fewOps = 16
 
-// work is one operation of the port: statements inside the writer's transaction. It may run after its caller has returned, so it owns its inputs. It may run a
-// second time after a rollback, so it changes nothing but the database and its result, which the caller receives only after the commit.
+// work is one operation of the port: statements inside the writer's transaction. It may run after
+// its caller has returned, so it owns its inputs. It may run a second time after a rollback, so it
+// changes nothing but the database and its result, which the caller receives only after the commit.
 type work func(ctx context.Context, t *tx) error
 
 // op is a queued operation.
@@ -36,13 +37,15 @@ type op struct {
 	alone   bool  // it was not completed together with others
 	err     error // for the caller
 	cause   error // the same before explain
-	// claimed is won by the writer (it runs) or by a caller whose context ended first (it never runs).
+	// claimed is won by the writer (it runs) or by a caller whose context ended first (it never
+	// runs).
 	claimed atomic.Bool
 	done    chan struct{}
 }
 
-// writer owns the only connection that writes. Its goroutine runs all waiting operations in one transaction: one flush of the disk for up to maxBatch
-// operations, which is the reason for the throughput. The queue needs no bound: every entry is a waiting caller.
+// writer owns the only connection that writes. Its goroutine runs all waiting operations in one
+// transaction: one flush of the disk for up to maxBatch operations, which is the reason for the
+// throughput. The queue needs no bound: every entry is a waiting caller.
 type writer struct {
 	cfg  Config
 	gate *store.Gate
@@ -68,8 +71,8 @@ func newWriter(ctx context.Context, c *conn, gate *store.Gate, cfg Config) *writ
 	return w
 }
 
-// result is an operation with a result. The writer's goroutine writes it, and the caller reads it after the commit; if the caller has already returned, the
-// result is discarded.
+// result is an operation with a result. The writer's goroutine writes it, and the caller reads it
+// after the commit; if the caller has already returned, the result is discarded.
 func result[T any](ctx context.Context, w *writer, o *op, run func(ctx context.Context, t *tx) (T, error)) (T, error) {
 	var none, out T
 	o.run = func(ctx context.Context, t *tx) (err error) {
@@ -93,7 +96,8 @@ func (w *writer) do(ctx context.Context, o *op, run work) error {
 	return w.submit(ctx, o)
 }
 
-// submit queues an operation and waits for its commit or for ctx. When ctx ends, the operation either never runs or runs as a whole.
+// submit queues an operation and waits for its commit or for ctx. When ctx ends, the operation
+// either never runs or runs as a whole.
 func (w *writer) submit(ctx context.Context, o *op) error {
 	if ctx.Err() != nil {
 		return ended(ctx, o.doing)
@@ -128,7 +132,8 @@ func (w *writer) queue(o *op) bool {
 	return true
 }
 
-// close completes the queued operations and waits for the goroutine. It returns false when an earlier call has closed the writer.
+// close completes the queued operations and waits for the goroutine. It returns false when an
+// earlier call has closed the writer.
 func (w *writer) close() bool {
 	w.mu.Lock()
 	again := w.closed
@@ -162,8 +167,9 @@ func (w *writer) loop(ctx context.Context) {
 	}
 }
 
-// next waits for work and takes what is queued, control operations first; nil when the writer is closed and the queue empty. While few operations wait, ready
-// goroutines run first, so that callers that got their results together are in one batch again.
+// next waits for work and takes what is queued, control operations first; nil when the writer is
+// closed and the queue empty. While few operations wait, ready goroutines run first, so that
+// callers that got their results together are in one batch again.
 func (w *writer) next() []*op {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -184,7 +190,8 @@ func (w *writer) next() []*op {
 	return batch
 }
 
-// take moves operations from queue to batch until the batch is full. It releases a drained queue, so that a burst does not stay in memory.
+// take moves operations from queue to batch until the batch is full. It releases a drained queue,
+// so that a burst does not stay in memory.
 func take(batch, queue []*op) (filled, rest []*op) {
 	n := min(len(queue), maxBatch-len(batch))
 	batch = append(batch, queue[:n]...)
@@ -228,11 +235,13 @@ func fail(batch []*op, err error) {
 	}
 }
 
-// transaction runs the operations between one BEGIN and one COMMIT. An error means that the whole batch was rolled back.
+// transaction runs the operations between one BEGIN and one COMMIT. An error means that the whole
+// batch was rolled back.
 //
-// The first try has no savepoints: under a savepoint SQLite copies every page that an operation touches, which was ten writes to a temporary file for each
-// turn. Most failures occur before the first write (a fence, a full queue) and leave nothing to undo. When one has written, the batch is rolled back and runs
-// again with a savepoint per operation, so that only the failed one is undone.
+// The first try has no savepoints: under a savepoint SQLite copies every page that an operation
+// touches, which was ten writes to a temporary file for each turn. Most failures occur before the
+// first write (a fence, a full queue) and leave nothing to undo. When one has written, the batch is
+// rolled back and runs again with a savepoint per operation, so that only the failed one is undone.
 func (w *writer) transaction(ctx context.Context, batch []*op) error {
 	t, err := w.begin(ctx)
 	if err != nil {
@@ -292,8 +301,9 @@ func (w *writer) begin(ctx context.Context) (*tx, error) {
 	return &tx{conn: w.conn}, nil
 }
 
-// applyAll runs the operations, those of a kind together, and stops at the first that may have left changes: it failed after a write, or the engine failed and
-// may have rolled back by itself. It returns the cause; nil when no operation did.
+// applyAll runs the operations, those of a kind together, and stops at the first that may have left
+// changes: it failed after a write, or the engine failed and may have rolled back by itself. It
+// returns the cause; nil when no operation did.
 func (w *writer) applyAll(ctx context.Context, t *tx, batch []*op) (torn error) {
 	for i, o := range batch {
 		if list := kindred(batch[i:]); len(list) > 1 {
@@ -314,7 +324,8 @@ func (w *writer) applyAll(ctx context.Context, t *tx, batch []*op) (torn error) 
 // torn reports whether an operation that failed because of cause may have left changes.
 func (t *tx) torn(cause error) bool { return t.wrote || primary(cause) != 0 }
 
-// kindred returns the operations that may run together with the first one of the batch. They are at its beginning.
+// kindred returns the operations that may run together with the first one of the batch. They are at
+// its beginning.
 func kindred(batch []*op) []*op {
 	if first := batch[0]; len(batch) == 1 || first.batched == nil || first.applied || first.alone {
 		return nil
@@ -332,7 +343,8 @@ func kindred(batch []*op) []*op {
 	return list
 }
 
-// applyTogether runs operations of one kind. Those that it does not complete run alone afterwards. An error means that it may have left changes.
+// applyTogether runs operations of one kind. Those that it does not complete run alone afterwards.
+// An error means that it may have left changes.
 func (w *writer) applyTogether(ctx context.Context, t *tx, list []*op) error {
 	ops := make([]sqlstore.Batched, len(list))
 	for i, o := range list {
@@ -370,8 +382,9 @@ func (w *writer) apply(ctx context.Context, t *tx, o *op) {
 	o.err = explain(o.doing, o.cause)
 }
 
-// applyWithSavepoint is apply under a savepoint. The operation's own failure is its result; the returned error means that the transaction is broken: some
-// errors (disk full, input/output) make SQLite roll back everything by itself, which also removes the savepoint.
+// applyWithSavepoint is apply under a savepoint. The operation's own failure is its result; the
+// returned error means that the transaction is broken: some errors (disk full, input/output) make
+// SQLite roll back everything by itself, which also removes the savepoint.
 func (w *writer) applyWithSavepoint(ctx context.Context, t *tx, o *op) error {
 	if err := t.exec(`SAVEPOINT op`); err != nil {
 		return fmt.Errorf("set a savepoint: %w", err)
@@ -387,7 +400,8 @@ func (w *writer) applyWithSavepoint(ctx context.Context, t *tx, o *op) error {
 	return nil
 }
 
-// guard turns a panic of an operation into its error: the other operations of the batch belong to other callers.
+// guard turns a panic of an operation into its error: the other operations of the batch belong to
+// other callers.
 func (w *writer) guard(ctx context.Context, doing string, run func() error) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -404,7 +418,8 @@ func (w *writer) undo(ctx context.Context, err error) error {
 	return err
 }
 
-// rollback ends a transaction because of err, and closes the connection when err makes its state uncertain.
+// rollback ends a transaction because of err, and closes the connection when err makes its state
+// uncertain.
 func (w *writer) rollback(ctx context.Context, err error) {
 	if w.conn.inTransaction() { // otherwise SQLite has rolled back by itself
 		if failed := w.conn.exec(`ROLLBACK`); failed != nil {

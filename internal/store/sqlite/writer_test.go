@@ -14,7 +14,8 @@ import (
 	"laneway/internal/store"
 )
 
-// gate is an operation that keeps the writer busy: it signals that it runs, and ends when the test releases it.
+// gate is an operation that keeps the writer busy: it signals that it runs, and ends when the test
+// releases it.
 type gate struct{ entered, leave chan struct{} }
 
 // block occupies the writer; operations that are queued meanwhile become one batch.

@@ -46,7 +46,8 @@ const (
 	// queuedFrom are the waiting messages of a session $1.
 	queuedFrom = ` FROM inbox WHERE session_key = $1 AND {open} AND state <> 'running'`
 
-	// filesOfRunsSQL reads the messages in the range of the runs. $1 session, $2 runs, $3 joinedAhead.
+	// filesOfRunsSQL reads the messages in the range of the runs. $1 session, $2 runs, $3
+	// joinedAhead.
 	filesOfRunsSQL = `WITH named AS MATERIALIZED (SELECT id, seq_from, seq_to FROM runs WHERE session_key = $1 AND id {in $2})
 		SELECT run_id, {json body} ->> 'attachments' FROM inbox
 		WHERE session_key = $1 AND seq BETWEEN (SELECT min(seq_from) FROM named) AND (SELECT max(seq_to) FROM named) + $3
@@ -128,7 +129,8 @@ func (s Inbox) FilesOfRuns(ctx context.Context, key chat.SessionKey, runs []stri
 	return found, err
 }
 
-// PendingInputs lists the waiting messages of a session, oldest first, and counts them as far as store.Counted.
+// PendingInputs lists the waiting messages of a session, oldest first, and counts them as far as
+// store.Counted.
 func (s Inbox) PendingInputs(ctx context.Context, key chat.SessionKey, after int64, limit int) (list []store.Waiting, total int, err error) {
 	err = s.db.List(ctx, "list waiting messages", func(ctx context.Context, tx Tx) (err error) {
 		if _, err := one(ctx, tx, `SELECT count(*) FROM (SELECT 1`+queuedFrom+` {limit $2}) n`, into(&total), key.String(), store.Counted+1); err != nil {
@@ -144,9 +146,10 @@ func (s Inbox) PendingInputs(ctx context.Context, key chat.SessionKey, after int
 }
 
 const (
-	// makeRowsSQL creates sessions that do not exist, unless the message was accepted before: a duplicate whose session was deleted must not create a new
-	// session. A session whose predecessor was deleted continues with its numbers, so that no message, claim or run from before the deletion matches the new
-	// session.
+	// makeRowsSQL creates sessions that do not exist, unless the message was accepted before: a
+	// duplicate whose session was deleted must not create a new session. A session whose
+	// predecessor was deleted continues with its numbers, so that no message, claim or run from
+	// before the deletion matches the new session.
 	makeRowsSQL = `{set key text, agent text, principal text, id text, lane text, message text, dedupe text}
 		INSERT INTO sessions (key, agent, principal, session_id, lane, epoch, last_seq, taken_seq, done_seq, created_at, updated_at)
 		SELECT v.key, v.agent, v.principal, v.id, v.lane, COALESCE(g.epoch, 0), COALESCE(g.last_seq, 0), COALESCE(g.last_seq, 0), COALESCE(g.last_seq, 0), o.now, o.now
@@ -280,7 +283,8 @@ func (a *accepting) read(ctx context.Context, ops []*acceptOp) (err error) {
 			rows = append(rows, []any{o.Name(), m.Session.Agent, m.Principal, o.sessionID, m.Lane, m.ID, m.Dedupe})
 		}
 	}
-	// Sorted, because two transactions that create the same sessions in different orders would deadlock.
+	// Sorted, because two transactions that create the same sessions in different orders would
+	// deadlock.
 	slices.SortFunc(rows, func(a, b []any) int { return strings.Compare(a[0].(string), b[0].(string)) }) //nolint:forcetypeassert,errcheck // the keys
 	if len(rows) > 0 {
 		if err := a.tx.Later(ctx, makeRowsSQL, nil, rows); err != nil {
@@ -312,7 +316,8 @@ func scanKnown(r Row) (k knownMessage, err error) {
 	return k, err
 }
 
-// duplicateOf finds the message that was accepted before; the dedupe key takes precedence over the id.
+// duplicateOf finds the message that was accepted before; the dedupe key takes precedence over the
+// id.
 func (a *accepting) duplicateOf(m *chat.Message) *knownMessage {
 	var same *knownMessage
 	for i := range a.known {
@@ -326,8 +331,8 @@ func (a *accepting) duplicateOf(m *chat.Message) *knownMessage {
 	return same
 }
 
-// duplicate is the result for a message that was accepted before. When a repeated transaction finds the message of its own call, it is not a duplicate: the
-// caller has not received a result yet.
+// duplicate is the result for a message that was accepted before. When a repeated transaction finds
+// the message of its own call, it is not a duplicate: the caller has not received a result yet.
 func (a *accepting) duplicate(o *acceptOp, k *knownMessage) error {
 	m := &o.p.Message
 	if k.dedupe != m.Dedupe || k.hash != "" && m.ParamsHash != "" && k.hash != m.ParamsHash {
@@ -341,7 +346,8 @@ func (a *accepting) duplicate(o *acceptOp, k *knownMessage) error {
 	return nil
 }
 
-// accept decides about one message. Among several, it leaves unusual ones to a transaction of their own.
+// accept decides about one message. Among several, it leaves unusual ones to a transaction of their
+// own.
 func (a *accepting) accept(ctx context.Context, o *acceptOp) (done bool, err error) {
 	p := &o.p
 	if k := a.duplicateOf(&p.Message); k != nil {
@@ -377,9 +383,11 @@ func (a *accepting) accept(ctx context.Context, o *acceptOp) (done bool, err err
 	return true, nil
 }
 
-// makeRoom refuses the new message, drops the oldest waiting messages, or lets an interrupt end all of them. Only messages that wait for a turn of their own
-// count: not held ones, which belong to the turn of another message, nor those that have a slot although their Start is not committed. The waiting counter of
-// the row includes held messages, so it only proves in the usual case that there is room.
+// makeRoom refuses the new message, drops the oldest waiting messages, or lets an interrupt end all
+// of them. Only messages that wait for a turn of their own count: not held ones, which belong to
+// the turn of another message, nor those that have a slot although their Start is not committed.
+// The waiting counter of the row includes held messages, so it only proves in the usual case that
+// there is room.
 func (a *accepting) makeRoom(ctx context.Context, o *acceptOp, r *sessionRow) error {
 	waiting, err := all(ctx, a.tx, `SELECT seq, state`+queuedFrom+` ORDER BY seq`, func(r Row) (m store.Waiting, err error) {
 		err = r.Scan(&m.Seq, &m.State)
@@ -411,8 +419,9 @@ func (a *accepting) makeRoom(ctx context.Context, o *acceptOp, r *sessionRow) er
 	return err
 }
 
-// admit adds the message to the session. The accepting node becomes the owner of a session of one of its agents that no live node owns. A session with older
-// unfinished messages is left to the sweep, which alone moves all of them and the runs that have begun to the new owner.
+// admit adds the message to the session. The accepting node becomes the owner of a session of one
+// of its agents that no live node owns. A session with older unfinished messages is left to the
+// sweep, which alone moves all of them and the runs that have begun to the new owner.
 func (a *accepting) admit(o *acceptOp, r *sessionRow) {
 	p, m, now := &o.p, &o.p.Message, a.sessions.now
 	state, outcome, reason := store.StateWaiting, "", ""

@@ -12,7 +12,8 @@ import (
 	"laneway/internal/store"
 )
 
-// Access stores the rights to use the gateway: pairings of channels, and named tokens. It also stores the zone that a person chose.
+// Access stores the rights to use the gateway: pairings of channels, and named tokens. It also
+// stores the zone that a person chose.
 type Access struct{ db Engine }
 
 var _ store.Credentials = Access{}
@@ -221,7 +222,8 @@ func (s Access) SetGroupActivation(ctx context.Context, of string, chatID int64,
 	})
 }
 
-// MoveGroup stores the new number of a group. The settings of the old number also apply to the new one, unless it has its own.
+// MoveGroup stores the new number of a group. The settings of the old number also apply to the new
+// one, unless it has its own.
 func (s Access) MoveGroup(ctx context.Context, of string, from, to int64) error {
 	return s.db.Update(ctx, "keep the new number of a group", func(ctx context.Context, tx Tx) error {
 		_, err := tx.Exec(ctx, `INSERT INTO channel_groups (channel, chat_id, activation, moved_from)
@@ -265,8 +267,9 @@ func (s Access) PutButtons(ctx context.Context, set channel.ButtonSet) error {
 	})
 }
 
-// TakeButton reads a button, marks it as used and removes the other buttons of its set. Presses of one account's buttons are serialized, so that the second of
-// two concurrent ones finds the result of the first.
+// TakeButton reads a button, marks it as used and removes the other buttons of its set. Presses of
+// one account's buttons are serialized, so that the second of two concurrent ones finds the result
+// of the first.
 func (s Access) TakeButton(ctx context.Context, id string, by channel.Peer, press int64) (string, error) {
 	return result(ctx, s.db.Update, "take a button", func(ctx context.Context, tx Tx) (text string, err error) {
 		var (
@@ -302,16 +305,17 @@ type Calls struct{ db Engine }
 var _ store.IdempotencyRecords = Calls{}
 
 const (
-	// reserveSQL inserts the record of a call. It changes no row when an unexpired record exists. On PostgreSQL it waits for a transaction that inserts the
-	// same key. $5 is how long records are kept.
+	// reserveSQL inserts the record of a call. It changes no row when an unexpired record exists.
+	// On PostgreSQL it waits for a transaction that inserts the same key. $5 is how long records
+	// are kept.
 	reserveSQL = `INSERT INTO answers AS a (owner, method, key, hash, answer, at) VALUES ($1, $2, $3, $4, '', {now})
 		ON CONFLICT (owner, method, key) DO UPDATE SET hash = excluded.hash, answer = '', at = excluded.at WHERE a.at <= excluded.at - $5`
 
 	findRecordSQL = `SELECT hash, answer FROM answers WHERE owner = $1 AND method = $2 AND key = $3 AND at > {now} - $4`
 )
 
-// idempotent runs do and writes its result in the same transaction. When a record of this key exists, it returns the recorded result and does not run do.
-// Without a key it only runs do.
+// idempotent runs do and writes its result in the same transaction. When a record of this key
+// exists, it returns the recorded result and does not run do. Without a key it only runs do.
 func idempotent[T any](ctx context.Context, tx Tx, o *chat.IdempotencyKey, do func() (T, error)) (out T, err error) {
 	if o == nil {
 		return do()
@@ -368,7 +372,8 @@ func (s Calls) Audit(ctx context.Context, a chat.Audit) error {
 	return s.db.Update(ctx, "write the log of changes", func(ctx context.Context, tx Tx) error { return audit(ctx, tx, &a, "") })
 }
 
-// audit adds a row to the audit log, unless a is nil. The row's object is the object of a, or the given one when that is empty.
+// audit adds a row to the audit log, unless a is nil. The row's object is the object of a, or the
+// given one when that is empty.
 func audit(ctx context.Context, tx Tx, a *chat.Audit, object string) error {
 	if a == nil {
 		return nil

@@ -8,14 +8,16 @@ import (
 	"laneway/internal/store"
 )
 
-// beginFirstSQL records the start of first attempts, which need not be read. The value of text is as in cron.EncodeAttempts.
+// beginFirstSQL records the start of first attempts, which need not be read. The value of text is
+// as in cron.EncodeAttempts.
 const beginFirstSQL = `{set run text, node text, quoted text, message text}
 	UPDATE cron_run_logs AS l SET state = 'running', attempt = 1, started_at = {now}, node = v.node, run_id = v.message,
 		attempts = '[{"attempt":1,"startedAtMs":' || {now} || ',"node":' || v.quoted || '}]'
 	{from} WHERE l.id = v.run AND l.state = 'queued' AND l.attempt = 0`
 
-// BeginAttempts records in the ledger the start of attempts whose messages have become runs, and reads their jobs. It calls job for those that exist and can be
-// decoded, at the latest at the end of the transaction. First attempts cause no query of their own.
+// BeginAttempts records in the ledger the start of attempts whose messages have become runs, and
+// reads their jobs. It calls job for those that exist and can be decoded, at the latest at the end
+// of the transaction. First attempts cause no query of their own.
 func (s Cron) BeginAttempts(ctx context.Context, tx Tx, list []store.StartParams, job func(i int, j cron.Job)) error {
 	var (
 		first Set
@@ -127,8 +129,8 @@ func jobOfEnd(e *cron.AttemptEnd) string {
 	return job
 }
 
-// LockEnds locks the jobs that the ends of attempts change, before their sessions are locked. With wait it waits for locks; several ends in one transaction do
-// not.
+// LockEnds locks the jobs that the ends of attempts change, before their sessions are locked. With
+// wait it waits for locks; several ends in one transaction do not.
 func (s Cron) LockEnds(ctx context.Context, tx Tx, list []*cron.AttemptEnd, wait bool) (*Ends, error) {
 	e := &Ends{cron: s, list: list, jobs: map[string]storedJob{}, rows: map[string]loggedRun{}}
 	var ids []string
@@ -168,8 +170,9 @@ func (e *Ends) Read(ctx context.Context, tx Tx) error {
 	}, arg)
 }
 
-// Ready selects the ends with a held fence that this transaction can write: it holds the locks of their jobs, and each job occurs once. An end whose job is
-// locked by another transaction or was removed is left to a transaction that waits.
+// Ready selects the ends with a held fence that this transaction can write: it holds the locks of
+// their jobs, and each job occurs once. An end whose job is locked by another transaction or was
+// removed is left to a transaction that waits.
 func (e *Ends) Ready(held []bool) []bool {
 	ready, used := make([]bool, len(e.list)), map[string]bool{}
 	for i, end := range e.list {
@@ -183,8 +186,9 @@ func (e *Ends) Ready(held []bool) []bool {
 	return ready
 }
 
-// Write writes the end of an attempt into the ledger and into its job. Read must have completed. A row whose attempt has ended is not changed: a repetition
-// must not apply the change to the job again.
+// Write writes the end of an attempt into the ledger and into its job. Read must have completed. A
+// row whose attempt has ended is not changed: a repetition must not apply the change to the job
+// again.
 func (e *Ends) Write(ctx context.Context, tx Tx, written map[int]string) error {
 	var (
 		runs   []loggedRun
@@ -238,7 +242,8 @@ func waitAgain(ctx context.Context, tx Tx, messages []string) error {
 	})
 }
 
-// endRunsOf ends the runs of messages that got an outcome without running, and adds their rows to the messages.
+// endRunsOf ends the runs of messages that got an outcome without running, and adds their rows to
+// the messages.
 func endRunsOf(ctx context.Context, tx Tx, ended []store.Waiting) error {
 	messages := make([]string, len(ended))
 	at := make(map[string]int, len(ended))
@@ -257,7 +262,8 @@ func endRunsOf(ctx context.Context, tx Tx, ended []store.Waiting) error {
 	})
 }
 
-// changeRunsOf changes the rows whose current attempt is one of the messages. Messages without a job cost nothing.
+// changeRunsOf changes the rows whose current attempt is one of the messages. Messages without a
+// job cost nothing.
 func changeRunsOf(ctx context.Context, tx Tx, messages []string, change func(r *loggedRun, now int64) bool) error {
 	of := map[string]string{} // run → message
 	ids := make([]string, 0, len(messages))

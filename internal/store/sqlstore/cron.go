@@ -40,7 +40,8 @@ func (s Cron) PutJob(ctx context.Context, p cron.PutParams) (cron.PutResult, err
 	})
 }
 
-// put changes the job that p names, or creates it. The second lookup finds one that another transaction has created meanwhile.
+// put changes the job that p names, or creates it. The second lookup finds one that another
+// transaction has created meanwhile.
 func (s Cron) put(ctx context.Context, tx Tx, p *cron.PutParams) (out cron.PutResult, err error) {
 	for range 2 {
 		old, found, err := s.jobToPut(ctx, tx, p)
@@ -57,8 +58,8 @@ func (s Cron) put(ctx context.Context, tx Tx, p *cron.PutParams) (out cron.PutRe
 	return cron.PutResult{}, chat.Errorf(chat.CodeConflict, "another job has the id %s", out.Job.ID)
 }
 
-// jobToPut locks the job that p changes, by its key or by its name. Transactions that find a job by name are serialized, so that two of them cannot both find
-// the name free.
+// jobToPut locks the job that p changes, by its key or by its name. Transactions that find a job by
+// name are serialized, so that two of them cannot both find the name free.
 func (s Cron) jobToPut(ctx context.Context, tx Tx, p *cron.PutParams) (j storedJob, found bool, err error) {
 	const byKey = `owner = $1 AND key = $2`
 	if !p.ByName() {
@@ -144,7 +145,8 @@ func (s Cron) putNew(ctx context.Context, tx Tx, p *cron.PutParams) (out cron.Pu
 	return out, audit(ctx, tx, p.Audit.Between("", next.Revision), next.ID)
 }
 
-// jobLimits refuses a new job when too many exist. The lock keeps their number constant until the commit.
+// jobLimits refuses a new job when too many exist. The lock keeps their number constant until the
+// commit.
 func jobLimits(ctx context.Context, tx Tx, p *cron.PutParams) error {
 	if p.MaxOfOwner <= 0 && p.MaxTotal <= 0 {
 		return nil
@@ -219,7 +221,8 @@ func (s Cron) change(ctx context.Context, tx Tx, p *cron.ChangeParams, old store
 	return out, audit(ctx, tx, p.Audit.Between(out.Revisions()), old.ID)
 }
 
-// endActive ends the runs that a change cancels. It returns the job as the change receives it: planned fires among the waiting runs do not count.
+// endActive ends the runs that a change cancels. It returns the job as the change receives it:
+// planned fires among the waiting runs do not count.
 func endActive(ctx context.Context, tx Tx, p *cron.ChangeParams, old cron.Job, out *cron.Changed) (cron.Job, error) {
 	var (
 		c     cron.Cancelled
@@ -384,8 +387,8 @@ func cancelActive(ctx context.Context, tx Tx, job string, which func(*loggedRun)
 	return cancelRuns(ctx, tx, ids, p)
 }
 
-// endWaiting cancels the waiting runs of a job: those that the schedule created, or, when the job is removed, all of them. It returns how many were planned
-// fires.
+// endWaiting cancels the waiting runs of a job: those that the schedule created, or, when the job
+// is removed, all of them. It returns how many were planned fires.
 func endWaiting(ctx context.Context, tx Tx, job string, p cron.CancelParams) (c cron.Cancelled, fires int, err error) {
 	planned := map[string]bool{}
 	c, err = cancelActive(ctx, tx, job, func(r *loggedRun) bool {
@@ -419,7 +422,8 @@ const (
 	settleWhich   = `), last_seq)) WHERE key {in $1}`
 )
 
-// cancelRuns cancels the active ones of the named runs, and their messages. The caller may hold locks of jobs, but not of sessions or runs.
+// cancelRuns cancels the active ones of the named runs, and their messages. The caller may hold
+// locks of jobs, but not of sessions or runs.
 func cancelRuns(ctx context.Context, tx Tx, ids []string, p cron.CancelParams) (cron.Cancelled, error) {
 	rows, err := lockRuns(ctx, tx, ids)
 	if err != nil || len(rows) == 0 {
@@ -497,8 +501,9 @@ type seatedRun struct {
 	seq int64
 }
 
-// lockRuns locks the active ones of the named runs and the sessions of their messages, and then reads the runs. Runs that wait for a retry have no waiting
-// message: they are locked first, as in a claim of retries.
+// lockRuns locks the active ones of the named runs and the sessions of their messages, and then
+// reads the runs. Runs that wait for a retry have no waiting message: they are locked first, as in
+// a claim of retries.
 func lockRuns(ctx context.Context, tx Tx, ids []string) (rows []seatedRun, err error) {
 	if len(ids) == 0 {
 		return nil, nil

@@ -12,33 +12,38 @@ import (
 )
 
 const (
-	// maxClaim is how many jobs one claim takes. On SQLite this blocks other writes for some ten milliseconds.
+	// maxClaim is how many jobs one claim takes. On SQLite this blocks other writes for some ten
+	// milliseconds.
 	maxClaim = 500
 
-	// ofAgents is the condition that a node may claim a job or a run. $1 = 1 means all agents, else the agents $2 and the gateway itself.
+	// ofAgents is the condition that a node may claim a job or a run. $1 = 1 means all agents, else
+	// the agents $2 and the gateway itself.
 	ofAgents = `($1 = 1 OR owner = '` + cron.SystemOwner + `' OR agent {in $2})`
 
 	dueJobsSQL = readJobAlone + jobPlanned + ` AND next_run_at <= {now} AND ` + ofAgents + ` ORDER BY next_run_at, id {limit $3} {skip}`
 
-	// dueCountSQL counts the rows that dueJobsSQL would return if no other transaction had locked any of them.
+	// dueCountSQL counts the rows that dueJobsSQL would return if no other transaction had locked
+	// any of them.
 	dueCountSQL = `SELECT count(*) FROM (SELECT 1 FROM cron_jobs WHERE ` + jobPlanned + ` AND next_run_at <= {now} AND ` + ofAgents + ` ORDER BY next_run_at, id {limit $3}) due`
 
-	// inOrderSQL makes the planner of PostgreSQL read the index of due jobs in order. The statistics of a table that has just been filled are wrong, and
-	// sorting all due jobs for each batch would cost more than the claim.
+	// inOrderSQL makes the planner of PostgreSQL read the index of due jobs in order. The
+	// statistics of a table that has just been filled are wrong, and sorting all due jobs for each
+	// batch would cost more than the claim.
 	inOrderSQL = `SELECT set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true), set_config('enable_sort', 'off', true)`
 
 	activeRunsSQL = `SELECT job_id, id, state, COALESCE(started_at, 0), session_key FROM cron_run_logs WHERE job_id {in $1} AND finished_at IS NULL ORDER BY claimed_at, scheduled_for, id`
 
-	// budgetSQL counts the runs of an owner in the period of its budget. Runs that were claimed within an hour of their planned time are found by the index of
-	// planned times, the rest by a separate index. It stops at a thousand to bound the cost.
+	// budgetSQL counts the runs of an owner in the period of its budget. Runs that were claimed
+	// within an hour of their planned time are found by the index of planned times, the rest by a
+	// separate index. It stops at a thousand to bound the cost.
 	budgetSQL = `{set name text}
 		SELECT v.name, (SELECT count(*) FROM (SELECT 1 FROM cron_run_logs l WHERE l.owner = v.name AND l.scheduled_for > {now} - 90000000
 				AND l.claimed_at > {now} - 86400000 AND l.claimed_at - l.scheduled_for <= 3600000 AND l.run_id <> '' ORDER BY l.scheduled_for DESC LIMIT 1000) used)
 			+ (SELECT count(*) FROM (SELECT 1 FROM cron_run_logs l WHERE l.owner = v.name
 				AND l.claimed_at > {now} - 86400000 AND l.claimed_at - l.scheduled_for > 3600000 AND l.run_id <> '' LIMIT 1000) late) {from}`
 
-	// advanceSQL writes the usual decisions about locked jobs; decideSQL also those that end a pause or the job. A paused job is only decided upon when its
-	// pause has ended.
+	// advanceSQL writes the usual decisions about locked jobs; decideSQL also those that end a
+	// pause or the job. A paused job is only decided upon when its pause has ended.
 	advanceSQL = `{set id text, slot int, at int, wall int, rules text, fired int, skipped int}
 		UPDATE cron_jobs AS j SET next_slot = NULLIF(v.slot, 0), next_run_at = NULLIF(v.at, 0), next_wall = NULLIF(v.wall, 0), zone_release = v.rules, fired = v.fired, consecutive_skipped = v.skipped {from} WHERE j.id = v.id`
 	decideSQL = `{set id text, slot int, at int, wall int, rules text, fired int, skipped int, disable bool}
@@ -53,10 +58,11 @@ func lookSQL() string {
 		firstDue(jobPlanned+` AND `+ofAgents, ofAgents)
 }
 
-// Claim takes the jobs and the retries that are due; see cron.JobStore. A dead node gets chat.ErrFenced.
+// Claim takes the jobs and the retries that are due; see cron.JobStore. A dead node gets
+// chat.ErrFenced.
 //
-// Jobs are locked before sessions, as everywhere. Runs that wait for a retry are claimed in a transaction of their own, which locks rows of the ledger first.
-// So operations cannot deadlock.
+// Jobs are locked before sessions, as everywhere. Runs that wait for a retry are claimed in a
+// transaction of their own, which locks rows of the ledger first. So operations cannot deadlock.
 func (s Cron) Claim(ctx context.Context, p cron.ClaimParams) (cron.Claimed, error) {
 	if p.Limit <= 0 || p.Limit > maxClaim {
 		p.Limit = maxClaim
@@ -114,7 +120,8 @@ func (s Cron) look(ctx context.Context, p *cron.ClaimParams) (cron.Claimed, erro
 	return out, nil
 }
 
-// addUnknown adds the launches of earlier calls that were committed although the calls returned an error.
+// addUnknown adds the launches of earlier calls that were committed although the calls returned an
+// error.
 func (s Cron) addUnknown(ctx context.Context, out *cron.Claimed, node string) error {
 	list := s.unknown.all()
 	if len(list) == 0 {
@@ -199,7 +206,8 @@ func (c *claiming) jobs(ctx context.Context, tx Tx) error {
 	return c.decide(ctx, tx, due)
 }
 
-// dueJobs locks the due jobs, at most as many as the claim may take. Rows that cannot be decoded are returned as broken.
+// dueJobs locks the due jobs, at most as many as the claim may take. Rows that cannot be decoded
+// are returned as broken.
 func (c *claiming) dueJobs(ctx context.Context, tx Tx) (due []cron.DueJob, broken []storedJob, err error) {
 	if text := tx.PerEngine(inOrderSQL, ""); text != "" {
 		if err := tx.Later(ctx, text, nil); err != nil {
@@ -240,7 +248,8 @@ func (c *claiming) invalidate(ctx context.Context, tx Tx, broken []storedJob) er
 	return tx.Later(ctx, invalidateSQL, nil, set)
 }
 
-// passed counts the due jobs that another transaction has locked. On SQLite it does nothing, because SQLite has one writer.
+// passed counts the due jobs that another transaction has locked. On SQLite it does nothing,
+// because SQLite has one writer.
 func (c *claiming) passed(ctx context.Context, tx Tx, taken int) error {
 	text := tx.PerEngine(dueCountSQL, "")
 	if text == "" {
@@ -254,7 +263,8 @@ func (c *claiming) passed(ctx context.Context, tx Tx, taken int) error {
 	}, number(c.p.Agents == nil), c.p.Agents, c.p.Limit+1)
 }
 
-// complete adds to due jobs what the overlap policy and the budget need: their active runs and the runs of their owners.
+// complete adds to due jobs what the overlap policy and the budget need: their active runs and the
+// runs of their owners.
 func complete(ctx context.Context, tx Tx, due []cron.DueJob) error {
 	if len(due) == 0 {
 		return nil

@@ -14,8 +14,9 @@ import (
 type launching struct {
 	node string
 	now  int64
-	// each makes it check which runs are new, and whether another message has the id of a run's message; such a run is recorded as an error. Without each, all
-	// runs are assumed to be new, see errNotNew.
+	// each makes it check which runs are new, and whether another message has the id of a run's
+	// message; such a run is recorded as an error. Without each, all runs are assumed to be new,
+	// see errNotNew.
 	each bool
 
 	launched          []cron.Launched
@@ -111,9 +112,10 @@ func (l *launching) sort(ctx context.Context, tx Tx, launches []cron.Launch, fre
 const (
 	mayOwnSQL = `SELECT 1 FROM nodes WHERE id = $1 AND lease_until > {now} AND NOT draining`
 
-	// seatsSQL reserves numbers for n new messages in each session. It creates missing sessions, and takes over sessions that no live node owns and that have
-	// no unfinished messages. A session whose predecessor was deleted continues with its numbers. An existing session keeps its lane and its limit of runs. $1
-	// is the node, if it may own sessions.
+	// seatsSQL reserves numbers for n new messages in each session. It creates missing sessions,
+	// and takes over sessions that no live node owns and that have no unfinished messages. A
+	// session whose predecessor was deleted continues with its numbers. An existing session keeps
+	// its lane and its limit of runs. $1 is the node, if it may own sessions.
 	seatsSQL = `{set key text, agent text, principal text, id text, lane text, n int}
 		INSERT INTO sessions AS s (key, agent, principal, session_id, lane, owner, epoch, last_seq, taken_seq, done_seq, waiting, created_at, updated_at, last_message_at)
 		SELECT v.key, v.agent, v.principal, v.id, v.lane, NULLIF($1, ''), COALESCE(g.epoch, 0) + CASE WHEN $1 = '' THEN 0 ELSE 1 END,
@@ -226,8 +228,9 @@ func (l *launching) seats(ctx context.Context, tx Tx, list []cron.Launched) (map
 	}, owner, set)
 }
 
-// unknownLaunches are launches whose commit is unknown. If they were committed, this process owns their sessions and must submit them: the next claim returns
-// them. If the process ends first, the sweep of another process finds them.
+// unknownLaunches are launches whose commit is unknown. If they were committed, this process owns
+// their sessions and must submit them: the next claim returns them. If the process ends first, the
+// sweep of another process finds them.
 type unknownLaunches struct {
 	mu   sync.Mutex
 	list map[string]cron.Launched // by message

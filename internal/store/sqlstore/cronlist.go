@@ -15,11 +15,13 @@ import (
 )
 
 const (
-	// jobFires is the condition for jobs with planned fires. jobsSeen is the condition for jobs that $1 may see; $2 = 1 includes the gateway's own ones.
+	// jobFires is the condition for jobs with planned fires. jobsSeen is the condition for jobs
+	// that $1 may see; $2 = 1 includes the gateway's own ones.
 	jobFires = `({true enabled} AND paused_at IS NULL AND invalid = '')`
 	jobsSeen = `($2 = 1 OR owner <> 'system') AND ($1 = '' OR owner = $1)`
 
-	// jobBytes and runBytes are the bytes of the text columns of a row, for a job without its payload.
+	// jobBytes and runBytes are the bytes of the text columns of a row, for a job without its
+	// payload.
 	jobBytes = `octet_length(delivery) + octet_length(alert) + octet_length(policy) + octet_length(schedule)
 		+ octet_length(description) + octet_length(invalid) + octet_length(last_error) + octet_length(last_delivery_error)`
 	runBytes = `octet_length(attempts) + octet_length(error) + octet_length(summary) + octet_length(delivery_error)`
@@ -97,7 +99,8 @@ func inOrder[T any](list []T, ids []string, id func(*T) string) []T {
 	return list
 }
 
-// idPage is one page of a list. It holds only the rows that it returns, within its limit and the byte bound of a read.
+// idPage is one page of a list. It holds only the rows that it returns, within its limit and the
+// byte bound of a read.
 type idPage struct {
 	limit, offset int // 0 = no limit
 	texts         int // the number of further columns that are searched for find
@@ -110,7 +113,8 @@ type idPage struct {
 	all   int  // as counted by another statement
 }
 
-// read reads the rows of a query: an id, the bytes of the row (negative for a row before the page), and the strings that are searched.
+// read reads the rows of a query: an id, the bytes of the row (negative for a row before the page),
+// and the strings that are searched.
 func (p *idPage) read(ctx context.Context, tx Tx, text string, args ...any) error {
 	var (
 		id     string
@@ -180,7 +184,8 @@ func (s Cron) Summary(ctx context.Context, visible string) (out cron.Summary, er
 	return out, err
 }
 
-// firstDue is the earliest time at which a job or a retry becomes due. Each half reads the first entry of an index.
+// firstDue is the earliest time at which a job or a retry becomes due. Each half reads the first
+// entry of an index.
 func firstDue(jobs, runs string) string {
 	return `(SELECT min(at) FROM (
 		SELECT at FROM (SELECT next_run_at AS at FROM cron_jobs WHERE ` + jobs + ` ORDER BY next_run_at, id LIMIT 1) job
@@ -208,7 +213,8 @@ const (
 	jobsMatching = ` FROM cron_jobs WHERE ` + jobsSeen + ` AND ($3 < 0 OR (CASE WHEN ` + jobFires + ` THEN 1 ELSE 0 END) = $3) AND ($4 = '' OR kind = $4)
 		AND ($5 = '' OR last_state = CASE WHEN $5 = 'never' THEN '' ELSE $5 END) AND ($6 = '' OR agent = $6)`
 
-	// The conditions of jobs, see cron.JobCondition. %late is replaced by the latest time of a fire that counts as late.
+	// The conditions of jobs, see cron.JobCondition. %late is replaced by the latest time of a fire
+	// that counts as late.
 	jobFails   = `consecutive_errors > 0`
 	jobPaused  = `paused_at IS NOT NULL`
 	jobRuns    = `id IN (SELECT job_id FROM cron_run_logs WHERE finished_at IS NULL AND state = 'running')`
@@ -217,7 +223,8 @@ const (
 	jobLate    = `(` + jobFires + ` AND next_run_at <= %late OR id IN (SELECT job_id FROM cron_run_logs
 		WHERE finished_at IS NULL AND state = 'queued' AND COALESCE(fire_at, scheduled_for) <= %late))`
 
-	// PostgreSQL searches in SQL. SQLite folds the case of ASCII letters only, so the strings are compared in Go.
+	// PostgreSQL searches in SQL. SQLite folds the case of ASCII letters only, so the strings are
+	// compared in Go.
 	jobsFound = `(position(%s IN lower(id)) > 0 OR position(%s IN lower(name)) > 0 OR position(%s IN lower(display_name)) > 0
 		OR position(%s IN lower(key)) > 0 OR position(%s IN lower(description)) > 0)`
 	jobTexts = `, name, display_name, key, description`
@@ -313,8 +320,8 @@ func countJobs(ctx context.Context, tx Tx, f *cron.JobFilter) (n cron.JobCounts,
 	return n, err
 }
 
-// outcomesOf reads the latest outcomes of jobs. The rows of a job are aggregated into one string. Both engines then use a plan that reads the index of slots
-// backwards for each job.
+// outcomesOf reads the latest outcomes of jobs. The rows of a job are aggregated into one string.
+// Both engines then use a plan that reads the index of slots backwards for each job.
 func outcomesOf(ctx context.Context, tx Tx, ids []string, most int) (map[string][]cron.RunOutcome, error) {
 	const text = `SELECT id, (SELECT string_agg(row_text, ',' ORDER BY slot DESC) FROM (
 			SELECT scheduled_for AS slot, scheduled_for || ' ' || state || ' ' || duration_ms || ' ' || COALESCE(reason, '') AS row_text FROM cron_run_logs l

@@ -12,7 +12,8 @@ import (
 	"laneway/internal/store"
 )
 
-// conditions builds a WHERE clause that contains only the conditions in use: a plan for every filter at once could not use an index.
+// conditions builds a WHERE clause that contains only the conditions in use: a plan for every
+// filter at once could not use an index.
 type conditions struct {
 	list []string
 	args []any
@@ -117,8 +118,9 @@ func (l *runList) order() string {
 	return " ORDER BY scheduled_for" + direction + ", id" + direction
 }
 
-// text returns the query for the rows of the list in order: an id, the bytes of the row, and the strings that are searched. PostgreSQL has the order in an
-// index per owner, SQLite in one of all rows.
+// text returns the query for the rows of the list in order: an id, the bytes of the row, and the
+// strings that are searched. PostgreSQL has the order in an index per owner, SQLite in one of all
+// rows.
 func (l *runList) text(tx Tx, texts string) (string, []any) {
 	columns := "SELECT id, " + runBytes + texts + " FROM "
 	direct := columns + "cron_run_logs WHERE " + l.matching() + l.order()
@@ -137,8 +139,8 @@ func (l *runList) text(tx Tx, texts string) (string, []any) {
 		" LIMIT CAST("+limit+" AS bigint) + "+offset+") l"+l.order()+piece, direct+piece), args
 }
 
-// count counts the rows that match. When all finished rows match, it counts index entries and subtracts the active rows that do not match, so it reads no
-// finished row.
+// count counts the rows that match. When all finished rows match, it counts index entries and
+// subtracts the active rows that do not match, so it reads no finished row.
 func (l *runList) count(ctx context.Context, tx Tx) (n int, err error) {
 	most := len(l.c.args) + 1
 	text := `SELECT count(*) FROM (SELECT 1 FROM cron_run_logs WHERE %s {limit $` + strconv.Itoa(most) + `}) n`
@@ -229,7 +231,8 @@ type logScan struct {
 	targets []any
 }
 
-// logScanner returns a scan function for the rows of one statement. Further columns follow those of the ledger.
+// logScanner returns a scan function for the rows of one statement. Further columns follow those of
+// the ledger.
 func logScanner(further ...any) func(Row) (loggedRun, error) {
 	v := &logScan{}
 	r := &v.row.Run
@@ -265,8 +268,9 @@ func (v *logScan) scan(row Row) (loggedRun, error) {
 	return r, nil
 }
 
-// errNotNew means that a run exists, or that another message has the id that the message of a run needs. The operation is then repeated with a check of each
-// run, so that one such run does not delay the others.
+// errNotNew means that a run exists, or that another message has the id that the message of a run
+// needs. The operation is then repeated with a check of each run, so that one such run does not
+// delay the others.
 var errNotNew = errors.New("a run or its message is not new")
 
 // addRunsSQL adds rows of runs that wait to start or never run. A row whose run exists is skipped.
@@ -363,14 +367,16 @@ func readRuns(ctx context.Context, tx Tx, ids []string) (map[string]loggedRun, e
 	return found, err
 }
 
-// maxPrune is how many rows one call deletes. Each has a message, a run and often a session of its own; on SQLite no other operation writes meanwhile.
+// maxPrune is how many rows one call deletes. Each has a message, a run and often a session of its
+// own; on SQLite no other operation writes meanwhile.
 const maxPrune = 1000
 
 const (
 	oldRuns = `SELECT id, attempt, job_id, trigger, scheduled_for, session_key FROM `
 
-	// agedSQL finds finished rows that ended before $1; those that were planned first come first. A row is planned before it ends. PostgreSQL has an index of the
-	// planned times of each owner, SQLite one of the ends.
+	// agedSQL finds finished rows that ended before $1; those that were planned first come first. A
+	// row is planned before it ends. PostgreSQL has an index of the planned times of each owner,
+	// SQLite one of the ends.
 	agedSQL = oldRuns + ledgerOwners + ` CROSS JOIN LATERAL (SELECT l.* FROM cron_run_logs l WHERE l.owner = o.owner AND l.scheduled_for < $1 AND l.finished_at < $1
 		ORDER BY l.scheduled_for, l.id LIMIT $2) l ORDER BY scheduled_for, id LIMIT $2`
 	agedOnSQLite = oldRuns + `cron_run_logs WHERE finished_at < $1 ORDER BY finished_at {limit $2}`
@@ -412,8 +418,9 @@ func (r oldRun) ownSession() bool {
 	return key.Rest == "cron:"+r.JobID+":"+string(r.Trigger)+"-"+strconv.FormatInt(millis(r.ScheduledFor), 10)
 }
 
-// ledger deletes old rows of the ledger. With each row it deletes what only this run used: its messages, its runs and, unless the conversation was continued,
-// the session that was made for it, with its transcript. The rows are selected outside of the transaction that deletes them.
+// ledger deletes old rows of the ledger. With each row it deletes what only this run used: its
+// messages, its runs and, unless the conversation was continued, the session that was made for it,
+// with its transcript. The rows are selected outside of the transaction that deletes them.
 func (s Retention) ledger(ctx context.Context, p store.PruneParams) (int, error) {
 	p.Limit = min(p.Most(), maxPrune)
 	var old []oldRun

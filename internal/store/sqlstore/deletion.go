@@ -10,8 +10,9 @@ import (
 
 // What the deletion of a session removes. $1 is the key of a session.
 const (
-	// belowSQL lists the sessions that are deleted with a session: those of its sub-turns, and those in which its transcripts were compacted. The sessions
-	// below these need a query each, see store.Deleting.
+	// belowSQL lists the sessions that are deleted with a session: those of its sub-turns, and
+	// those in which its transcripts were compacted. The sessions below these need a query each,
+	// see store.Deleting.
 	belowSQL = `SELECT i.session_key FROM inbox m JOIN inbox i ON i.parent = m.message_id WHERE m.session_key = $1 AND i.session_key LIKE 'agent:%:task:%'
 		UNION SELECT i.session_key FROM inbox m JOIN inbox i ON i.root = m.message_id WHERE m.session_key = $1 AND i.session_key LIKE 'agent:%:task:%'
 		UNION SELECT c.key FROM sessions s JOIN transcript t ON t.session_key = s.key
@@ -22,7 +23,8 @@ const (
 		UNION SELECT c.key FROM branches b JOIN sessions s ON s.key = b.parent_key JOIN sessions c ON c.key = b.session_key AND c.principal = s.principal
 			WHERE b.parent_key = $1`
 
-	// filesOfSessionSQL reads the bodies of the messages of a session that name attachments, as JSON objects.
+	// filesOfSessionSQL reads the bodies of the messages of a session that name attachments, as
+	// JSON objects.
 	filesOfSessionSQL = `SELECT body FROM inbox WHERE session_key = $1 AND body LIKE '%"attachments":%'
 		UNION ALL SELECT '{"attachments":[' || file || ']}' FROM outbox WHERE ` + outgoingOf + ` AND file <> ''`
 
@@ -31,18 +33,21 @@ const (
 
 	emptySummarySQL = `UPDATE cron_run_logs SET summary = '' WHERE summary <> '' AND `
 
-	// keepTranscriptsSQL keeps the transcripts of a session for its principal. Transcripts kept from an earlier session of the key keep their owner.
+	// keepTranscriptsSQL keeps the transcripts of a session for its principal. Transcripts kept
+	// from an earlier session of the key keep their owner.
 	keepTranscriptsSQL = `INSERT INTO kept_transcripts (session_key, session_id, principal)
 		SELECT DISTINCT t.session_key, t.session_id, s.principal FROM transcript t JOIN sessions s ON s.key = t.session_key WHERE t.session_key = $1
 		ON CONFLICT DO NOTHING`
 
-	// forgetKeptSQL and dropSQL delete the transcripts of a session, and those that its principal kept from earlier sessions.
+	// forgetKeptSQL and dropSQL delete the transcripts of a session, and those that its principal
+	// kept from earlier sessions.
 	forgetKeptSQL = `DELETE FROM kept_transcripts WHERE session_key = $1 AND principal = (SELECT principal FROM sessions WHERE key = $1)`
 	dropSQL       = `DELETE FROM transcript WHERE session_key = $1
 		AND NOT EXISTS (SELECT 1 FROM kept_transcripts k WHERE k.session_key = $1 AND k.session_id = transcript.session_id)`
 )
 
-// DeleteSession removes a session that does not run, with everything that belongs to it; see store.Sessions.
+// DeleteSession removes a session that does not run, with everything that belongs to it; see
+// store.Sessions.
 func (s Sessions) DeleteSession(ctx context.Context, p store.DeleteParams) (store.Deleted, error) {
 	return result(ctx, s.db.Update, "delete a session", func(ctx context.Context, tx Tx) (store.Deleted, error) {
 		return idempotent(ctx, tx, p.IdempotencyKey, func() (store.Deleted, error) { return remove(ctx, tx, p) })
@@ -91,7 +96,8 @@ func remove(ctx context.Context, tx Tx, p store.DeleteParams) (out store.Deleted
 	return out, audit(ctx, tx, p.Audit.Between(id, ""), key)
 }
 
-// removal is the removal of one session during a deletion. below: the session belongs to the one that is deleted, whose transcripts alone may be kept.
+// removal is the removal of one session during a deletion. below: the session belongs to the one
+// that is deleted, whose transcripts alone may be kept.
 type removal struct {
 	key         string
 	below, keep bool
@@ -149,8 +155,9 @@ func forget(ctx context.Context, tx Tx, key string) error {
 	return later(ctx, tx, with(forgetBranchesSQL, key), with(dropSQL, key))
 }
 
-// empty removes the content from the remaining rows of a session. The messages keep their ids and hashes, so that none is accepted a second time. The runs keep
-// their numbers and usage. Rows of a sub-turn are deleted, because a list would show them.
+// empty removes the content from the remaining rows of a session. The messages keep their ids and
+// hashes, so that none is accepted a second time. The runs keep their numbers and usage. Rows of a
+// sub-turn are deleted, because a list would show them.
 func empty(ctx context.Context, tx Tx, r removal) error {
 	key := parseKey(r.key)
 	statements := []string{
@@ -173,8 +180,8 @@ func empty(ctx context.Context, tx Tx, r removal) error {
 	return emptySummaries(ctx, tx, key)
 }
 
-// emptySummaries empties the summaries of job runs in a session. They are found by the id of the run that the session belongs to, else by the index of sessions
-// that runs share.
+// emptySummaries empties the summaries of job runs in a session. They are found by the id of the
+// run that the session belongs to, else by the index of sessions that runs share.
 func emptySummaries(ctx context.Context, tx Tx, key chat.SessionKey) error {
 	switch run := store.RunOfSession(key); {
 	case run != "":
@@ -186,17 +193,20 @@ func emptySummaries(ctx context.Context, tx Tx, key chat.SessionKey) error {
 	}
 }
 
-// Retention deletes history that is too old. Old rows are selected outside of the transaction that deletes them, on SQLite without occupying the writer.
-// Messages and outgoing messages are read in the order of their tables, in which the old ones come first: an index on the end time would cost an update per
-// turn.
+// Retention deletes history that is too old. Old rows are selected outside of the transaction that
+// deletes them, on SQLite without occupying the writer. Messages and outgoing messages are read in
+// the order of their tables, in which the old ones come first: an index on the end time would cost
+// an update per turn.
 type Retention struct{ db Engine }
 
 var _ store.Retention = Retention{}
 
-// joinedAhead is how far after the numbers of its run a joined message may lie. A message beyond that is deleted separately, a moment later.
+// joinedAhead is how far after the numbers of its run a joined message may lie. A message beyond
+// that is deleted separately, a moment later.
 const joinedAhead = 1000
 
-// maxPruneSessions is how many sessions one call deletes: SQLite's writer runs no other operation meanwhile.
+// maxPruneSessions is how many sessions one call deletes: SQLite's writer runs no other operation
+// meanwhile.
 const maxPruneSessions = 100
 
 const (
@@ -315,8 +325,8 @@ func (s Retention) outgoing(ctx context.Context, p store.PruneParams) (int, erro
 	})
 }
 
-// sessions deletes old sessions of sub-turns and compactions. The conversation of a compaction may be compacted again, so its
-// session leaves a tombstone.
+// sessions deletes old sessions of sub-turns and compactions. The conversation of a compaction may
+// be compacted again, so its session leaves a tombstone.
 func (s Retention) sessions(ctx context.Context, p store.PruneParams) (int, error) {
 	args := []any{millis(p.Before), min(p.Most(), maxPruneSessions)}
 	var found []string

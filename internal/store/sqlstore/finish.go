@@ -12,7 +12,8 @@ import (
 const previewBytes = 200
 
 const (
-	// runMembersSQL are the messages of runs. Its form keeps PostgreSQL from reading all unfinished messages, see startableSQL.
+	// runMembersSQL are the messages of runs. Its form keeps PostgreSQL from reading all unfinished
+	// messages, see startableSQL.
 	runMembersSQL = `{set key text, run text} SELECT i.session_key, i.seq, COALESCE(i.message_id, '') {from} CROSS JOIN LATERAL (
 			SELECT session_key, seq, message_id, state, run_id FROM inbox WHERE session_key = v.key AND ended_at IS NULL OFFSET 0) i
 		WHERE i.state = 'running' AND i.run_id = v.run ORDER BY i.session_key, i.seq`
@@ -179,7 +180,8 @@ func (f *finishing) read(ctx context.Context, jobs Cron, ops []*finishOp) (err e
 	return nil
 }
 
-// holds is the fence of a run: it returns the session when the claim holds and the run runs under it.
+// holds is the fence of a run: it returns the session when the claim holds and the run runs under
+// it.
 func (f *finishing) holds(c store.Claim, runID string) *sessionRow {
 	if u := f.runs[runID]; !u.under(c) {
 		return nil
@@ -187,7 +189,8 @@ func (f *finishing) holds(c store.Claim, runID string) *sessionRow {
 	return f.sessions.heldBy(c)
 }
 
-// finish decides about one run. Among several, it leaves those that it cannot end to a transaction of their own.
+// finish decides about one run. Among several, it leaves those that it cannot end to a transaction
+// of their own.
 func (f *finishing) finish(ctx context.Context, i int, o *finishOp) (done bool, err error) {
 	p := &o.p
 	r, u := f.holds(p.Claim, p.RunID), f.runs[p.RunID]
@@ -247,7 +250,8 @@ func (f *finishing) finish(ctx context.Context, i int, o *finishOp) (done bool, 
 	return true, nil
 }
 
-// notice is a row to which the messages of a run refer: its id, unless a row with its run and number exists.
+// notice is a row to which the messages of a run refer: its id, unless a row with its run and
+// number exists.
 type notice struct {
 	id string
 	n  int
@@ -343,7 +347,8 @@ func (f *finishing) write(ctx context.Context) error {
 	return f.ends.Write(ctx, f.tx, f.written)
 }
 
-// finishedBefore returns the result of an earlier Finish with the same parameters; chat.ErrFenced when none exists.
+// finishedBefore returns the result of an earlier Finish with the same parameters; chat.ErrFenced
+// when none exists.
 func (f *finishing) finishedBefore(ctx context.Context, o *finishOp, u runRow) (err error) {
 	if u.ID == "" {
 		return chat.ErrFenced

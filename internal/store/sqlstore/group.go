@@ -13,11 +13,14 @@ import (
 )
 
 const (
-	// maxGroup is how many operations share a transaction. In a larger group, the first operation would wait for the last.
+	// maxGroup is how many operations share a transaction. In a larger group, the first operation
+	// would wait for the last.
 	maxGroup = 64
-	// maxGrouped is how many bytes of text an operation may have to join a group: a large one would delay the others.
+	// maxGrouped is how many bytes of text an operation may have to join a group: a large one would
+	// delay the others.
 	maxGrouped = 64 << 10
-	// maxWait is how long waiting operations wait for the running transaction. A blocked connection must not stop all operations of the kind.
+	// maxWait is how long waiting operations wait for the running transaction. A blocked connection
+	// must not stop all operations of the kind.
 	maxWait = time.Second
 )
 
@@ -36,19 +39,23 @@ const (
 
 // operation is an operation that may share its transaction with others of its kind.
 type operation interface {
-	// Name is what the operation locks, such as the key of a session. A transaction has at most one operation per name.
+	// Name is what the operation locks, such as the key of a session. A transaction has at most one
+	// operation per name.
 	Name() string
 }
 
-// group lets concurrent operations of one kind share a transaction: one round trip, one start of each statement, one flush. One transaction of a kind runs at a
-// time. When none runs, an operation starts immediately, together with those of goroutines that are ready at that moment. Later operations wait and share the
-// next transaction: most of the cost of a statement is its start, and most of the cost of a commit is its flush, so a second concurrent transaction would only
-// split the group.
+// group lets concurrent operations of one kind share a transaction: one round trip, one start of
+// each statement, one flush. One transaction of a kind runs at a time. When none runs, an operation
+// starts immediately, together with those of goroutines that are ready at that moment. Later
+// operations wait and share the next transaction: most of the cost of a statement is its start, and
+// most of the cost of a commit is its flush, so a second concurrent transaction would only split
+// the group.
 //
-// A group does not wait for locks and handles only the usual case: an operation that it cannot complete in one pass has written nothing, and its caller runs it
-// alone.
+// A group does not wait for locks and handles only the usual case: an operation that it cannot
+// complete in one pass has written nothing, and its caller runs it alone.
 type group[O operation] struct {
-	// write runs the operations in one transaction and returns which of them it completed. The rest have written nothing.
+	// write runs the operations in one transaction and returns which of them it completed. The rest
+	// have written nothing.
 	write func(ctx context.Context, ops []O) (done []bool, err error)
 
 	batches sync.WaitGroup
@@ -59,7 +66,8 @@ type group[O operation] struct {
 	waiting []*waiter[O]
 }
 
-// slot is the right to run the transaction of a group. A transaction keeps it until it ends, at most for [maxWait].
+// slot is the right to run the transaction of a group. A transaction keeps it until it ends, at
+// most for [maxWait].
 type slot struct{ timer *time.Timer }
 
 // occupy gives the slot to a new transaction; the caller holds g.mu.
@@ -99,8 +107,9 @@ func newGroup[O operation](write func(context.Context, []O) ([]bool, error)) *gr
 	return &group[O]{write: write}
 }
 
-// do runs an operation and returns its commit result. It runs in the caller's goroutine when no transaction of the group runs; else it waits for the next
-// batch, or for ctx. When ctx ends, the operation is applied as a whole or not at all, and the group still owns its fields.
+// do runs an operation and returns its commit result. It runs in the caller's goroutine when no
+// transaction of the group runs; else it waits for the next batch, or for ctx. When ctx ends, the
+// operation is applied as a whole or not at all, and the group still owns its fields.
 func (g *group[O]) do(ctx context.Context, op O) (commitResult, error) {
 	if ctx.Err() != nil {
 		return single, context.Cause(ctx)
@@ -125,7 +134,8 @@ func (g *group[O]) do(ctx context.Context, op O) (commitResult, error) {
 	}
 }
 
-// joined adds an operation that has the slot to the next batch and starts it, if other operations arrived meanwhile.
+// joined adds an operation that has the slot to the next batch and starts it, if other operations
+// arrived meanwhile.
 func (g *group[O]) joined(s *waiter[O], own *slot) bool {
 	g.mu.Lock()
 	others := len(g.waiting) > 0
@@ -189,7 +199,8 @@ func (g *group[O]) leave(s *waiter[O]) {
 	}
 }
 
-// sendNext starts a batch with the waiting operations, if any; the caller holds g.mu. The goroutine ends with the transaction; close waits for it.
+// sendNext starts a batch with the waiting operations, if any; the caller holds g.mu. The goroutine
+// ends with the transaction; close waits for it.
 func (g *group[O]) sendNext() {
 	if len(g.waiting) == 0 {
 		return
@@ -250,8 +261,8 @@ func resultOf(i int, done []bool, err error) commitResult {
 	}
 }
 
-// guard turns a panic into an error: the other operations of the group belong to other callers. The operation then runs alone and panics in its caller's
-// goroutine.
+// guard turns a panic into an error: the other operations of the group belong to other callers. The
+// operation then runs alone and panics in its caller's goroutine.
 func (g *group[O]) guard(ctx context.Context, ops []O) (done []bool, err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -273,8 +284,9 @@ func (g *group[O]) close() {
 type together[O operation] struct {
 	db    Engine
 	doing string
-	// run runs operations in one transaction and returns which of them it completed. The rest have written nothing, and run alone. With alone, an operation may
-	// wait for locks, and is completed or returns the reason.
+	// run runs operations in one transaction and returns which of them it completed. The rest have
+	// written nothing, and run alone. With alone, an operation may wait for locks, and is completed
+	// or returns the reason.
 	run   func(ctx context.Context, tx Tx, ops []O, alone bool) (done []bool, err error)
 	group *group[O] // nil when the engine is a Batcher
 }
@@ -293,7 +305,8 @@ func newTogether[O operation](db Engine, doing string, run func(ctx context.Cont
 	return t
 }
 
-// do runs an operation with this many bytes of text. The operation holds its own result, which is valid only when do has returned nil.
+// do runs an operation with this many bytes of text. The operation holds its own result, which is
+// valid only when do has returned nil.
 func (t *together[O]) do(ctx context.Context, op O, bytes int) error {
 	m := &batched[O]{t, op}
 	if b, ok := t.db.(Batcher); ok {
@@ -349,7 +362,8 @@ func (m *batched[O]) RunAll(ctx context.Context, tx Tx, list []Batched) ([]bool,
 	return m.kind.run(ctx, tx, ops, false)
 }
 
-// These are single shared transactions, and which operations they completed. Tests of engines call them to check what a group leaves out.
+// These are single shared transactions, and which operations they completed. Tests of engines call
+// them to check what a group leaves out.
 
 // AcceptTogether is one transaction of messages.
 func (s Inbox) AcceptTogether(ctx context.Context, list []store.AcceptParams) (done []bool, out []store.Accepted, err error) {

@@ -15,7 +15,8 @@ import (
 )
 
 const (
-	// jobColumns are the columns of a job that jobArgs writes and jobRow reads, in this order; the id comes before them.
+	// jobColumns are the columns of a job that jobArgs writes and jobRow reads, in this order; the
+	// id comes before them.
 	jobColumns = `owner, key, key_derived, name, display_name, description, principal, agent, account_id, lane, kind, schedule, tz,
 		jitter_ms, starts_at, ends_at, max_runs, session, wake_mode, payload, delivery, alert, policy, enabled, paused_note, paused_by,
 		paused_at, paused_until, auto_disabled, invalid, revision, created_at, updated_at, next_slot, next_run_at, next_wall, zone_release, activated_at, fired,
@@ -23,23 +24,27 @@ const (
 		last_delivery_error, last_alert_at, consecutive_errors, consecutive_skipped,
 		delivery_paused_at, delivery_paused_why, delivery_paused_channel, delivery_paused_chat`
 
-	// jobActive is derived from the ledger: the number of active runs, and the earliest start of the running ones.
+	// jobActive is derived from the ledger: the number of active runs, and the earliest start of
+	// the running ones.
 	jobActive = `(SELECT count(*) FROM cron_run_logs l WHERE l.job_id = cron_jobs.id AND l.finished_at IS NULL),
 		(SELECT min(l.started_at) FROM cron_run_logs l WHERE l.job_id = cron_jobs.id AND l.finished_at IS NULL AND l.state = 'running')`
 
-	// readJob reads jobs with the values derived from the ledger, and the clock; readJobAlone omits these values.
+	// readJob reads jobs with the values derived from the ledger, and the clock; readJobAlone omits
+	// these values.
 	readJob      = `SELECT id, ` + jobColumns + `, ` + jobActive + `, {now} FROM cron_jobs WHERE `
 	readJobAlone = `SELECT id, ` + jobColumns + `, 0, NULL, {now} FROM cron_jobs WHERE `
 
 	// jobPlanned is the condition of the index of jobs that may become due, to fire or to resume.
 	jobPlanned = `{true enabled} AND next_run_at IS NOT NULL AND invalid = '' AND (paused_at IS NULL OR paused_until IS NOT NULL)`
 
-	// olderRulesSQL reads jobs that fire and whose slot older zone rules have planned. A paused job is planned again when it is resumed.
+	// olderRulesSQL reads jobs that fire and whose slot older zone rules have planned. A paused job
+	// is planned again when it is resumed.
 	olderRulesSQL = readJobAlone + `zone_release <> '' AND zone_release < $1 AND (zone_release, id) > ($2, $3) AND {true enabled} AND next_slot IS NOT NULL
 		AND invalid = '' AND paused_at IS NULL ORDER BY zone_release, id {limit $4} {skip}`
 )
 
-// storedJob is a row of a job. Columns that cannot be decoded must survive a change of another column; broken is the decoding error.
+// storedJob is a row of a job. Columns that cannot be decoded must survive a change of another
+// column; broken is the decoding error.
 type storedJob struct {
 	cron.Job
 
@@ -96,7 +101,8 @@ func (s Cron) scanner() func(Row) (storedJob, error) {
 	return v.scan
 }
 
-// scan reads a row. A row whose columns cannot be decoded still yields a job, with the reason in Invalid.
+// scan reads a row. A row whose columns cannot be decoded still yields a job, with the reason in
+// Invalid.
 func (v *jobScan) scan(row Row) (storedJob, error) {
 	v.row, v.pause = storedJob{}, cron.Pause{}
 	if err := row.Scan(v.targets...); err != nil {
@@ -160,7 +166,8 @@ func encodeJob(j cron.Job) (parts cron.Parts, args []any, err error) {
 	return parts, jobArgs(j, parts), nil
 }
 
-// replacement is the new row for j, nil when it equals the old row. Columns that cannot be decoded stay unless the change writes new ones.
+// replacement is the new row for j, nil when it equals the old row. Columns that cannot be decoded
+// stay unless the change writes new ones.
 func (old storedJob) replacement(j cron.Job) ([]any, error) {
 	parts, args, err := encodeJob(j)
 	if err != nil {
@@ -188,7 +195,8 @@ func marks(columns string, from int) string {
 	return b.String()
 }
 
-// Lists of jobs have a revision: the sum of list_mark. A new job starts with a unique number, and each change of a user's settings adds one.
+// Lists of jobs have a revision: the sum of list_mark. A new job starts with a unique number, and
+// each change of a user's settings adds one.
 func insertJobSQL() string {
 	return `INSERT INTO cron_jobs (id, list_mark, ` + jobColumns + `) VALUES ($1, $2, ` + marks(jobColumns, 3) + `) ON CONFLICT DO NOTHING`
 }
@@ -197,7 +205,8 @@ func updateJobSQL() string {
 	return `UPDATE cron_jobs SET list_mark = list_mark + 1, (` + jobColumns + `) = (` + marks(jobColumns, 2) + `) WHERE id = $1`
 }
 
-// nameSessions creates the sessions that a job names, unless they exist, and stores since when it names them.
+// nameSessions creates the sessions that a job names, unless they exist, and stores since when it
+// names them.
 func nameSessions(ctx context.Context, tx Tx, j *cron.Job) error {
 	for _, key := range j.Names() {
 		if err := nameSession(ctx, tx, key, j.Owner); err != nil {
@@ -217,12 +226,14 @@ func nameSession(ctx context.Context, tx Tx, key chat.SessionKey, principal stri
 	return tx.Later(ctx, `UPDATE sessions SET updated_at = 0 WHERE key = $1 AND session_id = $2`, nil, key.String(), first)
 }
 
-// takenNamesSQL finds the sessions that jobs name and that another principal has made since, after a deletion: they get nothing from these jobs. Each row of the
-// set is the key of a session and the id of a job.
+// takenNamesSQL finds the sessions that jobs name and that another principal has made since, after
+// a deletion: they get nothing from these jobs. Each row of the set is the key of a session and the
+// id of a job.
 const takenNamesSQL = `{set key text, job text} SELECT s.key, j.id FROM (SELECT 1 AS one) o {and} JOIN sessions s ON s.key = v.key JOIN cron_jobs j ON j.id = v.job
 	WHERE s.principal <> j.owner AND s.created_at > j.named_at AND j.named_at > 0`
 
-// takenNames are such sessions among those of a list of keys and jobs. Only keys without an identity can be named.
+// takenNames are such sessions among those of a list of keys and jobs. Only keys without an
+// identity can be named.
 type takenNames struct {
 	asked Set
 	jobs  map[[2]string]bool // of a key and a job
@@ -266,7 +277,8 @@ func insertJob(ctx context.Context, tx Tx, j cron.Job) (fresh bool, err error) {
 	return true, nameSessions(ctx, tx, &j)
 }
 
-// storeJob replaces the old row, which is locked, by j and reports whether anything changed. The id and the owner of a job never change.
+// storeJob replaces the old row, which is locked, by j and reports whether anything changed. The id
+// and the owner of a job never change.
 func storeJob(ctx context.Context, tx Tx, old storedJob, j cron.Job) (changed bool, err error) {
 	if j.ID != old.ID || j.Owner != old.Owner {
 		return false, chat.Errorf(chat.CodeInvalid, "the id and the owner of a job never change")
@@ -299,8 +311,9 @@ func keyIsFree(ctx context.Context, tx Tx, j cron.Job) error {
 	return err
 }
 
-// countersSQL writes the columns that the end of a run usually changes. SQLite rewrites the indexes of every column that a statement sets, even to the same
-// value; so this one sets no indexed column.
+// countersSQL writes the columns that the end of a run usually changes. SQLite rewrites the indexes
+// of every column that a statement sets, even to the same value; so this one sets no indexed
+// column.
 const countersSQL = `{set id text, runs int, errors int, at int, state text, error text, class text, took int, delivery text, undelivered text, alert int, failed int, skipped int}
 	UPDATE cron_jobs AS j SET run_count = v.runs, error_count = v.errors, last_run_at = NULLIF(v.at, 0), last_state = v.state, last_error = v.error,
 		last_error_class = v.class, last_duration_ms = v.took, last_delivery = v.delivery, last_delivery_error = v.undelivered,
@@ -328,8 +341,8 @@ func (s Cron) findJob(ctx context.Context, tx Tx, id, visible string) (j storedJ
 	return j, err
 }
 
-// lockJob locks a job and then reads it with the clock. The lock is a separate statement: the following read begins after it, and so sees the commits that the
-// lock has waited for.
+// lockJob locks a job and then reads it with the clock. The lock is a separate statement: the
+// following read begins after it, and so sees the commits that the lock has waited for.
 func (s Cron) lockJob(ctx context.Context, tx Tx, where string, args ...any) (j storedJob, found bool, err error) {
 	locked := true
 	if text := tx.PerEngine(`SELECT id FROM cron_jobs WHERE `+where+` FOR UPDATE`, ""); text != "" {

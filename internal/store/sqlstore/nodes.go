@@ -85,7 +85,8 @@ func openRuns(ctx context.Context, tx Tx, nodeID string) (runs []string, stops [
 const defaultLease = 15 * time.Second
 
 const (
-	// The rows stay: a node whose row exists has crashed, and the sweep counts a crash for its runs.
+	// The rows stay: a node whose row exists has crashed, and the sweep counts a crash for its
+	// runs.
 	expireOthersSQL = `UPDATE nodes SET lease_until = {now} WHERE id <> $1 AND lease_until > {now}`
 
 	registerSQL = `INSERT INTO nodes (id, started_at, lease_until, lease_ms, addr, version, fires, agents) VALUES ($1, {now}, {now} + $2, $2, $3, $4, $5, $6)
@@ -128,8 +129,9 @@ func (s Nodes) Registered(ctx context.Context, n store.Node) (time.Time, error) 
 	})
 }
 
-// Unregister is the clean stop of a node; see store.Nodes. Running runs keep their state: because the node row is deleted, the next owner counts no crash. It
-// reads all sessions once: ownership intentionally has no index.
+// Unregister is the clean stop of a node; see store.Nodes. Running runs keep their state: because
+// the node row is deleted, the next owner counts no crash. It reads all sessions once: ownership
+// intentionally has no index.
 func (s Nodes) Unregister(ctx context.Context, nodeID string) error {
 	return s.db.Update(ctx, "unregister this gateway", func(ctx context.Context, tx Tx) error {
 		for _, text := range []string{
@@ -239,7 +241,8 @@ func (s Nodes) Unowned(ctx context.Context) (left map[string]store.Unowned, err 
 	return left, err
 }
 
-// proveAlive is the fence of operations that need a live node but no session: chat.ErrFenced when its lease has ended.
+// proveAlive is the fence of operations that need a live node but no session: chat.ErrFenced when
+// its lease has ended.
 func proveAlive(ctx context.Context, tx Tx, nodeID string) error {
 	alive, err := one(ctx, tx, aliveSQL, func(Row) error { return nil }, nodeID)
 	if err == nil && !alive {
@@ -248,7 +251,8 @@ func proveAlive(ctx context.Context, tx Tx, nodeID string) error {
 	return err
 }
 
-// AcquireLease takes a named lease that no live node holds, or confirms that nodeID holds it; see store.Nodes.
+// AcquireLease takes a named lease that no live node holds, or confirms that nodeID holds it; see
+// store.Nodes.
 func (s Nodes) AcquireLease(ctx context.Context, name, nodeID string) (l store.Lease, ok bool, err error) {
 	l, err = result(ctx, s.db.Update, "acquire the lease "+name, func(ctx context.Context, tx Tx) (store.Lease, error) {
 		l := store.Lease{Name: name, Owner: nodeID}
@@ -289,8 +293,9 @@ const mayBeDueSQL = `SELECT NOT EXISTS (SELECT 1 FROM nodes WHERE id = $1 AND le
 	EXISTS (SELECT 1 FROM inbox i WHERE i.parent IS NOT NULL AND ({open i} OR i.announce = 1)),
 	EXISTS (SELECT 1 ` + leftQuestions + `)`
 
-// Due checks which polls of a node, except that of jobs, may find something. It is one statement whose cost does not depend on the size of the history. Polls
-// that need a live node must run when the node is dead, so that they return the error.
+// Due checks which polls of a node, except that of jobs, may find something. It is one statement
+// whose cost does not depend on the size of the history. Polls that need a live node must run when
+// the node is dead, so that they return the error.
 func Due(ctx context.Context, tx Tx, nodeID string) (map[string]bool, error) {
 	var dead, unfinished, upkeep, outgoing, tasks, questions bool
 	_, err := one(ctx, tx, mayBeDueSQL, into(&dead, &unfinished, &upkeep, &outgoing, &tasks, &questions), nodeID, nodeKept.Milliseconds())
@@ -307,7 +312,8 @@ type Rest struct {
 	Next func(ctx context.Context, tx Tx) (int64, error)
 }
 
-// Rested is a poll that was skipped at Now. It can find nothing before Next; the zero time = before a change.
+// Rested is a poll that was skipped at Now. It can find nothing before Next; the zero time = before
+// a change.
 type Rested struct{ Now, Next time.Time }
 
 // found is the result of a poll.
@@ -331,13 +337,15 @@ func poll[T any](ctx context.Context, db Engine, p store.Poll, look func(ctx con
 	return out, nil
 }
 
-// pollOf identifies a poll of a node that is restricted to the listed agents or channels; each list is a poll of its own.
+// pollOf identifies a poll of a node that is restricted to the listed agents or channels; each list
+// is a poll of its own.
 func pollOf(kind, nodeID string, of []string) (store.Poll, error) {
 	names, err := encode(of)
 	return store.Poll{Kind: kind, Node: nodeID, Of: names}, err
 }
 
-// leaseEnds is when the first lease of another node ends and its work becomes due; 0 when no other node is alive.
+// leaseEnds is when the first lease of another node ends and its work becomes due; 0 when no other
+// node is alive.
 func leaseEnds(ctx context.Context, tx Tx, nodeID string) (at int64, err error) {
 	_, err = one(ctx, tx, `SELECT COALESCE(min(lease_until), 0) FROM nodes WHERE lease_until > {now} AND id <> $1`, into(&at), nodeID)
 	return at, err
@@ -429,7 +437,8 @@ const (
 
 	endOutageSQL = `UPDATE cron_outages SET until_at = {now} WHERE until_at IS NULL`
 
-	// After a crash the outage began with the last heartbeat of the last process. $2: no other process can use the store, whatever its lease says.
+	// After a crash the outage began with the last heartbeat of the last process. $2: no other
+	// process can use the store, whatever its lease says.
 	crashOutageSQL = `INSERT INTO cron_outages (from_at, until_at)
 		SELECT d.last, {now} FROM (SELECT max(lease_until - lease_ms) AS last FROM nodes WHERE fires AND id <> $1) d
 		WHERE d.last IS NOT NULL AND d.last < {now} AND (CAST($2 AS boolean) OR NOT EXISTS (SELECT 1 FROM nodes o WHERE o.fires AND o.id <> $1 AND o.lease_until > {now}))
@@ -440,7 +449,8 @@ const (
 	jobChangesSQL = `SELECT at, who, verb FROM audit_log WHERE object {in $1} AND at >= $2 AND verb LIKE 'cron.%' ORDER BY at DESC, id DESC {limit $3}`
 )
 
-// endOutage ends an outage when a node that fires jobs registers. It runs before the registration of the node.
+// endOutage ends an outage when a node that fires jobs registers. It runs before the registration
+// of the node.
 func endOutage(ctx context.Context, tx Tx, n store.Node) error {
 	if !n.Fires {
 		return nil

@@ -19,7 +19,8 @@ type Outbox struct {
 var _ store.Outbox = Outbox{}
 
 const (
-	// unsent is the condition of the index of pending and sending rows. The engines have it in two forms.
+	// unsent is the condition of the index of pending and sending rows. The engines have it in two
+	// forms.
 	unsent = `done_at IS NULL AND state IN ('pending', 'sending')`
 
 	addOutgoingSQL = `{set id text, run text, n int, session text, channel text, chat text, thread text, kind text, payload text, many text, count int, word text,
@@ -35,19 +36,23 @@ const (
 				AND channel = $2 AND chat_id = $3 AND coalesce = $4 AND session_key IN ($5, $6) ORDER BY place LIMIT 1)
 		AND state = 'pending' AND attempt = 0 RETURNING id`
 
-	// unseen: the node of a claim does not know the row, because the result of the claim that took it was lost. So no attempt has begun.
+	// unseen: the node of a claim does not know the row, because the result of the claim that took
+	// it was lost. So no attempt has begun.
 	unseen = `node = $1 AND NOT (id {in $3})`
 
-	// giveBackSQL makes the rows that no attempt can end due again: those of dead nodes, and those of node $1 that are not in $2, the rows that it is sending.
-	// Whether they arrived is unknown, unless the node has never seen them.
+	// giveBackSQL makes the rows that no attempt can end due again: those of dead nodes, and those
+	// of node $1 that are not in $2, the rows that it is sending. Whether they arrived is unknown,
+	// unless the node has never seen them.
 	giveBackSQL = `WITH lost AS MATERIALIZED (SELECT o.id FROM outbox o WHERE o.done_at IS NULL AND o.state IN ('pending', 'sending') AND o.state = 'sending'
 			AND (o.node = $1 AND NOT (o.id {in $2}) OR NOT EXISTS (SELECT 1 FROM nodes n WHERE n.id = o.node AND n.lease_until > {now})) {skip})
 		UPDATE outbox SET state = 'pending', node = '', attempt = attempt - CASE WHEN ` + unseen + ` THEN 1 ELSE 0 END,
 			next_at = CASE WHEN ` + unseen + ` THEN next_at ELSE {now} END, maybe_sent = (maybe_sent OR NOT (` + unseen + `)) WHERE id IN (SELECT id FROM lost)`
 
-	// dueSQL finds the expired rows, and for each chat the oldest due row, if no row of that chat is being sent and no earlier one waits for another attempt.
-	// Because only the oldest row of a chat is taken, two nodes cannot take two messages of one chat. If their snapshots differ, a unique index of PostgreSQL
-	// refuses the second, which then retries. A pending row with a node is due at once for that node, and at its next_at for the others.
+	// dueSQL finds the expired rows, and for each chat the oldest due row, if no row of that chat
+	// is being sent and no earlier one waits for another attempt. Because only the oldest row of a
+	// chat is taken, two nodes cannot take two messages of one chat. If their snapshots differ, a
+	// unique index of PostgreSQL refuses the second, which then retries. A pending row with a node
+	// is due at once for that node, and at its next_at for the others.
 	dueSQL = `SELECT o.id, COALESCE(o.expires_at <= {now}, false) FROM outbox o
 		WHERE o.done_at IS NULL AND o.state IN ('pending', 'sending') AND o.state = 'pending' AND o.channel {in $1}
 			AND (COALESCE(o.expires_at <= {now}, false) OR (o.next_at <= {now} OR o.node = $3) AND NOT EXISTS (
@@ -117,8 +122,9 @@ func addOutgoing(ctx context.Context, tx Tx, list []store.Outgoing) error {
 	return tx.Later(ctx, addOutgoingSQL, nil, rows)
 }
 
-// notify adds count to the row of a notice with the same word whose first attempt has not begun, for the session, or for the session of the notice. Without
-// such a row it adds one. It returns the row's id, "" when notice is nil.
+// notify adds count to the row of a notice with the same word whose first attempt has not begun,
+// for the session, or for the session of the notice. Without such a row it adds one. It returns the
+// row's id, "" when notice is nil.
 func notify(ctx context.Context, tx Tx, session string, notice *store.Outgoing, count int) (id string, err error) {
 	if notice == nil {
 		return "", nil
@@ -154,7 +160,8 @@ func (s Outbox) Enqueue(ctx context.Context, rows []store.Outgoing) error {
 				break
 			}
 			o := &rest[0]
-			// Notices with one word are counted one after the other. Otherwise two of them could create two rows.
+			// Notices with one word are counted one after the other. Otherwise two of them could
+			// create two rows.
 			if err := lockName(ctx, tx, "outbox", o.Coalesce); err != nil {
 				return err
 			}
@@ -169,7 +176,8 @@ func (s Outbox) Enqueue(ctx context.Context, rows []store.Outgoing) error {
 
 // ClaimOutgoing takes due rows; see store.Outbox. A dead node gets chat.ErrFenced.
 func (s Outbox) ClaimOutgoing(ctx context.Context, p store.ClaimOutgoingParams) ([]store.Outgoing, error) {
-	// An attempt without a recorded result has changed no row, so it ends no rest of the poll. With its id this is another poll.
+	// An attempt without a recorded result has changed no row, so it ends no rest of the poll. With
+	// its id this is another poll.
 	of, err := pollOf(PollOutgoing, p.Node, slices.Concat(p.Channels, p.Unrecorded))
 	if err != nil {
 		return nil, err
@@ -265,8 +273,8 @@ func (s Outbox) take(ctx context.Context, tx Tx, nodeID string, late, head []str
 	return out, nil
 }
 
-// nextOutgoing is when the next outgoing row of any channel becomes due by time: its next attempt, its expiry, or the end of the lease of another node that
-// sends it; 0 = never.
+// nextOutgoing is when the next outgoing row of any channel becomes due by time: its next attempt,
+// its expiry, or the end of the lease of another node that sends it; 0 = never.
 func nextOutgoing(ctx context.Context, tx Tx, nodeID string) (int64, error) {
 	ends, err := leaseEnds(ctx, tx, nodeID)
 	if err != nil {
@@ -282,7 +290,8 @@ const outboxCountsSQL = `SELECT channel, 'waiting', count(*), min(created_at) FR
 	UNION ALL SELECT channel, 'failed', count(*), 0 FROM outbox WHERE state = 'failed' GROUP BY channel
 	UNION ALL SELECT channel, 'maybe_sent', count(*), 0 FROM outbox WHERE state = 'maybe_sent' GROUP BY channel`
 
-// OutboxCounts counts the undelivered, the permanently failed and the possibly sent rows by channel.
+// OutboxCounts counts the undelivered, the permanently failed and the possibly sent rows by
+// channel.
 func (s Outbox) OutboxCounts(ctx context.Context) (map[string]store.OutboxCount, error) {
 	var counts map[string]store.OutboxCount
 	err := s.db.View(ctx, "count outgoing messages", func(ctx context.Context, tx Tx) error {
@@ -331,7 +340,8 @@ const (
 	answerLostSQL = `UPDATE cron_run_logs SET delivery = $3, delivery_error = $4 WHERE id = $1 AND run_id = $2` + answerReturns
 	answerReturns = ` RETURNING job_id, COALESCE(started_at, 0), delivery, delivery_error`
 
-	// enterSQL creates the session of a delivered message unless it exists, and allocates the number of its entry. The session is locked before the row.
+	// enterSQL creates the session of a delivered message unless it exists, and allocates the
+	// number of its entry. The session is locked before the row.
 	enterSQL = `INSERT INTO sessions AS s (key, agent, principal, session_id, epoch, last_seq, taken_seq, done_seq, transcript_seq, created_at, updated_at)
 		SELECT $1, $2, $3, $4, COALESCE(g.epoch, 0), COALESCE(g.last_seq, 0), COALESCE(g.last_seq, 0), COALESCE(g.last_seq, 0), 1, c.now, c.now
 		FROM (SELECT {now} AS now) c LEFT JOIN tombstones g ON g.key = $1 WHERE true
@@ -352,8 +362,9 @@ type delivery struct {
 	providerID, reason string
 }
 
-// noteDelivery records the delivery of a row of a run in the ledger, and in the job when the run was its last one. Only replies and webhooks count: a notice is
-// not an answer. One failed part makes the whole answer not delivered.
+// noteDelivery records the delivery of a row of a run in the ledger, and in the job when the run
+// was its last one. Only replies and webhooks count: a notice is not an answer. One failed part
+// makes the whole answer not delivered.
 func noteDelivery(ctx context.Context, tx Tx, message, kind string, d delivery) error {
 	id := cron.RunOfMessage(message)
 	if id == "" || d.status == "" || kind == store.KindNotice {
@@ -382,8 +393,9 @@ type entering struct {
 	principal string
 }
 
-// enter locks the session of what a person has seen, and allocates the number of its entry. It runs before the row is changed, because jobs are locked first,
-// then sessions, then the outbox. nil = nothing was seen.
+// enter locks the session of what a person has seen, and allocates the number of its entry. It runs
+// before the row is changed, because jobs are locked first, then sessions, then the outbox. nil =
+// nothing was seen.
 func enter(ctx context.Context, tx Tx, id string, shown *store.Shown) (*entering, error) {
 	if shown == nil {
 		return nil, nil //nolint:nilnil // no entry is not an error
@@ -403,7 +415,8 @@ func enter(ctx context.Context, tx Tx, id string, shown *store.Shown) (*entering
 	return e, err
 }
 
-// add adds the entry after the row was changed: a row that belongs to another process has its entry already, or will get it.
+// add adds the entry after the row was changed: a row that belongs to another process has its entry
+// already, or will get it.
 func (e *entering) add(ctx context.Context, tx Tx) (*store.ShownEntry, error) {
 	if e == nil {
 		return nil, nil //nolint:nilnil // no entry is not an error

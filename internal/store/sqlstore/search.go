@@ -12,23 +12,27 @@ import (
 	"laneway/internal/words"
 )
 
-// Search finds entries of transcripts by their words. The engines index words in different ways, so each has its own search.
+// Search finds entries of transcripts by their words. The engines index words in different ways, so
+// each has its own search.
 //
-// Both indexes merge all entries of all words that begin with a word of the query before they return the first one, which takes longer the more entries there
-// are. So common words are not looked up in the index. They are matched against the newest entries, or against the text of the entries that have the other
-// words.
+// Both indexes merge all entries of all words that begin with a word of the query before they
+// return the first one, which takes longer the more entries there are. So common words are not
+// looked up in the index. They are matched against the newest entries, or against the text of the
+// entries that have the other words.
 type Search struct {
 	db Engine
-	// Recent and Loose bound the parts of a search; 0 = the default. Tests set them so low that a few entries reach each step. Recent is how many of the newest
-	// entries are read without the word index. Loose is used by SQLite only: how many entries that may lack the common words are read before the index is
-	// queried for these words as well.
+	// Recent and Loose bound the parts of a search; 0 = the default. Tests set them so low that a
+	// few entries reach each step. Recent is how many of the newest entries are read without the
+	// word index. Loose is used by SQLite only: how many entries that may lack the common words are
+	// read before the index is queried for these words as well.
 	Recent, Loose int
 }
 
 var _ store.Search = Search{}
 
-// SearchTranscripts finds entries of transcripts; see store.Search. Index and transcripts are read in one state of the database, because an entry can enter the
-// index meanwhile. Entries that are not indexed yet are newer than all indexed ones, so they are read first.
+// SearchTranscripts finds entries of transcripts; see store.Search. Index and transcripts are read
+// in one state of the database, because an entry can enter the index meanwhile. Entries that are
+// not indexed yet are newer than all indexed ones, so they are read first.
 func (s Search) SearchTranscripts(ctx context.Context, q store.SearchQuery) (out store.SearchResult, err error) {
 	err = s.db.Snapshot(ctx, "search the transcripts", func(ctx context.Context, tx Tx) error {
 		f := search{tx: tx, q: q}
@@ -83,7 +87,8 @@ func (f *search) result() store.SearchResult {
 	return out
 }
 
-// filter are the arguments of every search: principal, session, agent, two times and the principal of the gateway's own jobs.
+// filter are the arguments of every search: principal, session, agent, two times and the principal
+// of the gateway's own jobs.
 func (f *search) filter() []any {
 	session := ""
 	if !f.q.Session.IsZero() {
@@ -92,11 +97,13 @@ func (f *search) filter() []any {
 	return []any{f.q.Visible, session, f.q.Agent, millis(f.q.Since), millis(f.q.Until), cron.SystemOwner}
 }
 
-// mostTokens is the maximum number of sessions that an index query names. For a principal with more sessions, the search reads the matches of all sessions, and
-// skips the entries of other principals.
+// mostTokens is the maximum number of sessions that an index query names. For a principal with more
+// sessions, the search reads the matches of all sessions, and skips the entries of other
+// principals.
 const mostTokens = 100
 
-// tokens are the index tokens of the sessions that may be searched; empty when all may be, or there are too many.
+// tokens are the index tokens of the sessions that may be searched; empty when all may be, or there
+// are too many.
 func (f *search) tokens(ctx context.Context) ([]string, error) {
 	if !f.q.Session.IsZero() {
 		return []string{store.TokenOf(f.q.Session.String())}, nil
@@ -133,17 +140,20 @@ func (l language) query(of []words.Term, tokens []string) string {
 	return strings.Join(terms, l.and)
 }
 
-// On PostgreSQL an index entry contains its words, so the server finds the matches, and only their text is read.
+// On PostgreSQL an index entry contains its words, so the server finds the matches, and only their
+// text is read.
 
 const (
-	// searchWhere has the parameters $1 principal, $2 session, $3 agent, $4 and $5 times, $6 the principal of the gateway's own jobs.
+	// searchWhere has the parameters $1 principal, $2 session, $3 agent, $4 and $5 times, $6 the
+	// principal of the gateway's own jobs.
 	searchWhere = `($1 = '' OR s.principal = $1) AND ($2 = '' OR s.key = $2) AND ($3 = '' OR s.agent = $3) AND s.principal <> $6`
 
 	// placeColumns are an entry without its text.
 	placeColumns = `t.session_key, t.session_id, t.seq, t.at, octet_length(t.content)`
 
-	// tailSQL finds the entries that are not in the index, newest first, except summaries. A session with a complete index is recognized by its row alone. $7
-	// is the number of rows. The transcripts are read by key, independent of outdated statistics of growing tables.
+	// tailSQL finds the entries that are not in the index, newest first, except summaries. A
+	// session with a complete index is recognized by its row alone. $7 is the number of rows. The
+	// transcripts are read by key, independent of outdated statistics of growing tables.
 	tailSQL = `SELECT ` + placeColumns + ` FROM (
 			SELECT s.key, COALESCE(p.upto, 0) AS upto FROM sessions s LEFT JOIN search_progress p ON p.session_key = s.key
 			WHERE s.transcript_seq > COALESCE(p.upto, 0) AND ` + searchWhere + ` OFFSET 0
@@ -152,8 +162,8 @@ const (
 			WHERE t.session_key = s.key AND t.seq > s.upto AND t.to_seq = 0 AND t.at >= $4 AND ($5::bigint = 0 OR t.at <= $5) OFFSET 0
 		) t WHERE true` + notKept + ` ORDER BY t.at DESC, t.session_key, t.seq DESC LIMIT $7`
 
-	// placesSQL reads the entries e, newest first, and each row of the other tables by its whole key, independent of outdated statistics of growing tables. $7
-	// is the number of rows.
+	// placesSQL reads the entries e, newest first, and each row of the other tables by its whole
+	// key, independent of outdated statistics of growing tables. $7 is the number of rows.
 	placesSQL = ` e
 		CROSS JOIN LATERAL (SELECT x.session_key, x.session_id FROM search_transcripts x WHERE x.id = e.transcript OFFSET 0) x
 		CROSS JOIN LATERAL (SELECT s.key, s.principal, s.agent FROM sessions s WHERE s.key = x.session_key OFFSET 0) s
@@ -168,12 +178,14 @@ const (
 			SELECT * FROM (SELECT transcript, seq, at, words ` + searchedEntries + ` ORDER BY at DESC LIMIT $9) newest WHERE words @@ $8::tsquery ORDER BY at DESC OFFSET 0
 		)` + placesSQL
 
-	// matchSQL finds entries that match the query $9 of the index, and selects those that match the query $8.
+	// matchSQL finds entries that match the query $9 of the index, and selects those that match the
+	// query $8.
 	matchSQL = `WITH found AS MATERIALIZED (
 			SELECT transcript, seq, at ` + searchedEntries + ` AND words @@ $9::tsquery AND (words @@ $8::tsquery) IS TRUE
 		) SELECT ` + placeColumns + ` FROM (SELECT * FROM found ORDER BY at DESC OFFSET 0)` + placesSQL
 
-	// countWordsSQL counts how many of the newest entries each query of $3 matches. $1 and $2 are times as above, $4 is the number of entries.
+	// countWordsSQL counts how many of the newest entries each query of $3 matches. $1 and $2 are
+	// times as above, $4 is the number of entries.
 	countWordsSQL = `WITH newest AS MATERIALIZED (SELECT words FROM search_entries WHERE at >= $1 AND ($2::bigint = 0 OR at <= $2) ORDER BY at DESC LIMIT $4)
 		SELECT (SELECT count(*) FROM newest), ARRAY (
 			SELECT (SELECT count(*) FROM newest WHERE words @@ q.query::tsquery) FROM unnest($3::text[]) WITH ORDINALITY AS q(query, i) ORDER BY q.i)`
@@ -183,8 +195,8 @@ const (
 		CROSS JOIN LATERAL (SELECT * FROM transcript t WHERE t.session_key = e.session_key AND t.session_id = e.session_id AND t.seq = e.seq OFFSET 0) t
 		JOIN sessions s ON s.key = t.session_key ORDER BY t.at DESC, t.session_key, t.seq DESC`
 
-	// searchSettingsSQL makes the server plan each search separately, because the best plan depends on how common the words are. It also disables what costs
-	// more than most searches take.
+	// searchSettingsSQL makes the server plan each search separately, because the best plan depends
+	// on how common the words are. It also disables what costs more than most searches take.
 	searchSettingsSQL = `SELECT set_config('plan_cache_mode', 'force_custom_plan', true), set_config('jit', 'off', true), set_config('max_parallel_workers_per_gather', '0', true)`
 	byKeySQL          = `SELECT set_config('enable_seqscan', 'off', true)`
 )
@@ -223,8 +235,8 @@ func (f *search) onPostgres(ctx context.Context, recent int) (store.SearchResult
 	return f.result(), err
 }
 
-// indexed reads indexed entries. Common words are found among the newest entries. For other queries, common words are left out of the index query if any other
-// condition remains.
+// indexed reads indexed entries. Common words are found among the newest entries. For other
+// queries, common words are left out of the index query if any other condition remains.
 func (f *search) indexed(ctx context.Context, recent int) error {
 	tokens, err := f.tokens(ctx)
 	if err != nil {
@@ -246,7 +258,8 @@ func (f *search) indexed(ctx context.Context, recent int) error {
 	return f.source(ctx, matchSQL, enough, tsquery().query(strict, tokens), tsquery().query(loose, tokens))
 }
 
-// loose removes the words that are common among the newest entries: all of them, or all but the rarest one.
+// loose removes the words that are common among the newest entries: all of them, or all but the
+// rarest one.
 func (f *search) loose(ctx context.Context, terms []words.Term, butRarest bool, recent int) ([]words.Term, error) {
 	if butRarest && len(terms) == 1 {
 		return terms, nil
@@ -309,23 +322,28 @@ func (f *search) texts(ctx context.Context, places []place) (n int, err error) {
 	}, keys, ids, seqs)
 }
 
-// On SQLite an index entry has the rowid of its row of transcript, so the index is read backwards from its newest entry until the search has enough hits.
+// On SQLite an index entry has the rowid of its row of transcript, so the index is read backwards
+// from its newest entry until the search has enough hits.
 
 const (
-	// searchFilter has the parameters $2 principal, $3 session, $4 agent, $5 and $6 times, $7 the principal of the gateway's own jobs. Summaries are excluded,
-	// because the summarized rows are found.
+	// searchFilter has the parameters $2 principal, $3 session, $4 agent, $5 and $6 times, $7 the
+	// principal of the gateway's own jobs. Summaries are excluded, because the summarized rows are
+	// found.
 	searchFilter = ` AND ($2 = '' OR s.principal = $2) AND ($3 = '' OR t.session_key = $3) AND ($4 = '' OR s.agent = $4)
 		AND t.at >= $5 AND ($6 = 0 OR t.at <= $6) AND s.principal <> $7 AND t.to_seq = 0`
 
-	// tailOnSQLite reads the entries that are not in the index. $1 is the newest indexed one, $8 the number of rows.
+	// tailOnSQLite reads the entries that are not in the index. $1 is the newest indexed one, $8
+	// the number of rows.
 	tailOnSQLite = `SELECT t.rowid, 1, ` + hitColumns + ` FROM transcript t JOIN sessions s ON s.key = t.session_key
 		WHERE t.rowid > $1` + searchFilter + notKept + ` ORDER BY t.rowid DESC {limit $8}`
 
-	// recentOnSQLite reads the newest indexed entries, and whether each passes the filter. $1 is the newest of them, $8 the number of rows.
+	// recentOnSQLite reads the newest indexed entries, and whether each passes the filter. $1 is
+	// the newest of them, $8 the number of rows.
 	recentOnSQLite = `SELECT t.rowid, COALESCE(1` + searchFilter + `, 0)` + notKept + `, ` + hitColumns + `
 		FROM (SELECT rowid, * FROM transcript WHERE rowid <= $1 ORDER BY rowid DESC {limit $8}) t LEFT JOIN sessions s ON s.key = t.session_key ORDER BY t.rowid DESC`
 
-	// matchOnSQLite reads $9 index entries backwards from the newest one before $8. $1 is the query.
+	// matchOnSQLite reads $9 index entries backwards from the newest one before $8. $1 is the
+	// query.
 	matchOnSQLite = `SELECT t.rowid, 1, ` + hitColumns + ` FROM transcript_words w CROSS JOIN transcript t ON t.rowid = w.rowid CROSS JOIN sessions s ON s.key = t.session_key
 		WHERE transcript_words MATCH $1 AND w.rowid < $8` + searchFilter + ` ORDER BY w.rowid DESC {limit $9}`
 )
@@ -388,7 +406,8 @@ func (f *sqliteSearch) indexed(ctx context.Context, upto int64, recent, most int
 	return err
 }
 
-// recent reads the newest indexed entries directly. It returns for each word of the query in how many of them it occurs.
+// recent reads the newest indexed entries directly. It returns for each word of the query in how
+// many of them it occurs.
 func (f *sqliteSearch) recent(ctx context.Context, upto int64, most int) (found []int, of int, err error) {
 	found = make([]int, len(f.q.Words.Terms()))
 	budget := store.NewBudget(recentBytes)
@@ -429,7 +448,8 @@ func (f *sqliteSearch) each(ctx context.Context, text string, take func(h store.
 	}, append(append([]any{first}, f.filter()...), more...)...)
 }
 
-// take keeps an entry that the query matches, until the search has enough hits or has read its byte bound.
+// take keeps an entry that the query matches, until the search has enough hits or has read its byte
+// bound.
 func (f *sqliteSearch) take(h store.Hit) {
 	if !f.budget.Take(len(h.Entry.Text)) {
 		f.full, f.back = true, f.last

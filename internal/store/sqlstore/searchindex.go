@@ -15,8 +15,9 @@ const (
 	unindexTranscriptsSQL = `DELETE FROM search_transcripts WHERE session_key {in $1}`
 	unindexProgressSQL    = `DELETE FROM search_progress WHERE session_key {in $1}`
 
-	// lockProgressSQL locks the progress rows of sessions, $1: a deletion of a session waits for a transaction that indexes it, and vice versa. Statements
-	// after this one see what the other transaction has done. A deleted session may get a row, which has no effect.
+	// lockProgressSQL locks the progress rows of sessions, $1: a deletion of a session waits for a
+	// transaction that indexes it, and vice versa. Statements after this one see what the other
+	// transaction has done. A deleted session may get a row, which has no effect.
 	lockProgressSQL = `INSERT INTO search_progress AS p (session_key, upto) SELECT key, 0 FROM unnest($1::text[]) AS u(key) ORDER BY key
 		ON CONFLICT (session_key) DO UPDATE SET upto = p.upto`
 )
@@ -31,7 +32,8 @@ func unindex(ctx context.Context, tx Tx, key string) error {
 	return later(ctx, tx, with(lockProgressSQL, keys), with(unindexEntriesSQL, keys), with(unindexTranscriptsSQL, keys), with(unindexProgressSQL, keys))
 }
 
-// indexAgain makes the entries of a session be indexed again, because it received entries that are older than the indexed ones. On SQLite they are new rows.
+// indexAgain makes the entries of a session be indexed again, because it received entries that are
+// older than the indexed ones. On SQLite they are new rows.
 func indexAgain(ctx context.Context, tx Tx, key string) error {
 	if onSQLite(tx) {
 		return nil
@@ -39,7 +41,8 @@ func indexAgain(ctx context.Context, tx Tx, key string) error {
 	return later(ctx, tx, with(lockProgressSQL, []string{key}), with(`UPDATE search_progress SET upto = 0 WHERE session_key = $1`, key))
 }
 
-// dropTranscripts deletes the transcripts of sessions, their agent sessions, and their index entries, which SQLite removes by a trigger.
+// dropTranscripts deletes the transcripts of sessions, their agent sessions, and their index
+// entries, which SQLite removes by a trigger.
 func dropTranscripts(ctx context.Context, tx Tx, keys []string) error {
 	if !onSQLite(tx) {
 		if err := later(ctx, tx, with(unindexEntriesSQL, keys), with(unindexTranscriptsSQL, keys), with(unindexProgressSQL, keys)); err != nil {
@@ -88,7 +91,8 @@ func (s Search) IndexTranscripts(ctx context.Context) (int, error) {
 	return x.total, err
 }
 
-// How much one transaction adds to the index of PostgreSQL, and after how many new entries its statistics are updated, from which the server plans searches.
+// How much one transaction adds to the index of PostgreSQL, and after how many new entries its
+// statistics are updated, from which the server plans searches.
 const (
 	indexSessions = 100
 	indexRows     = 500
@@ -97,18 +101,20 @@ const (
 )
 
 const (
-	// unindexedSQL finds sessions whose index is incomplete, ordered by key. $1 the previous key, $2 the principal of the gateway's own jobs, $3 how many.
+	// unindexedSQL finds sessions whose index is incomplete, ordered by key. $1 the previous key,
+	// $2 the principal of the gateway's own jobs, $3 how many.
 	unindexedSQL = `SELECT s.key, s.session_id, s.transcript_seq, COALESCE(p.upto, 0)
 		FROM sessions s LEFT JOIN search_progress p ON p.session_key = s.key
 		WHERE s.key > $1 AND s.transcript_seq > COALESCE(p.upto, 0) AND s.principal <> $2 ORDER BY s.key LIMIT $3`
 
-	// notIndexedSQL reads their next entries except summaries, in the order of $1, the sessions; $2 is the number up to which each is indexed, $3 how many.
+	// notIndexedSQL reads their next entries except summaries, in the order of $1, the sessions; $2
+	// is the number up to which each is indexed, $3 how many.
 	notIndexedSQL = `SELECT p.i, t.session_id, t.seq, t.content, octet_length(t.content) AS page_size
 		FROM unnest($1::text[], $2::bigint[]) WITH ORDINALITY AS p(key, upto, i) JOIN transcript t ON t.session_key = p.key AND t.seq > p.upto
 		WHERE t.to_seq = 0` + notKept + ` ORDER BY p.i, t.seq LIMIT $3`
 
-	// progressSQL records the numbers up to which sessions are indexed: $1 keys, $2 their current transcripts as read, which distinguish a later session of the
-	// same key, $3 the numbers.
+	// progressSQL records the numbers up to which sessions are indexed: $1 keys, $2 their current
+	// transcripts as read, which distinguish a later session of the same key, $3 the numbers.
 	progressSQL = `UPDATE search_progress p SET upto = u.upto
 		FROM unnest($1::text[], $2::text[], $3::bigint[]) AS u(key, id, upto) JOIN sessions s ON s.key = u.key AND s.session_id = u.id
 		WHERE p.session_key = u.key AND p.upto < u.upto`
@@ -117,7 +123,8 @@ const (
 	numberSQL = `INSERT INTO search_transcripts (session_key, session_id)
 		SELECT DISTINCT u.key, u.id FROM unnest($1::text[], $2::text[]) AS u(key, id) ORDER BY 1, 2 ON CONFLICT DO NOTHING`
 
-	// addSQL adds entries that still exist and that no deletion has kept. $1 keys, $2 ids, $3 numbers, $4 the words of each.
+	// addSQL adds entries that still exist and that no deletion has kept. $1 keys, $2 ids, $3
+	// numbers, $4 the words of each.
 	addSQL = `INSERT INTO search_entries (transcript, seq, at, words)
 		SELECT x.id, u.seq, t.at, array_to_tsvector(string_to_array(u.words, ' '))
 		FROM unnest($1::text[], $2::text[], $3::bigint[], $4::text[]) AS u(key, id, seq, words)
@@ -126,7 +133,8 @@ const (
 		WHERE true` + notKept + ` ON CONFLICT DO NOTHING`
 )
 
-// unindexed are sessions whose index is incomplete, column by column: keys, current transcripts, newest numbers, and the numbers up to which each is indexed.
+// unindexed are sessions whose index is incomplete, column by column: keys, current transcripts,
+// newest numbers, and the numbers up to which each is indexed.
 type unindexed struct {
 	keys, ids   []string
 	last, uptos []int64
@@ -214,8 +222,9 @@ func readNewEntries(ctx context.Context, tx Tx, of *unindexed) (e newEntries, er
 	return e, err
 }
 
-// How much one transaction adds to the index of SQLite. The writer runs no other operation meanwhile. So each is followed by a pause sqlitePause times as long
-// as the transaction: turns find the writer free most of the time, even while a large database is indexed for the first time.
+// How much one transaction adds to the index of SQLite. The writer runs no other operation
+// meanwhile. So each is followed by a pause sqlitePause times as long as the transaction: turns
+// find the writer free most of the time, even while a large database is indexed for the first time.
 const (
 	sqliteRows  = 50
 	sqliteBytes = 64 << 10
@@ -226,7 +235,8 @@ const (
 	indexStateSQL = `SELECT upto, session_key, session_id, seq, removals, session_key <> '' AND NOT EXISTS (SELECT 1 FROM transcript t
 		WHERE t.rowid = s.upto AND t.session_key = s.session_key AND t.session_id = s.session_id AND t.seq = s.seq) FROM search_state s`
 
-	// nextRowsSQL reads the next $3 rows and whether each is excluded. $1 is the previous number and $4 the last, $2 the principal of the gateway's own jobs.
+	// nextRowsSQL reads the next $3 rows and whether each is excluded. $1 is the previous number
+	// and $4 the last, $2 the principal of the gateway's own jobs.
 	nextRowsSQL = `SELECT t.rowid, t.session_key, t.session_id, t.seq, t.content, s.key IS NULL OR s.principal = $2 OR t.to_seq > 0
 			OR EXISTS (SELECT 1 FROM kept_transcripts k WHERE k.session_key = t.session_key AND k.session_id = t.session_id)
 		FROM transcript t LEFT JOIN sessions s ON s.key = t.session_key WHERE t.rowid > $1 AND t.rowid <= $4 ORDER BY t.rowid {limit $3}`
@@ -299,7 +309,8 @@ func readNextRows(ctx context.Context, tx Tx, st *indexState, end int64) (rows [
 	return rows, err
 }
 
-// addRows adds rows to the index, unless the index or the transcripts have changed since the rows were read.
+// addRows adds rows to the index, unless the index or the transcripts have changed since the rows
+// were read.
 func addRows(ctx context.Context, tx Tx, st *indexState, rows []nextRow) (n int, err error) {
 	same := false
 	_, err = one(ctx, tx, `SELECT upto = $1 AND session_key = $2 AND removals = $3 FROM search_state`, into(&same), st.upto, st.key, st.removals)

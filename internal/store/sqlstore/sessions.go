@@ -20,14 +20,16 @@ const (
 		mode, notes, created_at, updated_at, last_message_at, last_run_id, last_state, last_cause, last_error, preview, total_tokens
 		FROM sessions WHERE key {in $1}`
 
-	// $1 since when, $2 principal, $3 agent, $4 excludes the sessions of single runs and of sub-turns.
-	// A session that a job has named has no time of change while nothing was said or set in it, and is not listed.
+	// $1 since when, $2 principal, $3 agent, $4 excludes the sessions of single runs and of
+	// sub-turns. A session that a job has named has no time of change while nothing was said or set
+	// in it, and is not listed.
 	sessionsMatching = ` FROM sessions WHERE updated_at > 0 AND updated_at >= $1 AND ($2 = '' OR principal = $2) AND ($3 = '' OR agent = $3)
 		AND NOT (CAST($4 AS boolean) AND (key LIKE 'agent:' || agent || ':cron:%:%' OR key LIKE 'agent:' || agent || ':task:%'))`
 	// sessionBytes are the bytes of the text columns of a row that have no other bound.
 	sessionBytes = `octet_length(notes) + octet_length(preview) + octet_length(last_error) AS page_size`
 
-	// The keys that a client has chosen, see chat.SessionKey.Named; LIKE ignores the case on SQLite.
+	// The keys that a client has chosen, see chat.SessionKey.Named; LIKE ignores the case on
+	// SQLite.
 	keyRest   = `substr(key, length(agent) + 8)`
 	namedLike = ` AND ` + keyRest + ` <> 'main' AND ` + keyRest + ` NOT LIKE 'cron:%:%' AND ` + keyRest + ` NOT LIKE 'task:%' AND (` + keyRest + ` NOT LIKE 'api:%' OR ` + keyRest + ` LIKE 'api:%:%'` + orBranch
 	namedGlob = ` AND ` + keyRest + ` <> 'main' AND ` + keyRest + ` NOT GLOB 'cron:*:*' AND ` + keyRest + ` NOT GLOB 'task:*' AND (` + keyRest + ` NOT GLOB 'api:*' OR ` + keyRest + ` GLOB 'api:*:*'` + orBranch
@@ -41,7 +43,8 @@ func scanSession(r Row) (v store.Session, err error) {
 	return v, err
 }
 
-// readSessions reads sessions with their active runs, in the order of the keys; missing sessions are skipped.
+// readSessions reads sessions with their active runs, in the order of the keys; missing sessions
+// are skipped.
 func readSessions(ctx context.Context, tx Tx, keys ...string) ([]store.Session, error) {
 	found := make(map[string]*store.Session, len(keys))
 	err := tx.Query(ctx, selectSessions, func(r Row) error {
@@ -106,8 +109,8 @@ func (s Sessions) ListSessions(ctx context.Context, f store.SessionFilter) (list
 	return list, total, err
 }
 
-// matching finds the keys of one page, and how many sessions match. A search compares in Go, so that it folds the case of all letters on both engines; it holds
-// only the keys that it returns.
+// matching finds the keys of one page, and how many sessions match. A search compares in Go, so
+// that it folds the case of all letters on both engines; it holds only the keys that it returns.
 func matching(ctx context.Context, tx Tx, f *store.SessionFilter) (keys []string, total int, err error) {
 	order := ` ORDER BY updated_at DESC, key`
 	if f.ByLastMessage {
@@ -154,7 +157,8 @@ func scanText(r Row) (text string, err error) {
 	return text, err
 }
 
-// SetSession changes the choices of persons for a session, which is created if needed; see store.Sessions.
+// SetSession changes the choices of persons for a session, which is created if needed; see
+// store.Sessions.
 func (s Sessions) SetSession(ctx context.Context, key chat.SessionKey, principal string, set store.SessionSettings) error {
 	return s.db.Update(ctx, "change a session", func(ctx context.Context, tx Tx) error {
 		if _, err := makeSession(ctx, tx, key, principal); err != nil {
@@ -195,7 +199,8 @@ func (s Sessions) GiveSession(ctx context.Context, key chat.SessionKey, from, to
 	})
 }
 
-// ResetSession archives the transcript and begins an empty one; see store.Sessions. The archive is every entry under another session_id.
+// ResetSession archives the transcript and begins an empty one; see store.Sessions. The archive is
+// every entry under another session_id.
 func (s Sessions) ResetSession(ctx context.Context, p store.ResetParams) (store.Session, error) {
 	if p.NewID == "" {
 		return store.Session{}, chat.Errorf(chat.CodeInvalid, "a new transcript needs an id")
@@ -235,7 +240,8 @@ func reset(ctx context.Context, tx Tx, p store.ResetParams) (store.Session, erro
 	return readSession(ctx, tx, p.Session)
 }
 
-// sessionRow has the columns of a session that operations on its messages need. They read it once, under its lock, change it in memory and write it back.
+// sessionRow has the columns of a session that operations on its messages need. They read it once,
+// under its lock, change it in memory and write it back.
 type sessionRow struct {
 	key, id, principal, mode, lane string
 	owner                          string
@@ -249,10 +255,12 @@ type sessionRow struct {
 }
 
 const (
-	// lockRowsSQL waits for locks, in one order. The rows are then read by a further statement, which sees the current state of the nodes.
+	// lockRowsSQL waits for locks, in one order. The rows are then read by a further statement,
+	// which sees the current state of the nodes.
 	lockRowsSQL = `SELECT key FROM sessions WHERE key {in $1} ORDER BY key {lock}`
 
-	// rowsSQL and rowSQL lock the rows that they read. They skip rows that another transaction has locked.
+	// rowsSQL and rowSQL lock the rows that they read. They skip rows that another transaction has
+	// locked.
 	readRows = `SELECT s.key, s.session_id, s.principal, s.mode, s.lane, COALESCE(s.owner, ''),
 			COALESCE((SELECT n.lease_until > {now} FROM nodes n WHERE n.id = s.owner), false), s.epoch,
 			s.last_seq, s.taken_seq, s.done_seq, s.stop_seq, s.waiting, s.run_limit, s.debounce_until, s.last_message_at, s.transcript_seq, s.created_at, s.notes, {now}
@@ -269,7 +277,8 @@ const (
 		AND state = 'stopping' AND NOT EXISTS (SELECT 1 FROM nodes n WHERE n.id = runs.owner AND n.lease_until > {now})`
 )
 
-// ErrAgain means that another transaction has changed a row on which this one relies. The engine runs it again.
+// ErrAgain means that another transaction has changed a row on which this one relies. The engine
+// runs it again.
 var ErrAgain = errors.New("another transaction was faster")
 
 // sessionRows are the rows of locked sessions, by key, and the clock.
@@ -278,8 +287,8 @@ type sessionRows struct {
 	now  int64
 }
 
-// lockRows locks sessions and reads them; the rows are available after the next Query. With wait it waits for locks, else it skips rows that another
-// transaction has locked.
+// lockRows locks sessions and reads them; the rows are available after the next Query. With wait it
+// waits for locks, else it skips rows that another transaction has locked.
 func lockRows(ctx context.Context, tx Tx, keys []string, wait bool) (*sessionRows, error) {
 	l := &sessionRows{rows: make(map[string]*sessionRow, len(keys))}
 	if wait && tx.PerEngine("locks", "") != "" {
@@ -321,7 +330,8 @@ func (r *sessionRow) settle(oldest int64) {
 	r.takenSeq = max(r.takenSeq, r.doneSeq)
 }
 
-// release ends the ownership of the session when no work is left: no message without an outcome, and no goroutine that may still write.
+// release ends the ownership of the session when no work is left: no message without an outcome,
+// and no goroutine that may still write.
 func (r *sessionRow) release(active int64) bool {
 	if !r.idle() || active > 0 {
 		return false
@@ -349,8 +359,8 @@ func saveRows(ctx context.Context, tx Tx, rows ...*sessionRow) error {
 }
 
 const (
-	// restSQL is the remaining work of sessions besides a run: the oldest message without an outcome that is not part of the run, and how many other runs are
-	// running or stopping.
+	// restSQL is the remaining work of sessions besides a run: the oldest message without an
+	// outcome that is not part of the run, and how many other runs are running or stopping.
 	restSQL = `{set key text, run text}
 		SELECT v.key, COALESCE((SELECT min(i.seq) FROM inbox i WHERE i.session_key = v.key AND i.ended_at IS NULL AND i.state <> 'done'
 				AND NOT (i.state = 'running' AND COALESCE(i.run_id, '') = v.run)), 0),
@@ -366,7 +376,8 @@ const (
 // rest is the remaining work of a session besides a run.
 type rest struct{ oldest, active int64 }
 
-// readRest reads the remaining work of sessions besides their runs; each row of the set is (key, run).
+// readRest reads the remaining work of sessions besides their runs; each row of the set is (key,
+// run).
 func readRest(ctx context.Context, tx Tx, of Set) (map[string]rest, error) {
 	left := make(map[string]rest, len(of))
 	return left, tx.Later(ctx, tx.PerEngine(restSQL, restOnSQLite), func(r Row) error {
@@ -390,8 +401,8 @@ type ending struct {
 const endMessagesSQL = `{set seq int} UPDATE inbox AS i SET state = 'done', outcome = $2, reason = $3, ended_at = {now}, notice_id = COALESCE(CAST($4 AS text), notice_id)
 	{from} WHERE i.session_key = $1 AND i.seq = v.seq`
 
-// endMessages gives waiting messages of a session their outcome, in the table and in the list, adds the notice, and ends the job runs that they belonged to.
-// The session is locked.
+// endMessages gives waiting messages of a session their outcome, in the table and in the list, adds
+// the notice, and ends the job runs that they belonged to. The session is locked.
 func endMessages(ctx context.Context, tx Tx, session string, list []store.Waiting, e ending) error {
 	if len(list) == 0 {
 		return nil

@@ -15,8 +15,9 @@ const (
 	runsByIDSQL = readRunRows + `id {in $1}`
 	runByIDSQL  = readRunRows + `id = $1`
 
-	// startableSQL selects the waiting ones of some messages; the others have an outcome or run. It omits ended_at IS NULL: with outdated statistics, the
-	// planner of PostgreSQL would read all unfinished messages instead of these by key.
+	// startableSQL selects the waiting ones of some messages; the others have an outcome or run. It
+	// omits ended_at IS NULL: with outdated statistics, the planner of PostgreSQL would read all
+	// unfinished messages instead of these by key.
 	startableSQL = `{set key text, seq int} SELECT i.session_key, i.seq, i.accepted_at FROM inbox i {and}
 		WHERE i.session_key = v.key AND i.seq = v.seq AND i.state IN ('held', 'waiting')`
 
@@ -28,8 +29,8 @@ const (
 		ON CONFLICT (id) DO UPDATE SET lane = excluded.lane, owner = excluded.owner, epoch = excluded.epoch, attempt = r.attempt + 1, state = 'running', cause = '',
 			started_at = excluded.started_at, ended_at = NULL`
 
-	// startedLaterSQL is when the first attempts of later messages began. It keeps first attempts in the order of their messages in the table, whichever Start
-	// was committed first.
+	// startedLaterSQL is when the first attempts of later messages began. It keeps first attempts
+	// in the order of their messages in the table, whichever Start was committed first.
 	startedLaterSQL = `SELECT COALESCE(min(r.started_at), 0) FROM inbox i JOIN runs r ON r.id = i.run_id
 		WHERE i.session_key = $1 AND i.seq > $2 AND r.attempt = 1 AND r.seq_from > $2`
 
@@ -37,7 +38,8 @@ const (
 
 	recordInputSQL = `{set n int} INSERT INTO turn_rounds (run_id, round, kind, n, body) SELECT $1, $2, '` + store.RowInput + `', v.n, '' {from} WHERE true`
 
-	// joinedSQL are messages that an earlier call joined to a run: they have higher numbers than the first messages of the run.
+	// joinedSQL are messages that an earlier call joined to a run: they have higher numbers than
+	// the first messages of the run.
 	joinedSQL = `SELECT i.seq FROM inbox i JOIN runs r ON r.id = i.run_id
 		WHERE i.session_key = $1 AND i.seq {ints $2} AND i.state = 'running' AND i.run_id = $3 AND i.seq > r.seq_to ORDER BY i.seq`
 )
@@ -134,7 +136,8 @@ func runsByID(ctx context.Context, tx Tx, ids []string) (map[string]runRow, erro
 	}, arg)
 }
 
-// readStartable reads which messages of the set, each a row (key, seq), can start; the result is available after the next Query.
+// readStartable reads which messages of the set, each a row (key, seq), can start; the result is
+// available after the next Query.
 func readStartable(ctx context.Context, tx Tx, messages Set) (map[string][]waitingMessage, error) {
 	list := make(map[string][]waitingMessage, len(messages))
 	return list, tx.Later(ctx, startableSQL, func(r Row) error {
@@ -271,7 +274,8 @@ func (b *starting) write(ctx context.Context, jobs Cron) error {
 	return jobs.BeginAttempts(ctx, b.tx, attempts, func(i int, j cron.Job) { b.started[i].out.Job = &j })
 }
 
-// Join adds waiting messages to a running run; see store.Inbox. The range of the run does not change, because messages of other runs may lie between.
+// Join adds waiting messages to a running run; see store.Inbox. The range of the run does not
+// change, because messages of other runs may lie between.
 func (s Inbox) Join(ctx context.Context, p store.StartParams) ([]int64, error) {
 	return result(ctx, func(ctx context.Context, doing string, change func(ctx context.Context, tx Tx) error) error {
 		return s.db.Turn(ctx, doing, Alone, change)
@@ -327,7 +331,8 @@ func TurnTexts() []string {
 }
 
 const (
-	// lockRootSQL serializes the counting of the sub-turns of one tree across the replicas on which their parents run.
+	// lockRootSQL serializes the counting of the sub-turns of one tree across the replicas on which
+	// their parents run.
 	lockRootSQL = `SELECT 1 FROM runs WHERE id = $1 FOR NO KEY UPDATE`
 
 	treeSQL = `SELECT COALESCE((SELECT COALESCE(stop_by, '') <> '' FROM runs WHERE id = $1), false),
@@ -374,8 +379,8 @@ func (s Inbox) Spawn(ctx context.Context, p store.SpawnParams) (store.Accepted, 
 }
 
 const (
-	// fenceSQL locks the session of a claim that holds. The lock orders the operation after every earlier change of the session, which the following statements
-	// therefore see.
+	// fenceSQL locks the session of a claim that holds. The lock orders the operation after every
+	// earlier change of the session, which the following statements therefore see.
 	fenceSQL = `SELECT 1 FROM sessions WHERE key = $1 AND owner = $2 AND epoch = $3
 		AND EXISTS (SELECT 1 FROM nodes WHERE id = $2 AND lease_until > {now}) {lock}`
 
@@ -383,7 +388,8 @@ const (
 	underClaim = `id = $1 AND (session_key = $2) IS TRUE AND owner = $3 AND epoch = $4 AND state IN ('running', 'yielded')`
 )
 
-// fenceRun is the fence for writes of a run: the claim holds, and the run runs under it. chat.ErrFenced otherwise.
+// fenceRun is the fence for writes of a run: the claim holds, and the run runs under it.
+// chat.ErrFenced otherwise.
 func fenceRun(ctx context.Context, tx Tx, c store.Claim, runID string) error {
 	holds := false
 	err := tx.Later(ctx, fenceSQL, func(Row) error { holds = true; return nil }, c.Session.String(), c.Node, c.Epoch)

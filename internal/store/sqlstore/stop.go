@@ -80,7 +80,8 @@ func meets(ctx context.Context, tx Tx, p *store.StopParams, out *store.Stopped) 
 	return runs, err
 }
 
-// namedRun is the run that the id of a stop names: the run of a running message with this id, else the run with this id.
+// namedRun is the run that the id of a stop names: the run of a running message with this id, else
+// the run with this id.
 func namedRun(ctx context.Context, tx Tx, p *store.StopParams) (run string, err error) {
 	if p.Scope != store.StopRun {
 		return "", nil
@@ -118,17 +119,19 @@ func (s Inbox) EndStopping(ctx context.Context, c store.Claim, runID string) err
 	})
 }
 
-// nodeKept is how long the row of a dead node is kept. The row distinguishes a crash from a clean stop, which deletes it. For that long a person learns of it.
+// nodeKept is how long the row of a dead node is kept. The row distinguishes a crash from a clean
+// stop, which deletes it. For that long a person learns of it.
 const nodeKept = time.Hour
 
 const (
-	// ownerless is the condition that no live node owns a session s. While the database has been running for less than a lease, no node counts as dead: owners
-	// could not extend their leases while it was down.
+	// ownerless is the condition that no live node owns a session s. While the database has been
+	// running for less than a lease, no node counts as dead: owners could not extend their leases
+	// while it was down.
 	ownerless = `NOT EXISTS (SELECT 1 FROM nodes n WHERE n.id = s.owner
 		AND (n.lease_until > {now} OR n.lease_until > {booted} - n.lease_ms AND {now} < {booted} + n.lease_ms))`
 
-	// orphansSQL locks sessions to be taken over, the longest waiting first. It skips rows that another sweeper has locked. $1 = 1 means all agents, else the
-	// agents $2.
+	// orphansSQL locks sessions to be taken over, the longest waiting first. It skips rows that
+	// another sweeper has locked. $1 = 1 means all agents, else the agents $2.
 	orphansSQL = `SELECT s.key, w.size FROM (
 			SELECT session_key, min(accepted_at) AS since, sum(octet_length(body)) AS size FROM inbox WHERE {open} GROUP BY session_key) w
 		JOIN sessions s ON s.key = w.session_key
@@ -139,7 +142,8 @@ const (
 	takeOverSQL = `UPDATE sessions AS s SET owner = $2, epoch = s.epoch + 1, updated_at = {now} WHERE s.key {in $1} AND s.done_seq < s.last_seq AND ` + ownerless + `
 		RETURNING key`
 
-	// interruptSQL ends the runs of the old owners. Each counts as a crash unless the owner's row is missing: a clean stop deletes it.
+	// interruptSQL ends the runs of the old owners. Each counts as a crash unless the owner's row
+	// is missing: a clean stop deletes it.
 	interruptSQL = `UPDATE runs SET state = CASE WHEN state = 'stopping' THEN 'stopped' ELSE 'interrupted' END, ended_at = {now},
 			crashes = crashes + CASE WHEN state = 'running' AND EXISTS (SELECT 1 FROM nodes n WHERE n.id = runs.owner) THEN 1 ELSE 0 END
 		WHERE session_key {in $1} AND {running}`
@@ -153,7 +157,8 @@ const (
 	takenMessagesSQL = `SELECT ` + messageColumns + ` FROM inbox WHERE session_key {in $1} AND {open} ORDER BY session_key, seq`
 	takenRunsSQL     = `SELECT ` + runColumns + ` FROM runs WHERE id IN (SELECT run_id FROM inbox WHERE session_key {in $1} AND {open})`
 
-	// forgetSQL deletes the rows of nodes that died long ago, unless they still have work: without its row the takeover would look like one after a clean stop.
+	// forgetSQL deletes the rows of nodes that died long ago, unless they still have work: without
+	// its row the takeover would look like one after a clean stop.
 	forgetSQL = `DELETE FROM nodes WHERE lease_until <= {now} - $1
 		AND NOT EXISTS (SELECT 1 FROM runs r WHERE {running r} AND r.owner = nodes.id)
 		AND NOT EXISTS (SELECT 1 FROM inbox i JOIN sessions s ON s.key = i.session_key WHERE {open i} AND s.owner = nodes.id)`
@@ -161,8 +166,10 @@ const (
 	nextOrphanSQL = `SELECT COALESCE(min(s.debounce_until), 0) FROM (SELECT DISTINCT session_key FROM inbox WHERE {open}) u
 		JOIN sessions s ON s.key = u.session_key WHERE s.debounce_until > {now}`
 
-	// hintedSQL finds the sessions of $1 with messages that another node accepted, or that $1 accepted $2 ago, and the newest of these; and the newest one that
-	// $1 accepted since then, with the time at which the first of those is old enough. The longest waiting session comes first.
+	// hintedSQL finds the sessions of $1 with messages that another node accepted, or that $1
+	// accepted $2 ago, and the newest of these; and the newest one that $1 accepted since then,
+	// with the time at which the first of those is old enough. The longest waiting session comes
+	// first.
 	hintedSQL = `SELECT i.session_key, COALESCE(max(CASE WHEN ` + hintable + ` THEN i.seq END), 0), COALESCE(max(CASE WHEN NOT (` + hintable + `) THEN i.seq END), 0),
 			COALESCE(min(CASE WHEN NOT (` + hintable + `) THEN i.accepted_at END), 0) + $2
 		FROM inbox i JOIN sessions s ON s.key = i.session_key AND s.owner = $1
@@ -171,7 +178,8 @@ const (
 	hintable = `i.node <> $1 OR i.accepted_at <= {now} - $2`
 )
 
-// Sweep takes over sessions that no live node owns; see store.Inbox. A dead node gets chat.ErrFenced.
+// Sweep takes over sessions that no live node owns; see store.Inbox. A dead node gets
+// chat.ErrFenced.
 func (s Inbox) Sweep(ctx context.Context, p store.SweepParams) ([]store.Taken, error) {
 	of, err := pollOf(PollSweep, p.Node, p.Agents)
 	if err != nil {
@@ -264,7 +272,8 @@ func takeOver(ctx context.Context, tx Tx, orphans []string, nodeID string) ([]st
 	return list, tx.Later(ctx, forgetSQL, nil, nodeKept.Milliseconds()) // nodes whose last work this was
 }
 
-// readTaken adds to sessions their messages, which come in the order of the sessions, and the runs of these. Sessions without messages are left out.
+// readTaken adds to sessions their messages, which come in the order of the sessions, and the runs
+// of these. Sessions without messages are left out.
 func readTaken(ctx context.Context, tx Tx, keys []string, messages []store.Waiting) (list []store.Taken, err error) {
 	of := map[chat.SessionKey][]store.Waiting{}
 	for _, m := range messages {
@@ -298,7 +307,8 @@ func readTaken(ctx context.Context, tx Tx, keys []string, messages []store.Waiti
 	return list, err
 }
 
-// nextOrphan is when a sweep next gets work by time: the end of a debounce window or of the lease of another node; 0 = never.
+// nextOrphan is when a sweep next gets work by time: the end of a debounce window or of the lease
+// of another node; 0 = never.
 func nextOrphan(ctx context.Context, tx Tx, nodeID string) (at int64, err error) {
 	ends, err := leaseEnds(ctx, tx, nodeID)
 	if err != nil {
@@ -308,7 +318,8 @@ func nextOrphan(ctx context.Context, tx Tx, nodeID string) (at int64, err error)
 	return earlier(at, ends), err
 }
 
-// Hinted returns the waiting messages of sessions of a node that it does not know; see store.Inbox. A dead node owns no session.
+// Hinted returns the waiting messages of sessions of a node that it does not know; see store.Inbox.
+// A dead node owns no session.
 func (s Inbox) Hinted(ctx context.Context, nodeID string, known func(chat.SessionKey) int64, limit int) ([]store.Taken, error) {
 	return poll(ctx, s.db, store.Poll{Kind: PollHinted, Node: nodeID}, func(ctx context.Context, tx Tx) (f found[[]store.Taken], err error) {
 		unknown, next, err := findHinted(ctx, tx, nodeID, known)
@@ -355,7 +366,8 @@ type hinted struct {
 	after, last int64
 }
 
-// findHinted returns the sessions of a node with messages that it does not know, and when the next one becomes due by time; 0 = never.
+// findHinted returns the sessions of a node with messages that it does not know, and when the next
+// one becomes due by time; 0 = never.
 func findHinted(ctx context.Context, tx Tx, nodeID string, known func(chat.SessionKey) int64) (list []hinted, next int64, err error) {
 	err = tx.Query(ctx, hintedSQL, func(r Row) error {
 		var (

@@ -1,18 +1,24 @@
 // Package sqlstore holds the operations of the store, each written once for both engines.
 //
-// An operation reads and locks rows, decides in Go, and writes. Rules that need no database are functions of the packages cron and store; this package loads,
-// calls and writes. The statements are next to the code that uses them. They are PostgreSQL's SQL with a few marks for the differences of SQLite, see
-// [Dialect]. Where the engines need different statements, both are next to each other (Tx.PerEngine).
+// An operation reads and locks rows, decides in Go, and writes. Rules that need no database are
+// functions of the packages cron and store; this package loads, calls and writes. The statements
+// are next to the code that uses them. They are PostgreSQL's SQL with a few marks for the
+// differences of SQLite, see [Dialect]. Where the engines need different statements, both are next
+// to each other (Tx.PerEngine).
 //
-// An [Engine] implements connections, transactions, locks and files. It is independent of messages and jobs. Both engines have the same tables and columns.
-// Times are integer milliseconds, booleans are booleans or 0 and 1, JSON is text.
+// An [Engine] implements connections, transactions, locks and files. It is independent of messages
+// and jobs. Both engines have the same tables and columns. Times are integer milliseconds, booleans
+// are booleans or 0 and 1, JSON is text.
 //
-// Concurrent operations of the same kind share a transaction, see group: one transaction reads and locks for all of them, decides in Go, and writes. Statements
-// whose rows are not needed immediately are sent together (Tx.Later), so a transaction has as many round trips as decisions.
+// Concurrent operations of the same kind share a transaction, see group: one transaction reads and
+// locks for all of them, decides in Go, and writes. Statements whose rows are not needed
+// immediately are sent together (Tx.Later), so a transaction has as many round trips as decisions.
 //
-// The engine may run a whole Update again after a conflict. Transactions on PostgreSQL run concurrently: an operation that counts and then adds locks the row,
-// or the name (lockName), that its count depends on. SQLite has one writer, so there the marks for locks are empty. Rows that a statement selects with a limit
-// are in a WITH … AS MATERIALIZED, because PostgreSQL may evaluate a subquery again for each row of the outer one.
+// The engine may run a whole Update again after a conflict. Transactions on PostgreSQL run
+// concurrently: an operation that counts and then adds locks the row, or the name (lockName), that
+// its count depends on. SQLite has one writer, so there the marks for locks are empty. Rows that a
+// statement selects with a limit are in a WITH … AS MATERIALIZED, because PostgreSQL may evaluate a
+// subquery again for each row of the outer one.
 package sqlstore
 
 import (
@@ -65,31 +71,39 @@ func New(db Engine) Store {
 
 // Engine is a database that runs the operations of this package.
 type Engine interface {
-	// View runs see outside of a transaction, with a reader that no list can take. On SQLite all its statements read one state of the database; on PostgreSQL each statement reads its own.
+	// View runs see outside of a transaction, with a reader that no list can take. On SQLite all
+	// its statements read one state of the database; on PostgreSQL each statement reads its own.
 	View(ctx context.Context, doing string, see func(ctx context.Context, tx Tx) error) error
-	// List is a View of a list, whose cost grows with the rows. Lists of principals are admitted by [store.Lists]; they must not be nested.
+	// List is a View of a list, whose cost grows with the rows. Lists of principals are admitted by
+	// [store.Lists]; they must not be nested.
 	List(ctx context.Context, doing string, see func(ctx context.Context, tx Tx) error) error
-	// Snapshot is a List whose statements all read one state of the database. On PostgreSQL it is a transaction that may have settings.
+	// Snapshot is a List whose statements all read one state of the database. On PostgreSQL it is a
+	// transaction that may have settings.
 	Snapshot(ctx context.Context, doing string, see func(ctx context.Context, tx Tx) error) error
-	// Update runs change in one transaction, which is committed when change returns nil. The engine may run change again after a conflict. It may also run
-	// change after Update has returned because ctx has ended, so change owns its inputs and modifies nothing but the database, see result. Errors of change are
-	// returned unchanged when they are of type *chat.Error; all others are wrapped with doing.
+	// Update runs change in one transaction, which is committed when change returns nil. The engine
+	// may run change again after a conflict. It may also run change after Update has returned
+	// because ctx has ended, so change owns its inputs and modifies nothing but the database, see
+	// result. Errors of change are returned unchanged when they are of type *chat.Error; all others
+	// are wrapped with doing.
 	Update(ctx context.Context, doing string, change func(ctx context.Context, tx Tx) error) error
 	// Control is an Update that never waits for those of turns and messages.
 	Control(ctx context.Context, line Line, doing string, change func(ctx context.Context, tx Tx) error) error
 	// Turn is an Update of the life of messages.
 	Turn(ctx context.Context, doing string, share Share, change func(ctx context.Context, tx Tx) error) error
-	// Poll is a periodic Update that queries due work. The engine may skip it when it can find nothing, see [store.Gate].
+	// Poll is a periodic Update that queries due work. The engine may skip it when it can find
+	// nothing, see [store.Gate].
 	Poll(ctx context.Context, p store.Poll, look func(ctx context.Context, tx Tx) (Rest, error)) (*Rested, error)
 }
 
-// Batcher is an engine that itself runs concurrent operations in one transaction. For other engines a group does so, see [together].
+// Batcher is an engine that itself runs concurrent operations in one transaction. For other engines
+// a group does so, see [together].
 type Batcher interface {
 	// Batch is a Turn of an operation that may run together with others of its kind.
 	Batch(ctx context.Context, doing string, op Batched) error
 }
 
-// Batched is an operation that may run together with others of its kind. When a run returns an error, the transaction keeps none of its writes.
+// Batched is an operation that may run together with others of its kind. When a run returns an
+// error, the transaction keeps none of its writes.
 type Batched interface {
 	// Name is what the operation locks. One run has at most one operation per name.
 	Name() string
@@ -97,7 +111,8 @@ type Batched interface {
 	Kind() any
 	// Run runs the operation alone.
 	Run(ctx context.Context, tx Tx) error
-	// RunAll runs operations of this kind and returns which of them it completed. The rest have written nothing, and must run alone.
+	// RunAll runs operations of this kind and returns which of them it completed. The rest have
+	// written nothing, and must run alone.
 	RunAll(ctx context.Context, tx Tx, ops []Batched) (done []bool, err error)
 }
 
@@ -120,22 +135,28 @@ const (
 	Stop             // stops, and the check whether the database responds
 )
 
-// Tx runs statements. A statement is written once for both engines, see [Dialect]; $1, $2 … are its arguments. An argument of type [Set] is the row set of a
-// statement that declares one, and is the last argument. Strings may have any content: the engine removes what its database cannot store.
+// Tx runs statements. A statement is written once for both engines, see [Dialect]; $1, $2 … are its
+// arguments. An argument of type [Set] is the row set of a statement that declares one, and is the
+// last argument. Strings may have any content: the engine removes what its database cannot store.
 type Tx interface {
 	// Exec returns the number of changed rows.
 	Exec(ctx context.Context, text string, args ...any) (int64, error)
-	// Query calls scan for each row in order, until scan returns an error; [ErrEnough] ends the iteration without an error.
+	// Query calls scan for each row in order, until scan returns an error; [ErrEnough] ends the
+	// iteration without an error.
 	Query(ctx context.Context, text string, scan func(Row) error, args ...any) error
-	// Later queues a statement, which runs in the same transaction before the next Exec or Query, or at the end. On PostgreSQL queued statements are sent
-	// together, the first with the BEGIN and the last with the COMMIT. Scan then reads the rows; nil discards them. At the end of the transaction scan must not
-	// return an error: the transaction may already be committed.
+	// Later queues a statement, which runs in the same transaction before the next Exec or Query,
+	// or at the end. On PostgreSQL queued statements are sent together, the first with the BEGIN
+	// and the last with the COMMIT. Scan then reads the rows; nil discards them. At the end of the
+	// transaction scan must not return an error: the transaction may already be committed.
 	Later(ctx context.Context, text string, scan func(Row) error, args ...any) error
-	// Repeated reports that an earlier try of this change may have been committed although its result was lost.
+	// Repeated reports that an earlier try of this change may have been committed although its
+	// result was lost.
 	Repeated() bool
-	// Now is the store's clock in milliseconds. Within an Update it is constant, and {now} has the same value.
+	// Now is the store's clock in milliseconds. Within an Update it is constant, and {now} has the
+	// same value.
 	Now(ctx context.Context) (int64, error)
-	// PerEngine returns the statement for the engine of this transaction, where the engines need different ones.
+	// PerEngine returns the statement for the engine of this transaction, where the engines need
+	// different ones.
 	PerEngine(postgres, sqlite string) string
 }
 
@@ -212,8 +233,9 @@ func list[T any](ctx context.Context, db Engine, q query, scan func(Row) (T, err
 // transaction is the Update of an engine, or a Control.
 type transaction func(ctx context.Context, doing string, change func(ctx context.Context, tx Tx) error) error
 
-// result is a transaction with a result. A change may still run when its caller has returned because ctx has ended, so it must not write variables of the
-// caller. Its return value is read only after the commit.
+// result is a transaction with a result. A change may still run when its caller has returned
+// because ctx has ended, so it must not write variables of the caller. Its return value is read
+// only after the commit.
 func result[T any](ctx context.Context, in transaction, doing string, change func(ctx context.Context, tx Tx) (T, error)) (T, error) {
 	var none, out T
 	err := in(ctx, doing, func(ctx context.Context, tx Tx) (err error) {
@@ -325,7 +347,8 @@ func (c keyColumn) Scan(v any) error {
 	return nil
 }
 
-// parseKey is the inverse of chat.SessionKey.String. It does not validate: keys were checked before they were stored.
+// parseKey is the inverse of chat.SessionKey.String. It does not validate: keys were checked before
+// they were stored.
 func parseKey(text string) chat.SessionKey {
 	agent, rest, _ := strings.Cut(strings.TrimPrefix(text, "agent:"), ":")
 	return chat.SessionKey{Agent: agent, Rest: rest}
@@ -358,7 +381,8 @@ func (c jsonColumn) Scan(v any) error {
 	return nil
 }
 
-// span is a duration in milliseconds, rounded up: a lease or window is never shorter than requested. A negative one is 0.
+// span is a duration in milliseconds, rounded up: a lease or window is never shorter than
+// requested. A negative one is 0.
 func span(d time.Duration) int64 {
 	return max(int64((d+time.Millisecond-1)/time.Millisecond), 0)
 }

@@ -34,7 +34,8 @@ func (s SubTurns) Announced(ctx context.Context, id string) error {
 	})
 }
 
-// taskSQL reads sub-turns; %s is an index hint, and conditions follow. $1 characters of the message.
+// taskSQL reads sub-turns; %s is an index hint, and conditions follow. $1 characters of the
+// message.
 const taskSQL = `SELECT i.message_id, i.session_key, i.parent, i.root, i.lane, substr({json i.body} ->> 'text', 1, CAST($1 AS integer)), i.principal, i.state,
 		COALESCE(i.outcome, ''), i.reason, COALESCE(r.error, ''), i.announce = 1, COALESCE(p.outcome, ''), i.accepted_at, r.started_at, i.ended_at,
 		COALESCE(r.state, '')
@@ -118,7 +119,8 @@ func tasksSQL(tx Tx, f store.TaskFilter) (text string, args []any) {
 	return text + ` ORDER BY i.accepted_at DESC, i.message_id {limit $2}`, args // the order of the index inbox_task_times
 }
 
-// turnSQL reads the messages that lead turns, or would; %s is an index hint, and conditions follow. $1 characters of the message.
+// turnSQL reads the messages that lead turns, or would; %s is an index hint, and conditions follow.
+// $1 characters of the message.
 const turnSQL = `SELECT i.message_id, i.session_key, i.seq, i.lane, i.channel, COALESCE(substr({json i.body} ->> 'text', 1, CAST($1 AS integer)), ''), i.principal,
 		COALESCE(i.parent, ''), COALESCE(i.root, ''), i.state,
 		COALESCE(r.state, ''), COALESCE(r.stop_by, ''), COALESCE(i.outcome, ''), i.reason, COALESCE(r.error, ''), COALESCE(r.detail, ''),
@@ -146,7 +148,8 @@ func scanTurn(r Row) (v store.Turn, err error) {
 	return v, err
 }
 
-// Turns lists turns; see store.Turns. The cost of a list of open turns is proportional to the open messages, that of ended ones to the page.
+// Turns lists turns; see store.Turns. The cost of a list of open turns is proportional to the open
+// messages, that of ended ones to the page.
 func (s SubTurns) Turns(ctx context.Context, f store.TurnFilter) (list []store.Turn, err error) {
 	err = s.db.List(ctx, "list turns", func(ctx context.Context, tx Tx) (err error) {
 		text, args := turnsSQL(&f)
@@ -233,11 +236,13 @@ const (
 	questionColumns = `id, owner, session_key, state, asked_at, expires_at, call, node, result`
 	questionByID    = `SELECT ` + questionColumns + ` FROM tool_questions WHERE id = $1`
 
-	// openQuestion is the condition that a question can be answered: it has not expired, and the node of a waiting turn is alive.
+	// openQuestion is the condition that a question can be answered: it has not expired, and the
+	// node of a waiting turn is alive.
 	openQuestion = `q.state = 'open' AND q.expires_at > {now}
 		AND (q.node = '' OR EXISTS (SELECT 1 FROM nodes n WHERE n.id = q.node AND n.lease_until > {now}))`
 
-	// countQuestionsSQL counts rows with the id of the question, and the open questions of its person.
+	// countQuestionsSQL counts rows with the id of the question, and the open questions of its
+	// person.
 	countQuestionsSQL = `SELECT count(*) FILTER (WHERE q.id = $1), count(*) FILTER (WHERE q.owner = $2 AND ` + openQuestion + `)
 		FROM tool_questions q WHERE q.id = $1 OR q.owner = $2`
 
@@ -335,7 +340,8 @@ func (s Questions) AnswerQuestion(ctx context.Context, a store.AnswerQuestion) (
 	})
 }
 
-// approve stores an approval, once, and removes those of earlier transcripts and the oldest ones beyond the bound.
+// approve stores an approval, once, and removes those of earlier transcripts and the oldest ones
+// beyond the bound.
 func approve(ctx context.Context, tx Tx, q store.Question, a chat.Approval) error {
 	if err := lockName(ctx, tx, "approvals", q.Owner); err != nil {
 		return err

@@ -13,8 +13,8 @@ import (
 	"laneway/internal/store"
 )
 
-// Dialect turns the statement templates of this package into statements of an engine. The templates are the subset of PostgreSQL's SQL that SQLite supports,
-// with these marks:
+// Dialect turns the statement templates of this package into statements of an engine. The templates
+// are the subset of PostgreSQL's SQL that SQLite supports, with these marks:
 //
 //	{now}              the store's clock, milliseconds
 //	{lock}, {skip}     FOR UPDATE, FOR UPDATE SKIP LOCKED, {skip s} of the table s; nothing on SQLite, which has one writer
@@ -32,7 +32,8 @@ import (
 //	v.a                a column of the row set
 //	{from}, {and}      FROM v, and v as a further item of a FROM
 //
-// A statement with a row set runs once on PostgreSQL, and once for each row on SQLite. There, INSERT … SELECT … {from} WHERE true has VALUES.
+// A statement with a row set runs once on PostgreSQL, and once for each row on SQLite. There,
+// INSERT … SELECT … {from} WHERE true has VALUES.
 type Dialect struct {
 	sqlite bool
 	cache  sync.Map // template → *Statement; the templates are constants and their few combinations
@@ -47,8 +48,9 @@ func SQLite() *Dialect { return &Dialect{sqlite: true} }
 // Statement is a template in the form of one engine.
 type Statement struct {
 	SQL string
-	// Now is the number of the parameter for the clock, counted from 1; 0 when the statement does not use it. On PostgreSQL it may be NULL outside of a
-	// transaction, which means the clock of the database.
+	// Now is the number of the parameter for the clock, counted from 1; 0 when the statement does
+	// not use it. On PostgreSQL it may be NULL outside of a transaction, which means the clock of
+	// the database.
 	Now int
 	// Writes reports that the statement may change rows.
 	Writes bool
@@ -73,8 +75,8 @@ var (
 	anyMark   = regexp.MustCompile(`\{(\w+)(?: ([^}]*))?\}`)
 	parameter = regexp.MustCompile(`\$(\d+)`)
 	setColumn = regexp.MustCompile(`\bv\.(\w+)\b`)
-	// rowOfSet matches an INSERT of the rows of the set. For INSERT … SELECT, SQLite expects many rows, and keeps a copy of every page that it changes until
-	// the statement ends.
+	// rowOfSet matches an INSERT of the rows of the set. For INSERT … SELECT, SQLite expects many
+	// rows, and keeps a copy of every page that it changes until the statement ends.
 	rowOfSet = regexp.MustCompile(`(?s)^(\s*INSERT INTO [^()]*\([^()]*\)\s+)SELECT (.*?)\s+\{from\} WHERE true`)
 )
 
@@ -141,7 +143,8 @@ func (d *Dialect) replace(s *Statement, types []string, name, of string) string 
 	case "booted": // an injected clock has no start time
 		postgres, sqlite = fmt.Sprintf(booted, s.Now), "0"
 	case "limit":
-		// For LIMIT ? SQLite's planner inspects the value and compiles the statement again after each binding.
+		// For LIMIT ? SQLite's planner inspects the value and compiles the statement again after
+		// each binding.
 		postgres, sqlite = "LIMIT "+of, "LIMIT +"+of
 	case "in":
 		postgres, sqlite = "= ANY("+of+"::text[])", "IN (SELECT value FROM json_each("+of+"))"
@@ -184,8 +187,9 @@ func alias(name string) string {
 	return name + "."
 }
 
-// recordset are the rows of a set. The bounds on their numbers exclude nothing: they make the planner expect a single row, and so look up the rows of other
-// tables one by one. Otherwise it expects a hundred, and may read a whole table whose statistics are outdated.
+// recordset are the rows of a set. The bounds on their numbers exclude nothing: they make the
+// planner expect a single row, and so look up the rows of other tables one by one. Otherwise it
+// expects a hundred, and may read a whole table whose statistics are outdated.
 func (s *Statement) recordset(types []string) string {
 	columns := make([]string, len(types))
 	for i, kind := range types {
@@ -199,7 +203,8 @@ func (s *Statement) recordset(types []string) string {
 		s.first, strings.Join(columns, ", "), strings.Join(s.names, ", "))
 }
 
-// columnsAsParameters replaces the columns of the row set by parameters, in the order of their first use.
+// columnsAsParameters replaces the columns of the row set by parameters, in the order of their
+// first use.
 func (s *Statement) columnsAsParameters(text string) string {
 	at := map[string]int{}
 	return setColumn.ReplaceAllStringFunc(text, func(use string) string {
@@ -218,7 +223,8 @@ func (s *Statement) columnsAsParameters(text string) string {
 	})
 }
 
-// Set is the row set of a statement: rows with the columns that the statement declares. A value is a string, an integer or a boolean.
+// Set is the row set of a statement: rows with the columns that the statement declares. A value is
+// a string, an integer or a boolean.
 type Set [][]any
 
 // HasSet reports whether the statement has a row set.
@@ -290,7 +296,8 @@ func plain(s string) bool {
 	return true
 }
 
-// Parameters calls bind with the number and the value of each parameter of a row of the set, for SQLite. A statement without a set has no such parameters.
+// Parameters calls bind with the number and the value of each parameter of a row of the set, for
+// SQLite. A statement without a set has no such parameters.
 func (s *Statement) Parameters(row []any, bind func(n int, v any) error) error {
 	if len(row) != len(s.names) {
 		return fmt.Errorf("a row has %d values for the columns %v", len(row), s.names)
@@ -303,8 +310,10 @@ func (s *Statement) Parameters(row []any, bind func(n int, v any) error) error {
 	return nil
 }
 
-// page is a list with a byte bound. rows is a query with an order and a limit, whose column page_size has the bytes of a row; columns are those to return.
-// bytes bounds the page; 0 = store.ReadBytes. At least one row is read. The bytes of the rows are added to read unless it is nil.
+// page is a list with a byte bound. rows is a query with an order and a limit, whose column
+// page_size has the bytes of a row; columns are those to return. bytes bounds the page; 0 =
+// store.ReadBytes. At least one row is read. The bytes of the rows are added to read unless it is
+// nil.
 type page struct {
 	columns, rows string
 	bytes         int
@@ -312,11 +321,13 @@ type page struct {
 	args          []any
 }
 
-// uptoStart and uptoEnd make PostgreSQL compute lengths without reading the text, and return the text of the selected rows only.
+// uptoStart and uptoEnd make PostgreSQL compute lengths without reading the text, and return the
+// text of the selected rows only.
 const uptoStart, uptoEnd = `(SELECT * FROM (SELECT *, row_number() OVER page_w AS page_n, sum(page_size) OVER page_w AS page_upto FROM (`,
 	`) page_all WINDOW page_w AS (ROWS UNBOUNDED PRECEDING)) page_sum WHERE page_upto <= `
 
-// readPage reads a page. SQLite returns one row after the other, so there the read ends when the byte bound is reached.
+// readPage reads a page. SQLite returns one row after the other, so there the read ends when the
+// byte bound is reached.
 func readPage[T any](ctx context.Context, tx Tx, p page, scan func(Row) (T, error)) (list []T, err error) {
 	budget, args := store.NewBudget(p.bytes), p.args
 	text := tx.PerEngine("", `SELECT page_size, `+p.columns+` FROM (`+p.rows+`) page_all`)

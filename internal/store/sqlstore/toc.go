@@ -11,8 +11,9 @@ import (
 
 // Contents is the table of contents of conversations.
 //
-// Locks are taken in this order: the row of a session, its row of toc_progress, the weeks, the months. A transaction that changes parts holds the row of
-// toc_progress and makes the weeks and months of these parts due. So a week that was begun before cannot be stored from outdated parts.
+// Locks are taken in this order: the row of a session, its row of toc_progress, the weeks, the
+// months. A transaction that changes parts holds the row of toc_progress and makes the weeks and
+// months of these parts due. So a week that was begun before cannot be stored from outdated parts.
 type Contents struct{ db Engine }
 
 var _ store.Toc = Contents{}
@@ -20,7 +21,8 @@ var _ store.Toc = Contents{}
 const (
 	notKept = ` AND NOT EXISTS (SELECT 1 FROM kept_transcripts k WHERE k.session_key = t.session_key AND k.session_id = t.session_id)`
 
-	// tocBehindSQL finds the first entry of each session that no part covers. $1 the principal of the gateway's own jobs, $2 the time, $3 how many.
+	// tocBehindSQL finds the first entry of each session that no part covers. $1 the principal of
+	// the gateway's own jobs, $2 the time, $3 how many.
 	tocBehindSQL = `WITH uncovered AS (
 			SELECT s.key, s.principal, COALESCE(p.upto, 0) AS upto FROM sessions s LEFT JOIN toc_progress p ON p.session_key = s.key
 			WHERE s.transcript_seq > COALESCE(p.upto, 0) AND s.principal NOT IN ('', $1) AND s.key NOT LIKE 'agent:' || s.agent || ':cron:%:%'
@@ -36,8 +38,8 @@ const (
 	lockTocSQL = `INSERT INTO toc_progress AS p (session_key, upto) SELECT key, 0 FROM sessions WHERE key = $1
 		ON CONFLICT (session_key) DO UPDATE SET upto = p.upto`
 
-	// tocPassSQL moves the progress past entries when they may be added: $1 session, $2 owner, $3 the previous number, $4 the last transcript, $5 the last
-	// number.
+	// tocPassSQL moves the progress past entries when they may be added: $1 session, $2 owner, $3
+	// the previous number, $4 the last transcript, $5 the last number.
 	tocPassSQL = `UPDATE toc_progress SET upto = $5 WHERE session_key = $1 AND upto = $3
 		AND EXISTS (SELECT 1 FROM sessions WHERE key = $1 AND principal = $2)
 		AND EXISTS (SELECT 1 FROM transcript t WHERE session_key = $1 AND session_id = $4 AND seq = $5` + notKept + `)`
@@ -47,7 +49,8 @@ const (
 		ON CONFLICT (session_key, day) DO UPDATE SET owner = excluded.owner, week = excluded.week, month = excluded.month, to_seq = excluded.to_seq,
 			entries = p.entries + excluded.entries, text = excluded.text, made = p.made + 1, made_at = excluded.made_at`
 
-	// tocDueSQL makes the weeks and the months of the parts of a session, $1, due. With $2 they keep their text. $3 restricts to one day; '' = all.
+	// tocDueSQL makes the weeks and the months of the parts of a session, $1, due. With $2 they
+	// keep their text. $3 restricts to one day; '' = all.
 	tocDueSQL = `INSERT INTO toc_nodes AS n (owner, level, period, month)
 		SELECT owner, 'week', week, month FROM toc_parts WHERE session_key = $1 AND ($3 = '' OR day = $3)
 		UNION SELECT owner, 'month', month, '' FROM toc_parts WHERE session_key = $1 AND ($3 = '' OR day = $3) ORDER BY 2 DESC, 3, 1
@@ -56,14 +59,16 @@ const (
 	tocBeginSQL = `UPDATE toc_nodes SET claim = $4, claimed_at = {now} WHERE owner = $1 AND level = $2 AND period = $3 AND stale = 1
 		AND (claim = '' OR claimed_at <= {now} - $5)`
 
-	// tocEndSQL stores the text of a node that has not changed since it was begun. $1 to $3 the node, $4 claim, $5 text.
+	// tocEndSQL stores the text of a node that has not changed since it was begun. $1 to $3 the
+	// node, $4 claim, $5 text.
 	tocEndSQL = `UPDATE toc_nodes SET text = $5, stale = 0, claim = '', made = made + 1, made_at = {now}
 		WHERE owner = $1 AND level = $2 AND period = $3 AND claim = $4 AND claim <> ''`
 
 	tocMonthSQL = `UPDATE toc_nodes SET stale = 1, claim = '' WHERE owner = $1 AND level = 'month'
 		AND period = (SELECT month FROM toc_nodes WHERE owner = $1 AND level = 'week' AND period = $2)`
 
-	// The summaries of days, and of weeks and months: $1 owner, $2 session, $3 and $4 periods, $5 level, $6 limit, $7 offset.
+	// The summaries of days, and of weeks and months: $1 owner, $2 session, $3 and $4 periods, $5
+	// level, $6 limit, $7 offset.
 	tocDaysSQL = `SELECT owner, day AS period, text, made_at, made, 0 AS stale, session_key, from_seq, to_seq, entries, octet_length(text) AS page_size
 		FROM toc_parts WHERE ($1 = '' OR owner = $1) AND ($2 = '' OR session_key = $2) AND day >= $3 AND ($4 = '' OR day <= $4) AND $5 = 'day'
 		ORDER BY day DESC, owner, session_key {limit $6} OFFSET $7`
@@ -168,7 +173,8 @@ func (s Contents) Toc(ctx context.Context, q store.TocQuery) (list []store.TocNo
 	return list, err
 }
 
-// removeToc removes the parts of a session. The summaries that include them lose their text and are due again.
+// removeToc removes the parts of a session. The summaries that include them lose their text and are
+// due again.
 func removeToc(ctx context.Context, tx Tx, key string) error {
 	return later(ctx, tx, with(lockTocSQL, key), with(tocDueSQL, key, false, ""),
 		with(`DELETE FROM toc_parts WHERE session_key = $1`, key), with(`DELETE FROM toc_progress WHERE session_key = $1`, key))

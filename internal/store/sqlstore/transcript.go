@@ -17,8 +17,9 @@ const defaultEntries = 200
 const (
 	entryColumns = `seq, run_id, role, content, sender, tokens, stop_reason, command, from_seq, to_seq, outside, origin, at`
 
-	// transcriptsSQL is a session's current transcript and last number, the owner of the kept transcript $2 (NULL when it was not kept), and the number of branches between the
-	// transcript to read and the one with its first entry.
+	// transcriptsSQL is a session's current transcript and last number, the owner of the kept
+	// transcript $2 (NULL when it was not kept), and the number of branches between the transcript
+	// to read and the one with its first entry.
 	transcriptsSQL = `SELECT COALESCE((SELECT session_id FROM sessions WHERE key = $1), ''),
 		COALESCE((SELECT transcript_seq FROM sessions WHERE key = $1), 0),
 		(SELECT principal FROM kept_transcripts WHERE session_key = $1 AND session_id = $2),
@@ -29,12 +30,14 @@ const (
 	entriesFrom     = ` FROM transcript t WHERE t.session_key = $1 AND t.session_id = $2 AND ($3 = '' OR t.run_id = $3)`
 	countEntriesSQL = `SELECT count(*), COALESCE(max(t.seq), 0)` + entriesFrom
 
-	// $4 the maximum characters of an entry, 0 = unlimited; $5 limit; $6 a sequence number, or how many entries to skip.
+	// $4 the maximum characters of an entry, 0 = unlimited; $5 limit; $6 a sequence number, or how
+	// many entries to skip.
 	forwardSQL  = shortEntries + entriesFrom + ` AND t.seq > $6 ORDER BY t.seq {limit $5}) c`
 	backwardSQL = shortEntries + entriesFrom + ` ORDER BY t.seq DESC {limit $5} OFFSET $6) c`
 	beforeSQL   = shortEntries + entriesFrom + ` AND t.seq < $6 ORDER BY t.seq DESC {limit $5}) c`
 
-	// shortEntries cuts the text of an entry as store.FirstChars does. A string has at least as many bytes as characters.
+	// shortEntries cuts the text of an entry as store.FirstChars does. A string has at least as
+	// many bytes as characters.
 	shortEntries = `SELECT c.*, octet_length(c.content) AS page_size FROM (SELECT t.seq, t.run_id, t.role,
 		CASE WHEN CAST($4 AS bigint) > 0 AND octet_length(t.content) > $4 THEN substr(t.content, 1, CAST($4 AS integer) + 1) ELSE t.content END AS content,
 		t.sender, t.tokens, t.stop_reason, t.command, t.from_seq, t.to_seq, t.outside, t.origin, t.at`
@@ -117,8 +120,9 @@ func runEntries(ctx context.Context, tx Tx, session, runID string, n int) ([]cha
 }
 
 const (
-	// makeSessionSQL creates a session unless it exists. A session whose predecessor was deleted continues with its numbers, so that no message, claim or run
-	// from before the deletion matches the new session.
+	// makeSessionSQL creates a session unless it exists. A session whose predecessor was deleted
+	// continues with its numbers, so that no message, claim or run from before the deletion matches
+	// the new session.
 	makeSessionSQL = `INSERT INTO sessions (key, agent, principal, session_id, epoch, last_seq, taken_seq, done_seq, created_at, updated_at)
 		SELECT $1, $2, $3, $4, COALESCE(g.epoch, 0), COALESCE(g.last_seq, 0), COALESCE(g.last_seq, 0), COALESCE(g.last_seq, 0), c.now, c.now
 		FROM (SELECT {now} AS now) c LEFT JOIN tombstones g ON g.key = $1 WHERE true ON CONFLICT (key) DO NOTHING`
@@ -130,7 +134,8 @@ const (
 		INSERT INTO transcript (session_key, session_id, seq, run_id, role, content, sender, tokens, stop_reason, command, from_seq, to_seq, outside, reply_id, origin, at)
 		SELECT v.session, v.transcript, v.seq, v.run, v.role, v.content, v.sender, v.tokens, v.reason, v.command, v.from_seq, v.to_seq, v.outside, v.reply, v.origin, v.at {from} WHERE true`
 
-	// numberSummarySQL allocates a number for a summary unless a summary already covers the row. $2 transcript, $3 last row.
+	// numberSummarySQL allocates a number for a summary unless a summary already covers the row. $2
+	// transcript, $3 last row.
 	numberSummarySQL = `UPDATE sessions SET transcript_seq = transcript_seq + 1, summary_id = session_id, summary_seq = transcript_seq + 1, summary_to = $3,
 		updated_at = {now} WHERE key = $1 AND session_id = $2 AND NOT (summary_id = session_id AND summary_to >= $3) RETURNING transcript_seq, updated_at`
 )
@@ -143,15 +148,17 @@ func makeSession(ctx context.Context, tx Tx, key chat.SessionKey, principal stri
 	return first, tx.Later(ctx, makeSessionSQL, nil, key.String(), key.Agent, principal, first)
 }
 
-// addition is where entries are added: to the current or an archived transcript of a session, after the newest number of the session. Numbers grow over all
-// transcripts of a session, so that a late entry of an archived one gets a unique number.
+// addition is where entries are added: to the current or an archived transcript of a session, after
+// the newest number of the session. Numbers grow over all transcripts of a session, so that a late
+// entry of an archived one gets a unique number.
 type addition struct {
 	Session, Transcript string
 	After, At           int64
 	Reply               string // the id of the outgoing message that the entry shows; '' for other entries
 }
 
-// insertEntries adds entries and returns them as stored. The caller has already reserved their numbers in the session's row.
+// insertEntries adds entries and returns them as stored. The caller has already reserved their
+// numbers in the session's row.
 func insertEntries(ctx context.Context, tx Tx, to addition, entries []chat.TranscriptEntry) ([]chat.TranscriptEntry, error) {
 	added, rows, err := to.rows(entries)
 	if err != nil {
@@ -191,7 +198,8 @@ func addEntries(ctx context.Context, tx Tx, rows Set) error {
 	return tx.Later(ctx, insertEntriesSQL, nil, rows)
 }
 
-// appendEntries adds entries to the current transcript of an existing session. reply is as in addition.
+// appendEntries adds entries to the current transcript of an existing session. reply is as in
+// addition.
 func appendEntries(ctx context.Context, tx Tx, key chat.SessionKey, entries []chat.TranscriptEntry, reply string) ([]chat.TranscriptEntry, error) {
 	to := addition{Session: key.String(), Reply: reply}
 	if _, err := one(ctx, tx, numberEntriesSQL, into(&to.Transcript, &to.After, &to.At), to.Session, len(entries)); err != nil {
@@ -246,7 +254,8 @@ func (s Sessions) NameSession(ctx context.Context, key chat.SessionKey, principa
 	})
 }
 
-// AppendReply adds one entry as the delivery of a reply; see store.Sessions. The lock of the session's row orders concurrent deliveries of one reply.
+// AppendReply adds one entry as the delivery of a reply; see store.Sessions. The lock of the
+// session's row orders concurrent deliveries of one reply.
 func (s Sessions) AppendReply(ctx context.Context, p store.ReplyParams) (store.Replied, error) {
 	return result(ctx, s.db.Update, "deliver a reply into a transcript", func(ctx context.Context, tx Tx) (out store.Replied, err error) {
 		if _, err := makeSession(ctx, tx, p.Session, p.Principal); err != nil {
@@ -277,11 +286,13 @@ func (s Sessions) AppendReply(ctx context.Context, p store.ReplyParams) (store.R
 	})
 }
 
-// A branch is a transcript that begins with the entries of another one, up to a number. Nothing is copied: its row of branches records where it begins, and
-// reads follow these rows. Its own entries have higher numbers, so numbers are unique in a whole chain. When a transcript is deleted, one of its branches
-// receives the entries that its branches need, see [bequeath].
+// A branch is a transcript that begins with the entries of another one, up to a number. Nothing is
+// copied: its row of branches records where it begins, and reads follow these rows. Its own entries
+// have higher numbers, so numbers are unique in a whole chain. When a transcript is deleted, one of
+// its branches receives the entries that its branches need, see [bequeath].
 const (
-	// lockParentSQL locks the session from which a conversation branches off: its deletion waits for the branch, or has completed.
+	// lockParentSQL locks the session from which a conversation branches off: its deletion waits
+	// for the branch, or has completed.
 	lockParentSQL = `SELECT 1 FROM sessions WHERE key = $1 {lock}`
 
 	addBranchSQL = `INSERT INTO branches (session_key, session_id, parent_key, parent_id, parent_seq, depth)
@@ -289,13 +300,15 @@ const (
 			COALESCE((SELECT p.depth FROM branches p WHERE p.session_key = t.session_key AND p.session_id = t.session_id), 0) + 1
 		FROM transcript t WHERE t.session_key = $3 AND t.session_id = $4 AND t.seq = $5`
 
-	// inheritSummarySQL gives the branch, $1, the newest summary of its parent, $2, when the summary lies before the branch.
+	// inheritSummarySQL gives the branch, $1, the newest summary of its parent, $2, when the
+	// summary lies before the branch.
 	inheritSummarySQL = `UPDATE sessions SET summary_id = session_id,
 			summary_seq = (SELECT p.summary_seq FROM sessions p WHERE p.key = $2), summary_to = (SELECT p.summary_to FROM sessions p WHERE p.key = $2)
 		WHERE key = $1 AND EXISTS (SELECT 1 FROM sessions p WHERE p.key = $2 AND p.summary_id = $3 AND p.session_id = $3 AND p.summary_seq BETWEEN 1 AND $4)`
 )
 
-// branch makes a new session begin with the entries of another one; chat.ErrNotFound when they were deleted.
+// branch makes a new session begin with the entries of another one; chat.ErrNotFound when they were
+// deleted.
 func branch(ctx context.Context, tx Tx, r *sessionRow, at *chat.Branch) error {
 	parent := at.Session.String()
 	found, err := one(ctx, tx, lockParentSQL, func(Row) error { return nil }, parent)
@@ -330,27 +343,30 @@ const (
 	branchSummarySQL = `SELECT t.seq, t.run_id, t.role, t.content, t.sender, t.tokens, t.stop_reason, t.command, t.from_seq, t.to_seq, t.outside, t.origin, t.at
 		FROM transcript t WHERE t.session_key = $1 AND t.session_id = $2 AND t.seq = (` + summarySeqSQL + `)`
 
-	// chainSQL is the transcript $2 of the session $1 and its ancestors, each with the last number that counts.
+	// chainSQL is the transcript $2 of the session $1 and its ancestors, each with the last number
+	// that counts.
 	chainSQL = `WITH RECURSIVE chain (key, id, upto) AS (
 			SELECT CAST($1 AS text), CAST($2 AS text), CAST(` + largest + ` AS bigint)
 			UNION ALL SELECT b.parent_key, b.parent_id, b.parent_seq FROM chain c JOIN branches b ON b.session_key = c.key AND b.session_id = c.id
 		) `
 )
 
-// ofBranch turns a statement that reads the entries of one transcript, $2 of the session $1, into one that reads those of a branch.
+// ofBranch turns a statement that reads the entries of one transcript, $2 of the session $1, into
+// one that reads those of a branch.
 func ofBranch(text string) string {
 	const own, whole = `FROM transcript t WHERE t.session_key = $1 AND t.session_id = $2`, `FROM chain JOIN transcript t ON t.session_key = chain.key AND t.session_id = chain.id WHERE t.seq <= chain.upto`
 	return chainSQL + strings.Replace(text, own, whole, 1)
 }
 
 const (
-	// childrenSQL are the branches off the transcripts of a session that are deleted with it, latest branch point first.
+	// childrenSQL are the branches off the transcripts of a session that are deleted with it,
+	// latest branch point first.
 	childrenSQL = `SELECT session_key, session_id, parent_id, parent_seq FROM branches b WHERE b.parent_key = $1
 		AND NOT EXISTS (SELECT 1 FROM kept_transcripts k WHERE k.session_key = b.parent_key AND k.session_id = b.parent_id)
 		ORDER BY parent_id, parent_seq DESC, session_key`
 
-	// giveEntriesSQL gives the entries of a transcript, $1 and $2, up to a number, $5, to another one, $3 and $4. They become separate rows there, so that the
-	// search index finds them.
+	// giveEntriesSQL gives the entries of a transcript, $1 and $2, up to a number, $5, to another
+	// one, $3 and $4. They become separate rows there, so that the search index finds them.
 	giveEntriesSQL = `INSERT INTO transcript (session_key, session_id, seq, run_id, role, content, sender, tokens, stop_reason, command, outside, origin, at, from_seq, to_seq)
 		SELECT $3, $4, seq, run_id, role, content, sender, tokens, stop_reason, command, outside, origin, at, from_seq, to_seq FROM transcript
 		WHERE session_key = $1 AND session_id = $2 AND seq <= $5`
@@ -379,8 +395,10 @@ func scanChild(r Row) (c child, err error) {
 	return c, err
 }
 
-// bequeath prepares the deletion of the transcripts of a session: the branch of each transcript that shares most of it receives the entries that the branches
-// need. The other branches then branch off that one. The children are locked before they are read, because one of them may be deleted concurrently.
+// bequeath prepares the deletion of the transcripts of a session: the branch of each transcript
+// that shares most of it receives the entries that the branches need. The other branches then
+// branch off that one. The children are locked before they are read, because one of them may be
+// deleted concurrently.
 func bequeath(ctx context.Context, tx Tx, key string) error {
 	children, err := all(ctx, tx, childrenSQL, scanChild, key)
 	if err != nil || len(children) == 0 {

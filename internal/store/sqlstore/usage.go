@@ -28,7 +28,8 @@ func added(column string) string {
 	return column + ` = CASE WHEN c.` + column + ` > ` + largest + ` - excluded.` + column + ` THEN ` + largest + ` ELSE c.` + column + ` + excluded.` + column + ` END`
 }
 
-// sumOf sums a column up to the largest integer. Quotients and remainders are summed separately, because the whole sum may overflow.
+// sumOf sums a column up to the largest integer. Quotients and remainders are summed separately,
+// because the whole sum may overflow.
 func sumOf(column string) string {
 	const q = `CAST(sum(%/` + part + `) AS bigint)`
 	const r = `CAST(sum(% - %/` + part + `*` + part + `) AS bigint)`

@@ -296,8 +296,8 @@ func valueTests() []test {
 	}
 }
 
-// script is text that has broken engines and drivers: several scripts, direction marks, a joined emoji, quotes, a backslash, a dollar placeholder, line ends
-// and a control character.
+// script is text that has broken engines and drivers: several scripts, direction marks, a joined
+// emoji, quotes, a backslash, a dollar placeholder, line ends and a control character.
 const script = "grüße 你好 שלום مرحبا 👩‍👩‍👧‍👦 e\u0301 \u202e \"'`;-- \\ $1 %s :now ? \r\n\t\x01 \ufffd \U0010ffff"
 
 func textOfEveryScript(w *world) {
@@ -328,8 +328,9 @@ func textOfEveryScript(w *world) {
 	equal(w, "outgoing", []any{o.Text, o.Target, o.Session}, []any{script, f.Outgoing[0].Target, key})
 }
 
-// nulIsKeptOrRefused: U+0000 is refused at the boundary. If one reaches the store, the store may keep it or refuse it, but a refusal writes nothing and is not
-// reported as an outage, which callers would retry forever.
+// nulIsKeptOrRefused: U+0000 is refused at the boundary. If one reaches the store, the store may
+// keep it or refuse it, but a refusal writes nothing and is not reported as an outage, which
+// callers would retry forever.
 func nulIsKeptOrRefused(w *world) {
 	node, key := w.node(), w.key()
 	w.acceptText(node, key)

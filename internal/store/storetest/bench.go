@@ -22,9 +22,10 @@ import (
 	"laneway/internal/words"
 )
 
-// BenchCron measures the loop of package cron on a store, with the store's own clock: the lateness of runs in their lane when ten jobs fire per second and run
-// to their end (one operation is one fire), and when ten thousand are due in the same moment (one operation is one such burst). large adds lists with a million
-// runs in the ledger.
+// BenchCron measures the loop of package cron on a store, with the store's own clock: the lateness
+// of runs in their lane when ten jobs fire per second and run to their end (one operation is one
+// fire), and when ten thousand are due in the same moment (one operation is one such burst). large
+// adds lists with a million runs in the ledger.
 func BenchCron(b *testing.B, open Opener, large bool) {
 	b.Helper()
 	b.Run("late/jobs_per_second=10", func(b *testing.B) { benchLate(b, open) })
@@ -35,7 +36,8 @@ func BenchCron(b *testing.B, open Opener, large bool) {
 	}
 }
 
-// benchLists reads pages of a hundred jobs, each with runs rows in the ledger, and the history and the past of one job.
+// benchLists reads pages of a hundred jobs, each with runs rows in the ledger, and the history and
+// the past of one job.
 func benchLists(b *testing.B, open Opener, jobs, runs int) {
 	b.Helper()
 	w, _ := bench(b, open)
@@ -100,7 +102,8 @@ func bench(b *testing.B, open Opener) (*world, string) {
 	return w, node
 }
 
-// stage implements cron.House and cron.RunnerObserver. It records when runs are launched, and passes them on.
+// stage implements cron.House and cron.RunnerObserver. It records when runs are launched, and
+// passes them on.
 type stage struct {
 	cron.NopRunnerObserver
 
@@ -242,8 +245,9 @@ func benchBurst(b *testing.B, open Opener, jobs int) {
 	b.ReportMetric(float64(all.claims)/float64(b.N), "claims/burst")
 }
 
-// BenchSearch measures the search over this many messages in a thousand sessions, which are written once: the cost of indexing, the size of the index, the
-// duration of searches, and the cost of the index for turns.
+// BenchSearch measures the search over this many messages in a thousand sessions, which are written
+// once: the cost of indexing, the size of the index, the duration of searches, and the cost of the
+// index for turns.
 func BenchSearch(b *testing.B, open Opener, messages int) {
 	b.Helper()
 	b.Run(fmt.Sprintf("messages=%d", messages), func(b *testing.B) {
@@ -287,7 +291,8 @@ func BenchSearch(b *testing.B, open Opener, messages int) {
 // newMessages is the number of messages of five minutes at ten per second.
 const newMessages = 3000
 
-// corpus are messages with the word frequencies of a language: the n-th most common word occurs 1/n as often as the first.
+// corpus are messages with the word frequencies of a language: the n-th most common word occurs 1/n
+// as often as the first.
 type corpus struct {
 	*world
 
@@ -392,7 +397,8 @@ func quantile(list []time.Duration, q float64) float64 {
 	return float64(list[max(i, 0)].Microseconds()) / 1000
 }
 
-// single are the durations of twenty commits that each add fifty messages, which is one transaction on both stores.
+// single are the durations of twenty commits that each add fifty messages, which is one transaction
+// on both stores.
 func (c *corpus) single() (took []time.Duration) {
 	for range 20 {
 		c.write(50)
@@ -403,9 +409,11 @@ func (c *corpus) single() (took []time.Duration) {
 	return took
 }
 
-// commits measures the cost for turns of an index that is updated periodically: pairs of blocks of turns that write newMessages messages. Nothing is indexed
-// during the first block of a pair; during the second one a commit indexes the messages of the first. So the ratio of their times is the cost of a turn and the
-// indexing of its own two messages together, in units of a turn that is not indexed.
+// commits measures the cost for turns of an index that is updated periodically: pairs of blocks of
+// turns that write newMessages messages. Nothing is indexed during the first block of a pair;
+// during the second one a commit indexes the messages of the first. So the ratio of their times is
+// the cost of a turn and the indexing of its own two messages together, in units of a turn that is
+// not indexed.
 func (c *corpus) commits(b *testing.B, node string) {
 	b.Helper()
 	var ratios []float64
@@ -437,7 +445,8 @@ func (c *corpus) commits(b *testing.B, node string) {
 	b.ReportMetric(float64(len(beside))/5, "commit-turns")
 }
 
-// turns are the durations of n consecutive turns, and the number of those that began before done became true.
+// turns are the durations of n consecutive turns, and the number of those that began before done
+// became true.
 func (c *corpus) turns(node string, n int, done *atomic.Bool) (took []time.Duration, during int) {
 	key := c.key()
 	for range n {
@@ -459,7 +468,8 @@ func sum(list []time.Duration) (total time.Duration) {
 	return total
 }
 
-// endless measures pairs of blocks of 300 turns: nothing is indexed during the first one, and the index is written without a pause during the second one.
+// endless measures pairs of blocks of 300 turns: nothing is indexed during the first one, and the
+// index is written without a pause during the second one.
 func (c *corpus) endless(b *testing.B, node string, indexing int) {
 	b.Helper()
 	var ratios []float64

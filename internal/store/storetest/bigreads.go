@@ -16,8 +16,9 @@ import (
 	"laneway/internal/store/sqlstore"
 )
 
-// Each test of this file fills a list with rows of 64 KiB and, between them, one that exceeds the bound of a read. It pages through the list and expects every
-// row exactly once, and no page beyond the bound.
+// Each test of this file fills a list with rows of 64 KiB and, between them, one that exceeds the
+// bound of a read. It pages through the list and expects every row exactly once, and no page beyond
+// the bound.
 func bigReadTests() []test {
 	return []test{
 		{"TranscriptForwards", bigTranscriptForwards},
@@ -42,7 +43,8 @@ const (
 	hugeText = store.ReadBytes + bigRow
 )
 
-// bigTexts are the contents of the rows of a list; each begins with its number. The one in the middle exceeds the bound of a read.
+// bigTexts are the contents of the rows of a list; each begins with its number. The one in the
+// middle exceeds the bound of a read.
 func bigTexts() []string {
 	var list []string
 	for i := range bigRows {
@@ -55,7 +57,8 @@ func bigTexts() []string {
 	return list
 }
 
-// paged pages through a list. next returns the contents of the page after read rows. A page has at most the bound, unless it is a single row.
+// paged pages through a list. next returns the contents of the page after read rows. A page has at
+// most the bound, unless it is a single row.
 func (w *world) paged(what, want string, next func(read int) []string) {
 	w.Helper()
 	var got []string
@@ -335,8 +338,9 @@ func bigDelete(w *world) {
 	equal(w, "unfinished", w.unfinished(), 0)
 }
 
-// ListsLeaveReaders floods an engine with lists that do not end: as many as there is room for run, one of each principal, and the reads of
-// the gateway still find a reader. A list ends its wait with its context, and the next one of the principal runs.
+// ListsLeaveReaders floods an engine with lists that do not end: as many as there is room for run,
+// one of each principal, and the reads of the gateway still find a reader. A list ends its wait
+// with its context, and the next one of the principal runs.
 func ListsLeaveReaders(t *testing.T, db sqlstore.Engine, readers int) {
 	t.Helper()
 	const each = 8

@@ -22,7 +22,8 @@ func branchTests() []test {
 	}
 }
 
-// branchOff accepts the first message of a new session that branches off another one after an entry, and writes entries to it.
+// branchOff accepts the first message of a new session that branches off another one after an
+// entry, and writes entries to it.
 func (w *world) branchOff(parent chat.SessionKey, seq int64, lines ...string) chat.SessionKey {
 	w.Helper()
 	key := chat.SessionKey{Agent: "main", Rest: "api:" + w.uuid()}
@@ -221,7 +222,8 @@ func branchesCount(w *world) {
 	equal(w, "more", after-before, 2)
 }
 
-// branchRace deletes a session while messages branch off it: each branch has its entries, or is refused.
+// branchRace deletes a session while messages branch off it: each branch has its entries, or is
+// refused.
 func branchRace(w *world) {
 	const many = 8
 	parent, node := w.key(), w.node()
@@ -258,7 +260,8 @@ func keptTests() []test {
 	}
 }
 
-// kept creates a session of ann with an archive, deletes it, and returns the ids of the transcripts that the deletion kept: the archived and the current one.
+// kept creates a session of ann with an archive, deletes it, and returns the ids of the transcripts
+// that the deletion kept: the archived and the current one.
 func (w *world) kept(key chat.SessionKey) (archived, current string) {
 	w.Helper()
 	w.write(key, 1, 1)

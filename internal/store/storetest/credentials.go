@@ -20,7 +20,8 @@ func tokenNamed(name string) store.Credential {
 	}
 }
 
-// RunCredentials checks the part of a store that keeps named tokens. Opened stores must have it, and support SQL.
+// RunCredentials checks the part of a store that keeps named tokens. Opened stores must have it,
+// and support SQL.
 func RunCredentials(t *testing.T, open Opener) {
 	t.Helper()
 	for name, run := range map[string]func(w *world, c store.Credentials){
@@ -192,7 +193,8 @@ func violationsAreFound(w *world, c store.Credentials) {
 	}
 }
 
-// RunRecords checks the part of a store that keeps the records of channels. Opened stores must have it, and support SQL.
+// RunRecords checks the part of a store that keeps the records of channels. Opened stores must have
+// it, and support SQL.
 func RunRecords(t *testing.T, open Opener) {
 	t.Helper()
 	channeltest.RunRecords(t, func(t *testing.T) (channel.Records, func(time.Duration)) {
@@ -273,7 +275,8 @@ func pairingChangesAreLogged(w *world, r channel.Records) {
 	}
 }
 
-// pairingsAreCountedTogether opens requests concurrently from two handles: the bounds hold for all nodes together.
+// pairingsAreCountedTogether opens requests concurrently from two handles: the bounds hold for all
+// nodes together.
 func pairingsAreCountedTogether(w *world, r channel.Records) {
 	other, ok := w.h.Open().(channel.Records)
 	if !ok {

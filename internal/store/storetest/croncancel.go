@@ -94,7 +94,8 @@ func cancelRunning(w *world) {
 	equal(w, "ledger", []any{r.State, r.Reason, r.Attempts[0].State}, []any{cron.RunCancelled, cron.ReasonStopped, cron.AttemptCancelled})
 }
 
-// cancelKeepsItsReason: the process that runs the cancelled run gets a stop, not always with its reason; the row has the reason.
+// cancelKeepsItsReason: the process that runs the cancelled run gets a stop, not always with its
+// reason; the row has the reason.
 func cancelKeepsItsReason(w *world) {
 	node := w.node()
 	j := w.job(nil)
@@ -238,7 +239,8 @@ func cronWaitingTests() []test {
 	}
 }
 
-// changeAgainstStart removes a job while its due run starts: the run starts, or it ends as cancelled.
+// changeAgainstStart removes a job while its due run starts: the run starts, or it ends as
+// cancelled.
 func changeAgainstStart(w *world) {
 	node := w.node()
 	for range 20 {
@@ -333,7 +335,8 @@ func (w *world) together(one, other func(st store.Store) error) {
 	w.ok(group.Wait())
 }
 
-// cancelAgainstStart: a run that is cancelled while it starts either never ran or has a stop request.
+// cancelAgainstStart: a run that is cancelled while it starts either never ran or has a stop
+// request.
 func cancelAgainstStart(w *world) {
 	node := w.node()
 	j := w.job(func(j *cron.Job) { j.Overlap = cron.OverlapConcurrent })

@@ -66,7 +66,8 @@ func claimIsOneThing(w *world) {
 	equal(w, "nothing more is due", len(w.claimDue(node).Launched), 0)
 }
 
-// claimsOfAgents makes a job of an agent that the node lacks due, then a retry of one: the node claims neither, and neither is part of the next due time.
+// claimsOfAgents makes a job of an agent that the node lacks due, then a retry of one: the node
+// claims neither, and neither is part of the next due time.
 func claimsOfAgents(w *world) {
 	node := w.nodeOf("main")
 	other := w.job(func(j *cron.Job) { j.Agent = "coder" })
@@ -271,7 +272,8 @@ func brokenRow(w *world) {
 	equal(w, "written again", w.stored(bad[0].ID).Invalid, "")
 }
 
-// takenMessageID: clients choose the ids of their messages, so a client may use the id of a later run.
+// takenMessageID: clients choose the ids of their messages, so a client may use the id of a later
+// run.
 func takenMessageID(w *world) {
 	node := w.node()
 	j, other := w.job(nil), w.job(nil)
@@ -290,8 +292,9 @@ func takenMessageID(w *world) {
 }
 
 // failedClaim: a claim writes many rows, and a failure in the middle rolls all of them back.
-// takenSession deletes the session that a job names, and lets another principal make it again: the job writes neither its message nor its answer there. A
-// session that was older than the name gets both.
+// takenSession deletes the session that a job names, and lets another principal make it again: the
+// job writes neither its message nor its answer there. A session that was older than the name gets
+// both.
 func takenSession(w *world) {
 	node, key := w.node(), w.key()
 	older := w.key()
@@ -429,7 +432,8 @@ func drainingNodeClaims(w *world) {
 	equal(w, "found by the sweep", idsOf(taken.Messages), []string{l.Message.ID})
 }
 
-// Five jobs were planned by the rules of 2026a; others by newer or unknown ones, by none, or are paused. Steps of two take the five once each.
+// Five jobs were planned by the rules of 2026a; others by newer or unknown ones, by none, or are
+// paused. Steps of two take the five once each.
 func replanned(w *world) {
 	at := w.clock.now().Add(time.Hour)
 	of := func(release string, change func(j *cron.Job)) cron.Job {

@@ -56,7 +56,8 @@ func (w *world) ends(what string, op func() []cron.Run) (n int) {
 	return len(want)
 }
 
-// everyEndIsReturned creates a random history, the same each time, and compares the result of each operation with the changes in the ledger.
+// everyEndIsReturned creates a random history, the same each time, and compares the result of each
+// operation with the changes in the ledger.
 func everyEndIsReturned(w *world) {
 	h := &endings{world: w, node: w.node(), dice: rand.New(rand.NewPCG(31, 12)), begun: map[string]cron.Launched{}, ended: map[string]int{}} //nolint:gosec // no secret
 	for _, o := range []cron.OverlapPolicy{cron.OverlapSkip, cron.OverlapCancelPrevious, cron.OverlapConcurrent} {
@@ -232,8 +233,9 @@ func pauseEndIsReturned(w *world) {
 	equal(w, "the other", w.stored(other.ID).Pause == nil, true)
 }
 
-// messageEndsRun ends queued runs with each operation that ends messages, together with the message of a person where the operation ends more than one. Each
-// operation returns the rows of the ledger that it ended.
+// messageEndsRun ends queued runs with each operation that ends messages, together with the message
+// of a person where the operation ends more than one. Each operation returns the rows of the ledger
+// that it ended.
 func messageEndsRun(w *world) {
 	node := w.node()
 	for _, c := range []struct {
@@ -322,7 +324,8 @@ func (m *messageEnds) outcome(o chat.Outcome) []store.Waiting {
 	return try(m.st.EndWaiting(m.ctx, store.EndParams{Session: m.run.Message.Session, Seqs: []int64{m.run.Seq, m.run.Seq + 1}, Outcome: o, Reason: "why"})).ok(m)
 }
 
-// cronIsolatedTests check that a run in a session of its own consists of a session, a message and a run like all others, so the tests of those also cover it.
+// cronIsolatedTests check that a run in a session of its own consists of a session, a message and a
+// run like all others, so the tests of those also cover it.
 func cronIsolatedTests() []test {
 	return []test{
 		{"IsARunAMessageAndASession", isolatedReads},

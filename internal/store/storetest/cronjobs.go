@@ -120,7 +120,8 @@ func changeErrors(w *world) {
 	equal(w, "audit rows", w.audits(), [][]any{})
 }
 
-// changesSeeOneAnother: each change reads the result of the one before, so a check of the revision is exact.
+// changesSeeOneAnother: each change reads the result of the one before, so a check of the revision
+// is exact.
 func changesSeeOneAnother(w *world) {
 	j := w.job(func(j *cron.Job) { j.MaxRuns = 1 })
 	w.race(racers, func(st store.Store, _ int) error {
@@ -411,7 +412,8 @@ func keyBeforeName(w *world) {
 	w.refusedFor(err, named.ID)
 }
 
-// oneNameMakesOneJob: the rule is checked in the transaction, so only one of many concurrent calls creates the job.
+// oneNameMakesOneJob: the rule is checked in the transaction, so only one of many concurrent calls
+// creates the job.
 func oneNameMakesOneJob(w *world) {
 	made := make([]bool, racers)
 	w.race(racers, func(st store.Store, i int) error {

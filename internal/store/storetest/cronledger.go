@@ -116,8 +116,8 @@ func runsInPages(w *world) {
 	equal(w, "newest first, all pages", got, want)
 }
 
-// runsByPlannedTime: the run that was planned first is the last of a list, even when it ends last or has not ended; runs planned at the same time are ordered
-// by id.
+// runsByPlannedTime: the run that was planned first is the last of a list, even when it ends last
+// or has not ended; runs planned at the same time are ordered by id.
 func runsByPlannedTime(w *world) {
 	node := w.node()
 	apart := func(j *cron.Job) { j.Enabled = false }
@@ -178,7 +178,8 @@ func runsByPlannedTime(w *world) {
 	}
 }
 
-// endsMoveNoPage: a run that ends between two page reads does not move any run from one page to the other.
+// endsMoveNoPage: a run that ends between two page reads does not move any run from one page to the
+// other.
 func endsMoveNoPage(w *world) {
 	node := w.node()
 	j := w.job(func(j *cron.Job) { j.Enabled = false })
@@ -310,7 +311,8 @@ func cronDecisionTests() []test {
 	}
 }
 
-// decided is one job of the table with the runs that were active before the claim, and the decision.
+// decided is one job of the table with the runs that were active before the claim, and the
+// decision.
 type decided struct {
 	name    string
 	job     cron.Job
@@ -318,8 +320,9 @@ type decided struct {
 	verdict cron.Verdict
 }
 
-// decisionsAreStored claims every kind of schedule with every policy for missed slots, every policy for overlaps and every state of an earlier run, with this
-// lateness and this many concurrent claimers. It checks that the ledger and the job contain exactly the decision.
+// decisionsAreStored claims every kind of schedule with every policy for missed slots, every policy
+// for overlaps and every state of an earlier run, with this lateness and this many concurrent
+// claimers. It checks that the ledger and the job contain exactly the decision.
 func decisionsAreStored(w *world, late time.Duration, claimers int) {
 	table := w.decisionTable()
 	w.clock.advance(interval + late)
@@ -438,8 +441,8 @@ func (d decided) want() []cron.Run {
 	return append(list, d.verdict.Rows...)
 }
 
-// lines are the rows without the columns that the store sets, in a fixed order. The reason of a run that continues is left out, because it is the reason of a
-// stop request.
+// lines are the rows without the columns that the store sets, in a fixed order. The reason of a run
+// that continues is left out, because it is the reason of a stop request.
 func lines(list []cron.Run) []string {
 	var out []string
 	for _, r := range list {

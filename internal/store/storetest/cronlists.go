@@ -152,7 +152,8 @@ func revisionChanges(w *world) {
 	changed("removed and another was made")
 }
 
-// ownersList: jobs of other owners and of the gateway are in no figure of an owner's list, and their changes do not affect it.
+// ownersList: jobs of other owners and of the gateway are in no figure of an owner's list, and
+// their changes do not affect it.
 func ownersList(w *world) {
 	page := func() cron.JobPage {
 		w.Helper()
@@ -259,7 +260,8 @@ func (j *listedJob) fits(f cron.JobFilter, now time.Time) bool {
 		(len(f.IDs) == 0 || slices.Contains(f.IDs, j.ID))
 }
 
-// listsOfModel creates random jobs and runs, and compares every order, filter and page with a simple model.
+// listsOfModel creates random jobs and runs, and compares every order, filter and page with a
+// simple model.
 func listsOfModel(w *world) {
 	random := rand.New(rand.NewPCG(5, 7)) //nolint:gosec // the same jobs each time
 	node := w.node()

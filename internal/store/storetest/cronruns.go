@@ -113,8 +113,8 @@ func fencedEnd(w *world) {
 	equal(w, "ledger after it had ended", w.ledger(l.Run.ID), over)
 }
 
-// endChangesTheJob: the changes by the end of a run reach the job, whether they are the counters alone (for which an engine may have a shorter statement) or
-// more.
+// endChangesTheJob: the changes by the end of a run reach the job, whether they are the counters
+// alone (for which an engine may have a shorter statement) or more.
 func endChangesTheJob(w *world, more func(j *cron.Job, at time.Time)) {
 	node := w.node()
 	j := w.job(nil)
@@ -262,7 +262,8 @@ func deliveryStatus(w *world) {
 	equal(w, "delivered", []any{r.State, r.Delivery, r.ProviderMessageID, r.DeliveryError}, []any{cron.RunOK, cron.DeliveryDone, "provider-7", ""})
 }
 
-// lostPart: when one part of an answer was lost, possibly lost or expired, a later part that arrives does not make the answer delivered.
+// lostPart: when one part of an answer was lost, possibly lost or expired, a later part that
+// arrives does not make the answer delivered.
 func lostPart(w *world) {
 	node := w.node()
 	j := w.job(nil)

@@ -181,7 +181,8 @@ func (w *world) due(node string) cron.Launched {
 	return w.launchOne(node)
 }
 
-// claimAll claims and runs everything that is due, in sessions that no other node owns. Later retries stay.
+// claimAll claims and runs everything that is due, in sessions that no other node owns. Later
+// retries stay.
 func (w *world) claimAll(node string) {
 	w.Helper()
 	jobs, ok := w.st.(cron.JobStore)
@@ -209,7 +210,8 @@ func (w *world) begin(l cron.Launched) store.Claim {
 	return c
 }
 
-// runOfMessage extracts the run from the id of a message: the id of the run, possibly followed by the number of the attempt.
+// runOfMessage extracts the run from the id of a message: the id of the run, possibly followed by
+// the number of the attempt.
 func runOfMessage(messageID string) (string, bool) {
 	runID, _, _ := strings.Cut(messageID, "/")
 	_, _, _, err := cron.ParseRunID(runID)

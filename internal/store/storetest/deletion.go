@@ -24,7 +24,8 @@ func deletionTests() []test {
 	}
 }
 
-// mark is in everything that the tests write for a session that they delete. It is one word, so that the search index stores it unchanged.
+// mark is in everything that the tests write for a session that they delete. It is one word, so
+// that the search index stores it unchanged.
 const mark = "canaryq7x"
 
 // The rules for tables.
@@ -33,8 +34,9 @@ const (
 	exempt  = "exempt because "
 )
 
-// deletionRules define for each table with a text column what a deletion does. A table that is missing here fails the test: decide what a deletion must remove
-// from it, plant the mark there, and add it.
+// deletionRules define for each table with a text column what a deletion does. A table that is
+// missing here fails the test: decide what a deletion must remove from it, plant the mark there,
+// and add it.
 func deletionRules() map[string]string {
 	return map[string]string{
 		"inbox":              cleared,
@@ -54,7 +56,8 @@ func deletionRules() map[string]string {
 		"search_transcripts": cleared,
 		"search_entries":     cleared,
 		"search_state":       exempt + "it has the key of the entry that was indexed last",
-		// Contentless: a deleted entry is no longer found, and its words leave with the next merge of their segment.
+		// Contentless: a deleted entry is no longer found, and its words leave with the next merge
+		// of their segment.
 		"transcript_words":         exempt + "it is an index without content",
 		"transcript_words_data":    exempt + "it has words without their order, of which the deleted ones leave with a merge",
 		"transcript_words_idx":     exempt + "it has the first words of segments",
@@ -172,7 +175,8 @@ func (w *world) plant(node string) chat.SessionKey {
 	return key
 }
 
-// plantTasks creates a sub-turn of a run, with a sub-turn of its own, and a compaction. All have ended.
+// plantTasks creates a sub-turn of a run, with a sub-turn of its own, and a compaction. All have
+// ended.
 func (w *world) plantTasks(c store.Claim, run string) {
 	w.Helper()
 	parent, root := c, run

@@ -40,8 +40,8 @@ func valuesAt(now time.Time, lease time.Duration, limit int) map[string]string {
 	}
 }
 
-// CheckInvariants runs every invariant and fails the test for each row that one returns: at the time now, for nodes with this lease and queues
-// with this cap.
+// CheckInvariants runs every invariant and fails the test for each row that one returns: at the
+// time now, for nodes with this lease and queues with this cap.
 func CheckInvariants(tb testing.TB, query func(tb testing.TB, sql string, args ...any) [][]any, now time.Time, lease time.Duration, limit int) {
 	tb.Helper()
 	values := valuesAt(now, lease, limit)
@@ -70,8 +70,9 @@ func (w *world) checkInvariants(when string) {
 	}
 }
 
-// brokenRules are the ids of the invariants that return rows. On PostgreSQL they are one statement, which is planned once per connection: separate statements
-// with inlined values took 18 ms after each test. SQLite does not compile one large statement faster than many small ones.
+// brokenRules are the ids of the invariants that return rows. On PostgreSQL they are one statement,
+// which is planned once per connection: separate statements with inlined values took 18 ms after
+// each test. SQLite does not compile one large statement faster than many small ones.
 func (w *world) brokenRules(values map[string]string) []string {
 	w.Helper()
 	if w.st.Kind() != "postgres" {
@@ -93,7 +94,8 @@ func (w *world) brokenRules(values map[string]string) []string {
 	return ids
 }
 
-// allRules is one statement for PostgreSQL that returns which invariants have rows, and the names of its values in the order of their placeholders.
+// allRules is one statement for PostgreSQL that returns which invariants have rows, and the names
+// of its values in the order of their placeholders.
 func allRules() (text string, names []string) {
 	var all []string
 	for _, inv := range store.Invariants() {
@@ -197,7 +199,8 @@ func breaks() []breach {
 	}
 }
 
-// breakOne checks that no invariant returns rows on good data, and that exactly one does after the breach.
+// breakOne checks that no invariant returns rows on good data, and that exactly one does after the
+// breach.
 func (w *world) breakOne(b breach) {
 	w.Helper()
 	w.example()
@@ -229,7 +232,8 @@ func (w *world) speaking(values map[string]string) []string {
 	return ids
 }
 
-// example makes rows of every kind. Node n1 runs sessions a, b and c, n2 does nothing, and session free has no owner:
+// example makes rows of every kind. Node n1 runs sessions a, b and c, n2 does nothing, and session
+// free has no owner:
 //
 //	a     a1 answered with a delivered reply, a2 running, a3 waiting
 //	b     b1 and b2 answered one after the other
@@ -237,7 +241,8 @@ func (w *world) speaking(values map[string]string) []string {
 //	free  f1 waiting
 //	tele  t1 (update 41) dropped with a notice
 //
-// Job j1 of ann has runs that are ok, running, queued, retrying and skipped; job j2 of bob has no runs.
+// Job j1 of ann has runs that are ok, running, queued, retrying and skipped; job j2 of bob has no
+// runs.
 func (w *world) example() {
 	w.Helper()
 	for _, id := range []string{"n1", "n2"} {
@@ -316,7 +321,8 @@ func (w *world) exampleDrop() {
 	equal(w, "ended", seqsOf(ended), []int64{a.Seq})
 }
 
-// Query runs a SELECT and returns its rows, each with its columns in order. It also works in a cleanup of the test.
+// Query runs a SELECT and returns its rows, each with its columns in order. It also works in a
+// cleanup of the test.
 func Query(tb testing.TB, db *sql.DB, text string, args ...any) [][]any {
 	tb.Helper()
 	rows, err := db.QueryContext(context.WithoutCancel(tb.Context()), text, args...)
@@ -346,7 +352,8 @@ func Query(tb testing.TB, db *sql.DB, text string, args ...any) [][]any {
 	return out
 }
 
-// ReviewedSchema compares the schema of an engine with the file next to the migrations, or writes that file.
+// ReviewedSchema compares the schema of an engine with the file next to the migrations, or writes
+// that file.
 func ReviewedSchema(tb testing.TB, path, schema string, write bool) {
 	tb.Helper()
 	schema = "The tables, columns and indexes that the migrations make. After a new migration write it again: make schema\n\n" + schema

@@ -12,7 +12,8 @@ import (
 	"laneway/internal/store"
 )
 
-// The model is a simple description of sessions: their messages in order, each with a state, and their owners.
+// The model is a simple description of sessions: their messages in order, each with a state, and
+// their owners.
 type model struct {
 	w     *world
 	t     *rapid.T
@@ -38,8 +39,8 @@ type line struct {
 	stopBy  string
 }
 
-// runModel applies random operations to a store and to the model, and compares the two after each step. All attempts share one store; each has sessions and
-// nodes of its own.
+// runModel applies random operations to a store and to the model, and compares the two after each
+// step. All attempts share one store; each has sessions and nodes of its own.
 func runModel(t *testing.T, open Opener) {
 	t.Helper()
 	shared := newWorld(t, open)
@@ -149,7 +150,8 @@ func (m *model) accept(t *rapid.T) {
 	r.lines = append(r.lines, l)
 }
 
-// displaced are the messages that a new one displaces: of the waiting ones that are not being started, all but the newest.
+// displaced are the messages that a new one displaces: of the waiting ones that are not being
+// started, all but the newest.
 func (r *modelSession) displaced(p store.AcceptParams) []*line {
 	list := slices.DeleteFunc(r.in(store.StateWaiting), func(l *line) bool { return slices.Contains(p.Starting, l.seq) })
 	if p.Cap == 0 || p.Joins || len(list) < p.Cap {
@@ -158,7 +160,8 @@ func (r *modelSession) displaced(p store.AcceptParams) []*line {
 	return list[:len(list)+1-p.Cap]
 }
 
-// acquired updates the owner of the session after an accept: an idle one is taken, one with a live owner is not.
+// acquired updates the owner of the session after an accept: an idle one is taken, one with a live
+// owner is not.
 func (m *model) acquired(r *modelSession, a store.Accepted, node string, idle bool) {
 	switch {
 	case m.owned(r):
@@ -251,7 +254,8 @@ func (m *model) finish(t *rapid.T) {
 	}
 }
 
-// leaderOf is the message that named the run, else the newest: the namesake may have been stopped while it waited again.
+// leaderOf is the message that named the run, else the newest: the namesake may have been stopped
+// while it waited again.
 func leaderOf(list []*line, run string) *line {
 	for _, l := range list {
 		if l.accept.Message.ID == run {
@@ -352,7 +356,8 @@ func (m *model) leave(*rapid.T) {
 	m.sweep(m.nodes[1-i])
 }
 
-// sweep checks that exactly the sessions without a live owner are taken, and continues the runs that had begun.
+// sweep checks that exactly the sessions without a live owner are taken, and continues the runs
+// that had begun.
 func (m *model) sweep(node string) {
 	taken := map[chat.SessionKey]store.Taken{}
 	for _, t := range m.w.sweep(node) {

@@ -203,7 +203,8 @@ func enqueueCountsAWord(w *world) {
 	equal(w, "notices while the first is under way", len(w.notices(node)), 0)
 }
 
-// unsentAnswer: a run that succeeds without an outgoing row has the reason in its row and in its job.
+// unsentAnswer: a run that succeeds without an outgoing row has the reason in its row and in its
+// job.
 func unsentAnswer(w *world) {
 	node := w.node()
 	j := w.job(nil)
@@ -262,7 +263,8 @@ func addressGone(w *world) {
 	w.wantNotices(node, 0)
 }
 
-// addressGoneOfAChangedJob: the missing address is not the one to which the changed job now sends its answers.
+// addressGoneOfAChangedJob: the missing address is not the one to which the changed job now sends
+// its answers.
 func addressGoneOfAChangedJob(w *world) {
 	node := w.node()
 	j := w.job(nil)

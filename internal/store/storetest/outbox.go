@@ -91,7 +91,8 @@ func (w *world) claimOne(node string) store.Outgoing {
 	return list[0]
 }
 
-// counts are the counts of the channel web. The time of the oldest row is set exactly while a row waits.
+// counts are the counts of the channel web. The time of the oldest row is set exactly while a row
+// waits.
 func (w *world) counts() store.OutboxCount {
 	w.Helper()
 	counts := try(w.st.OutboxCounts(w.ctx)).ok(w)
@@ -278,7 +279,8 @@ func undeliveredComesAgain(w *world) {
 	equal(w, "waiting and failed", w.counts(), store.OutboxCount{})
 }
 
-// sparedAttempt: an attempt that does not count leaves the number of attempts unchanged; the row still counts as tried, and holds back later rows.
+// sparedAttempt: an attempt that does not count leaves the number of attempts unchanged; the row
+// still counts as tried, and holds back later rows.
 func sparedAttempt(w *world) {
 	node := w.node()
 	w.enqueue(w.outgoing("web", "1"))
@@ -447,7 +449,8 @@ func progressIsKept(w *world) {
 	w.fails(w.st.RecordProgress(w.ctx, first, o.ID, "late"), chat.ErrFenced)
 }
 
-// itsNodeSendsFirst checks that a row of a node waits for it, and holds back later rows of its chat.
+// itsNodeSendsFirst checks that a row of a node waits for it, and holds back later rows of its
+// chat.
 func itsNodeSendsFirst(w *world) {
 	own, other := w.node(), w.node()
 	o, next := w.outgoing("web", "1"), w.outgoing("web", "1")
@@ -472,7 +475,8 @@ func itsNodeSendsFirst(w *world) {
 	equal(w, "row after a failed attempt", w.claimOne(other).ID, failed.ID)
 }
 
-// previewIsKept checks that a later attempt of a run gets what shows its unfinished answer, and the mark that its agent has read text from outside.
+// previewIsKept checks that a later attempt of a run gets what shows its unfinished answer, and the
+// mark that its agent has read text from outside.
 func previewIsKept(w *world) {
 	node, key := w.node(), w.key()
 	c, run, seq := w.turn(node, key)

@@ -176,7 +176,8 @@ func questionRace(w *world) {
 	})
 }
 
-// oneCounts gives eight concurrent answers of two kinds: all of one kind succeed, and none of the other. It returns that kind.
+// oneCounts gives eight concurrent answers of two kinds: all of one kind succeed, and none of the
+// other. It returns that kind.
 func (w *world) oneCounts(answer func(kind int) store.AnswerQuestion) int {
 	w.Helper()
 	won := w.winners(func(st store.Store, i int) (bool, error) {
@@ -259,7 +260,8 @@ func (w *world) taken(by string, inHand ...string) []store.Question {
 	return try(w.st.TakeQuestions(w.ctx, store.TakeQuestionsParams{Node: by, InHand: inHand, Limit: 10})).ok(w)
 }
 
-// A call whose node does not know that it has it would otherwise be made only after the end of the node.
+// A call whose node does not know that it has it would otherwise be made only after the end of the
+// node.
 func lostQuestionIsFound(w *world) {
 	node, other, id := w.node(), w.node(), w.id("q")
 	w.ask(id, "ann")

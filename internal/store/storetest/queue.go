@@ -254,7 +254,8 @@ func hintedFindsWhatOthersAccepted(w *world) {
 	equal(w, "its own", idsOf(list[0].Messages), []string{mine})
 }
 
-// hintedGoesFromSessionToSession has more messages in the session that waits longest than a read returns, all of them known.
+// hintedGoesFromSessionToSession has more messages in the session that waits longest than a read
+// returns, all of them known.
 func hintedGoesFromSessionToSession(w *world) {
 	owner, other, full, second := w.node(), w.node(), w.key(), w.key()
 	w.turn(owner, full)
@@ -293,7 +294,8 @@ func hintedOfDeadNode(w *world) {
 	equal(w, "messages", seqsOf(taken.Messages), []int64{1, 2})
 }
 
-// interruptEndsWhatWaits interrupts a full queue with a running message, one that has a slot and one that is held, under either policy.
+// interruptEndsWhatWaits interrupts a full queue with a running message, one that has a slot and
+// one that is held, under either policy.
 func interruptEndsWhatWaits(w *world) {
 	for _, drop := range []chat.DropPolicy{chat.DropOld, chat.DropNew} {
 		node, key := w.node(), w.key()
@@ -330,7 +332,8 @@ func interruptEndsWhatWaits(w *world) {
 	}
 }
 
-// storedModeInterrupts takes the mode from the session, and from the configuration when neither message nor session has one.
+// storedModeInterrupts takes the mode from the session, and from the configuration when neither
+// message nor session has one.
 func storedModeInterrupts(w *world) {
 	for _, c := range []struct {
 		message, stored, usual chat.QueueMode
@@ -356,7 +359,8 @@ func storedModeInterrupts(w *world) {
 	}
 }
 
-// waitingTests check messages before their turn: held by the debounce window, and ended without a turn.
+// waitingTests check messages before their turn: held by the debounce window, and ended without a
+// turn.
 func waitingTests() []test {
 	return []test{
 		{"HoldKeepsTheSweepAway", holdKeepsTheSweepAway},
@@ -484,7 +488,8 @@ func endWaitingMovesDone(w *world) {
 	}
 }
 
-// endWaitingAgain repeats a call whose result was lost: it returns the same messages and those that still wait, and none that another call has ended.
+// endWaitingAgain repeats a call whose result was lost: it returns the same messages and those that
+// still wait, and none that another call has ended.
 func endWaitingAgain(w *world) {
 	node, key := w.node(), w.key()
 	c, run, _ := w.turn(node, key)
@@ -512,7 +517,8 @@ func endWaitingAgain(w *world) {
 	equal(w, "done", w.session(key).DoneSeq, b.Seq)
 }
 
-// endWaitingAgainReturnsTheRun: with the message of a job's run, the repetition returns the row of the ledger that ended with it.
+// endWaitingAgainReturnsTheRun: with the message of a job's run, the repetition returns the row of
+// the ledger that ended with it.
 func endWaitingAgainReturnsTheRun(w *world) {
 	node := w.node()
 	w.job(func(j *cron.Job) { j.Session = "session:room" })

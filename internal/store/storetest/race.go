@@ -309,8 +309,8 @@ func holdersOfOneLease(w *world) {
 	}
 }
 
-// acceptAgainstFinish: when another node accepts a message while the owner finishes, either the owner sees it and keeps the session, or the message takes the
-// released session with a new epoch.
+// acceptAgainstFinish: when another node accepts a message while the owner finishes, either the
+// owner sees it and keeps the session, or the message takes the released session with a new epoch.
 func acceptAgainstFinish(w *world) {
 	owner, other := w.node(), w.node()
 	for range 40 {
@@ -417,7 +417,8 @@ func nodesShareALoad(w *world) {
 	}
 }
 
-// oneTurn accepts a message and, if the node owns the session, answers it together with all waiting messages.
+// oneTurn accepts a message and, if the node owns the session, answers it together with all waiting
+// messages.
 func (w *world) oneTurn(st store.Store, node string, key chat.SessionKey) error {
 	p := w.message(node, key)
 	p.RunLimit = many // several turns of a session run concurrently here
@@ -459,7 +460,8 @@ func ignoreFenced(err error) error {
 	return err
 }
 
-// sessionsAtOnce is how many sessions act concurrently: enough to make a store that supports it share transactions between operations.
+// sessionsAtOnce is how many sessions act concurrently: enough to make a store that supports it
+// share transactions between operations.
 const sessionsAtOnce = 48
 
 func togetherTests() []test {
@@ -500,7 +502,8 @@ func (w *world) atOnce(list []place, do func(p place) error) {
 	w.ok(all.Wait())
 }
 
-// runningNotBegunAgain: starting a running run creates no second attempt, and does not take messages that have arrived meanwhile.
+// runningNotBegunAgain: starting a running run creates no second attempt, and does not take
+// messages that have arrived meanwhile.
 func runningNotBegunAgain(w *world) {
 	list := w.places(sessionsAtOnce)
 	w.atOnce(list, func(p place) error {
@@ -525,7 +528,8 @@ func runningNotBegunAgain(w *world) {
 	}
 }
 
-// stoppingNotEndedAgain: a run that was ended before its goroutine cannot end a second time, although its claim still holds.
+// stoppingNotEndedAgain: a run that was ended before its goroutine cannot end a second time,
+// although its claim still holds.
 func stoppingNotEndedAgain(w *world) {
 	list := w.places(sessionsAtOnce)
 	for _, p := range list {

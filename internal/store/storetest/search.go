@@ -48,7 +48,8 @@ func (w *world) index() int {
 	return try(w.st.IndexTranscripts(w.ctx)).ok(w)
 }
 
-// beforeAndAfter checks with an empty index, with a complete one, and with one entry after the index.
+// beforeAndAfter checks with an empty index, with a complete one, and with one entry after the
+// index.
 func (w *world) beforeAndAfter(check func(when string)) {
 	w.Helper()
 	check("without an index")
@@ -194,7 +195,8 @@ func searchGoesOn(w *world) {
 	pages("indexed")
 }
 
-// searchSummaries: a word of the first row is in each later summary. The search finds the row, and no summary takes its place among the hits.
+// searchSummaries: a word of the first row is in each later summary. The search finds the row, and
+// no summary takes its place among the hits.
 func searchSummaries(w *world) {
 	key := w.key()
 	w.says(key, "ann", "The code is needle.")

@@ -266,8 +266,8 @@ func deleteRemoves(w *world) {
 	equal(w, "deleted again", deleted, store.Deleted{})
 }
 
-// deletedNameStartsAfresh also checks what the invariants require about runs of the deleted session: they stay in the table, so sequence numbers and epochs
-// continue.
+// deletedNameStartsAfresh also checks what the invariants require about runs of the deleted
+// session: they stay in the table, so sequence numbers and epochs continue.
 func deletedNameStartsAfresh(w *world) {
 	node, key := w.node(), w.key()
 	for range 3 { // epochs 1 to 3

@@ -232,7 +232,8 @@ func cancelTests() []test {
 	}
 }
 
-// endedBeforeTheStart calls every writing operation with a context that has ended: it returns the context's error and writes nothing.
+// endedBeforeTheStart calls every writing operation with a context that has ended: it returns the
+// context's error and writes nothing.
 func endedBeforeTheStart(w *world) {
 	node, key := w.node(), w.key()
 	l := w.hold(node)
@@ -260,7 +261,8 @@ func endedBeforeTheStart(w *world) {
 	w.finish(answered(c, run))
 }
 
-// leftOver are the objects of the writes: a run in progress, a waiting message, an outgoing one and a lease.
+// leftOver are the objects of the writes: a run in progress, a waiting message, an outgoing one and
+// a lease.
 type leftOver struct {
 	lease        store.Lease
 	claim        store.Claim
@@ -318,7 +320,8 @@ func (w *world) writes(ctx context.Context, todo leftOver) map[string]func() err
 	}
 }
 
-// endedAtAnyPoint cancels an operation in progress. Whatever it returns, repeating the operation leads to the same state as running it once.
+// endedAtAnyPoint cancels an operation in progress. Whatever it returns, repeating the operation
+// leads to the same state as running it once.
 func endedAtAnyPoint(w *world) {
 	node, key := w.node(), w.key()
 	for i := range 25 {

@@ -1,20 +1,26 @@
-// Package storetest is the suite that every engine of package store passes: the contracts in the port's comments, as tests.
+// Package storetest is the suite that every engine of package store passes: the contracts in the
+// port's comments, as tests.
 //
 // # Central ideas
 //
-// The suite uses only the port. An engine provides one function, an [Opener], that opens a new and empty store; each test opens its own, so all of them run in
-// parallel. The suite owns the clock: an engine reads it wherever it would use the clock of its database, and a test advances it by hours without waiting.
+// The suite uses only the port. An engine provides one function, an [Opener], that opens a new and
+// empty store; each test opens its own, so all of them run in parallel. The suite owns the clock:
+// an engine reads it wherever it would use the clock of its database, and a test advances it by
+// hours without waiting.
 //
-// A run of cron is a message, so the tests of cron drive it like every message. The policies of package cron decide about due jobs, and the tests check that
-// the store writes exactly that decision.
+// A run of cron is a message, so the tests of cron drive it like every message. The policies of
+// package cron decide about due jobs, and the tests check that the store writes exactly that
+// decision.
 //
-// After every test all nodes die, and a new one sweeps and runs the remaining work. Then every message must have an outcome, and no query of store.Invariants
-// may return a row. This also finds defects that a test does not check itself.
+// After every test all nodes die, and a new one sweeps and runs the remaining work. Then every
+// message must have an outcome, and no query of store.Invariants may return a row. This also finds
+// defects that a test does not check itself.
 //
 // # What it promises
 //
-// Where the port allows several results (an error or no effect; the state of a message between takeover and start), the suite accepts all of them. It never
-// sleeps, and nothing depends on the speed of the machine.
+// Where the port allows several results (an error or no effect; the state of a message between
+// takeover and start), the suite accepts all of them. It never sleeps, and nothing depends on the
+// speed of the machine.
 //
 // # What it does not do
 //
@@ -22,7 +28,8 @@
 //
 // # How it ends
 //
-// [Run] returns when all tests have ended; goroutines of a test end before the test. An engine calls it so:
+// [Run] returns when all tests have ended; goroutines of a test end before the test. An engine
+// calls it so:
 //
 //	func TestStore(t *testing.T) {
 //		storetest.Run(t, func(tb testing.TB, now func() time.Time) storetest.Harness {
@@ -50,20 +57,24 @@ import (
 	"laneway/internal/store"
 )
 
-// Harness is one new store and direct access to its tables. It closes everything that it opens in a cleanup of the test.
+// Harness is one new store and direct access to its tables. It closes everything that it opens in a
+// cleanup of the test.
 type Harness struct {
-	// Open returns a further handle to the same database: another connection pool where the engine has one, else the same handle again. The suite does not
-	// close it.
+	// Open returns a further handle to the same database: another connection pool where the engine
+	// has one, else the same handle again. The suite does not close it.
 	Open func() store.Store
-	// Reopen closes every handle and returns a newly opened one, as after a restart of the process. An engine that does not persist returns the old one.
+	// Reopen closes every handle and returns a newly opened one, as after a restart of the process.
+	// An engine that does not persist returns the old one.
 	Reopen func() store.Store
-	// Query runs a SELECT and returns its rows; nil when the engine has no SQL. Placeholders are those of the engine.
+	// Query runs a SELECT and returns its rows; nil when the engine has no SQL. Placeholders are
+	// those of the engine.
 	Query func(tb testing.TB, sql string, args ...any) [][]any
 	// Exec runs a statement that changes rows; nil exactly when Query is nil.
 	Exec func(tb testing.TB, sql string)
 }
 
-// Opener opens a new and empty store whose clock is now, to the millisecond; nil = the engine's own clock.
+// Opener opens a new and empty store whose clock is now, to the millisecond; nil = the engine's own
+// clock.
 type Opener func(tb testing.TB, now func() time.Time) Harness
 
 // clock is the time of one test. It changes only when it is advanced. Safe for concurrent use.
@@ -189,7 +200,8 @@ type reporter interface {
 	Fatalf(format string, args ...any)
 }
 
-// world is one test: its store, its clock, and short methods for frequent steps. Unexpected errors end the test.
+// world is one test: its store, its clock, and short methods for frequent steps. Unexpected errors
+// end the test.
 type world struct {
 	reporter
 
@@ -294,7 +306,8 @@ func (w *world) key() chat.SessionKey {
 	return chat.SessionKey{Agent: "main", Rest: w.id("room")}
 }
 
-// message is a message that the node accepts for the session: typed text that takes an idle session.
+// message is a message that the node accepts for the session: typed text that takes an idle
+// session.
 func (w *world) message(node string, key chat.SessionKey) store.AcceptParams {
 	id := w.id("msg")
 	return store.AcceptParams{
@@ -425,7 +438,8 @@ func idsOf(list []store.Waiting) []string {
 	return ids
 }
 
-// rest lets every node die, has a new one take over the remaining work, and checks that all of it ends and that every invariant holds.
+// rest lets every node die, has a new one take over the remaining work, and checks that all of it
+// ends and that every invariant holds.
 func (w *world) rest() {
 	w.Helper()
 	w.clock.advance(time.Minute)

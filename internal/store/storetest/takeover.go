@@ -167,8 +167,9 @@ func longDeadIsACrash(w *world) {
 	}
 }
 
-// acceptStrandsNothing accepts both ways: the new node may take the session immediately or leave it to the sweep. But all work of the dead owner must be taken
-// over: with the accept, a sweep or a hint.
+// acceptStrandsNothing accepts both ways: the new node may take the session immediately or leave it
+// to the sweep. But all work of the dead owner must be taken over: with the accept, a sweep or a
+// hint.
 func acceptStrandsNothing(w *world) {
 	first, second, key := w.node(), w.node(), w.key()
 	_, run, _ := w.turn(first, key)
@@ -227,8 +228,9 @@ func stoppingRunOfCleanStopEnds(w *world) {
 	w.turn(next, key)
 }
 
-// acceptAfterStoppingOwner: the only work to take over is a run whose goroutine died with its process. Whether the accept or the sweep ends it, the next turn
-// does not run concurrently with it.
+// acceptAfterStoppingOwner: the only work to take over is a run whose goroutine died with its
+// process. Whether the accept or the sweep ends it, the next turn does not run concurrently with
+// it.
 func acceptAfterStoppingOwner(w *world) {
 	for _, leave := range []func(node string){
 		func(node string) { w.ok(w.st.Unregister(w.ctx, node)) },
@@ -343,7 +345,8 @@ func survivesReopen(w *world) {
 	equal(w, "lease after the owner died", []any{ok, l.Epoch}, []any{true, int64(2)})
 }
 
-// sweepAgents ends the only node of an agent during a run: a node without the agent leaves the session unchanged, however often it sweeps.
+// sweepAgents ends the only node of an agent during a run: a node without the agent leaves the
+// session unchanged, however often it sweeps.
 func sweepAgents(w *world) {
 	first := w.node()
 	coder, system := chat.SessionKey{Agent: "coder", Rest: "main"}, chat.SessionKey{Agent: "coder", Rest: "cron:upkeep"}
@@ -536,7 +539,8 @@ func (w *world) picture(key chat.SessionKey, run string) picture {
 	}
 }
 
-// fenced makes a test: spoil invalidates the claim of a run in progress, and no way to finish writes anything.
+// fenced makes a test: spoil invalidates the claim of a run in progress, and no way to finish
+// writes anything.
 func fenced(spoil func(w *world, c store.Claim, run string) (store.Claim, string)) func(w *world) {
 	return func(w *world) {
 		node, key := w.node(), w.key()

@@ -87,7 +87,8 @@ func spawned(w *world) {
 	equal(w, "left", len(w.left()), 0)
 }
 
-// spawnedTwice: a parent that runs again gets the existing sub-turn, even when the bounds are reached and another process runs the parent.
+// spawnedTwice: a parent that runs again gets the existing sub-turn, even when the bounds are
+// reached and another process runs the parent.
 func spawnedTwice(w *world) {
 	key := w.key()
 	c, parent, seq := w.turn(w.node(), key)
@@ -149,7 +150,8 @@ func childrenAreBounded(w *world) {
 	try(w.st.Spawn(w.ctx, w.spawn(c, parent, parent))).fails(w, store.ErrManyChildren)
 }
 
-// treesAreBounded lets the two branches of a tree spawn at the same moment: together they do not exceed the bound of the tree.
+// treesAreBounded lets the two branches of a tree spawn at the same moment: together they do not
+// exceed the bound of the tree.
 func treesAreBounded(w *world) {
 	node := w.node()
 	c, root, _ := w.turn(node, w.key())

@@ -22,7 +22,8 @@ import (
 
 var factRule = regexp.MustCompile(`f\d+`)
 
-// noter is an agent whose summary of a text is its facts (words such as f12). A fact that occurs twice is twice in its summary.
+// noter is an agent whose summary of a text is its facts (words such as f12). A fact that occurs
+// twice is twice in its summary.
 type noter struct{}
 
 // Room implements [agent.Summariser].
@@ -118,7 +119,8 @@ func (s *factLog) at(t time.Time, key chat.SessionKey, owner string) {
 	s.facts[name] = append(s.facts[name], fact)
 }
 
-// days fills this many days from the start of the clock: two sessions of ann, and on every third day one of bob.
+// days fills this many days from the start of the clock: two sessions of ann, and on every third
+// day one of bob.
 func (s *factLog) days(n int) (anns [2]chat.SessionKey) {
 	s.Helper()
 	anns = [2]chat.SessionKey{s.key(), s.key()}
@@ -139,7 +141,8 @@ func (s *factLog) days(n int) (anns [2]chat.SessionKey) {
 	return anns
 }
 
-// rollUp makes all summaries up to the months with this many concurrent processes, each killed repeatedly if requested.
+// rollUp makes all summaries up to the months with this many concurrent processes, each killed
+// repeatedly if requested.
 func (s *factLog) rollUp(processes int, kills bool) {
 	s.Helper()
 	var group sync.WaitGroup
@@ -210,7 +213,8 @@ func (s *factLog) wanted() (days, weeks, months map[string][]string) {
 	return days, weeks, months
 }
 
-// check compares every summary with the facts, and how many times each was made; made names those that were made more than once.
+// check compares every summary with the facts, and how many times each was made; made names those
+// that were made more than once.
 func (s *factLog) check(made map[string]int) {
 	s.Helper()
 	days, weeks, months := s.wanted()

@@ -464,7 +464,8 @@ func deletionEndsSummary(w *world) {
 	equal(w, "a summary of the deleted session is added to the one after it", added, false)
 }
 
-// summaryOfRun: a conversation that continues after an isolated run of a job is compacted like every other one.
+// summaryOfRun: a conversation that continues after an isolated run of a job is compacted like
+// every other one.
 func summaryOfRun(w *world) {
 	node := w.node()
 	w.job(nil)

@@ -141,7 +141,8 @@ func startLeavesOutEnded(w *world) {
 	equal(w, "messages of another run", len(s.Seqs), 0)
 }
 
-// startWritesTaken starts and joins batches of which another call has ended a message: its entry belongs to no turn of these.
+// startWritesTaken starts and joins batches of which another call has ended a message: its entry
+// belongs to no turn of these.
 func startWritesTaken(w *world) {
 	node, key := w.node(), w.key()
 	id, a := w.acceptText(node, key)
@@ -446,7 +447,8 @@ func repeatableEnd(p store.FinishParams) store.FinishParams {
 	return p
 }
 
-// finishRepeated makes a test: a run of two messages ends with the parameters from end, another message waits, and the call is repeated.
+// finishRepeated makes a test: a run of two messages ends with the parameters from end, another
+// message waits, and the call is repeated.
 func finishRepeated(end func(c store.Claim, run string) store.FinishParams) func(w *world) {
 	return func(w *world) {
 		node, key := w.node(), w.key()
@@ -515,7 +517,8 @@ func otherAnswerIsFenced(w *world) {
 	equal(w, "the store after a refused finish", w.picture(key, id), before)
 }
 
-// requeueAfterTakeover: a takeover leaves the run in the same state as a requeue, except for the cause.
+// requeueAfterTakeover: a takeover leaves the run in the same state as a requeue, except for the
+// cause.
 func requeueAfterTakeover(w *world) {
 	node, key := w.node(), w.key()
 	c, id, _ := w.turn(node, key)
@@ -526,7 +529,8 @@ func requeueAfterTakeover(w *world) {
 	try(w.st.Finish(w.ctx, p)).fails(w, chat.ErrFenced)
 }
 
-// attemptRepeated makes a test: the end of the attempt of a cron run is repeated. It changes ledger and job once.
+// attemptRepeated makes a test: the end of the attempt of a cron run is repeated. It changes ledger
+// and job once.
 func attemptRepeated(state cron.RunState) func(w *world) {
 	return func(w *world) {
 		node := w.node()

@@ -328,8 +328,8 @@ func joinedRunsAgain(w *world) {
 	w.ended(run, chat.OutcomeAnswered)
 }
 
-// joinAcrossAnotherRun joins a message to a run that began before another run: the ranges of the two must not overlap, so the range of a run is that of its
-// first messages.
+// joinAcrossAnotherRun joins a message to a run that began before another run: the ranges of the
+// two must not overlap, so the range of a run is that of its first messages.
 func joinAcrossAnotherRun(w *world) {
 	node, key := w.node(), w.key()
 	p, q := w.message(node, key), w.message(node, key)
@@ -407,7 +407,8 @@ func roundsComeBack(w *world) {
 	equal(w, "rounds", w.rounds(run), []store.Round{{Round: first}, {Round: round(2, "c")}})
 }
 
-// repeatedRecords covers a commit whose result was lost, and a defect that would record something else: the recorded row stays.
+// repeatedRecords covers a commit whose result was lost, and a defect that would record something
+// else: the recorded row stays.
 func repeatedRecords(w *world) {
 	c, run, _ := w.turn(w.node(), w.key())
 	for _, ids := range [][]string{{"a"}, {"a"}, {"x", "y"}} {

@@ -68,7 +68,8 @@ func countersAddUp(w *world) {
 	})
 }
 
-// batchCountsOnce covers a commit whose result was lost, and a batch that arrives after a later one.
+// batchCountsOnce covers a commit whose result was lost, and a batch that arrives after a later
+// one.
 func batchCountsOnce(w *world) {
 	u := w.usage()
 	read := []usage.Scope{dayScope()}

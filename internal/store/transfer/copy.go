@@ -1,21 +1,27 @@
-// Package transfer copies the whole content of one store into another, of the same or another engine, and verifies that it is complete.
+// Package transfer copies the whole content of one store into another, of the same or another
+// engine, and verifies that it is complete.
 //
 // # Central ideas
 //
-// The list of tables comes from the databases, not from this program: an adapter reads its catalog and returns every table except its own internal ones
-// ([Side].Tables). A table that only one side has, or a column, stops the copy before the first row. So a table of a later migration is copied without a change
-// here, and a test detects one that is added for one engine only.
+// The list of tables comes from the databases, not from this program: an adapter reads its catalog
+// and returns every table except its own internal ones ([Side].Tables). A table that only one side
+// has, or a column, stops the copy before the first row. So a table of a later migration is copied
+// without a change here, and a test detects one that is added for one engine only.
 //
-// Values have one common form ([Value]): NULL, an integer, a number, a string, bytes. Two differences between the engines are rules, not lists. A text column
-// that is NOT NULL on one side may be NULL on the other: there NULL and the empty string mean the same. One side may refuse NUL and invalid UTF-8
-// ([Side].Storable): strings are compared in the form that it stores, and the result counts the changed ones.
+// Values have one common form ([Value]): NULL, an integer, a number, a string, bytes. Two
+// differences between the engines are rules, not lists. A text column that is NOT NULL on one side
+// may be NULL on the other: there NULL and the empty string mean the same. One side may refuse NUL
+// and invalid UTF-8 ([Side].Storable): strings are compared in the form that it stores, and the
+// result counts the changed ones.
 //
-// Rows are copied in pages in the order of the primary key, a table after those that it references. A page and the position after it are one commit of the
-// target ([Target].Put), so an interrupted copy continues where it ended. While a position exists, the target is not a usable store: its adapter refuses to
-// open it for a gateway.
+// Rows are copied in pages in the order of the primary key, a table after those that it references.
+// A page and the position after it are one commit of the target ([Target].Put), so an interrupted
+// copy continues where it ended. While a position exists, the target is not a usable store: its
+// adapter refuses to open it for a gateway.
 //
-// At the end both sides are read again. For each table the number of rows and a checksum, which does not depend on their order, must be equal. That also
-// detects a source that has changed between two attempts.
+// At the end both sides are read again. For each table the number of rows and a checksum, which
+// does not depend on their order, must be equal. That also detects a source that has changed
+// between two attempts.
 //
 // # Goroutines
 //
@@ -23,13 +29,14 @@
 //
 // # Crash points
 //
-// Before the first commit the target is empty. Between two commits it has whole pages and their position. After the last one ([Target].Finish) it has no
-// position, and a gateway may open it. The source is never written.
+// Before the first commit the target is empty. Between two commits it has whole pages and their
+// position. After the last one ([Target].Finish) it has no position, and a gateway may open it. The
+// source is never written.
 //
 // # What it does not do
 //
-// It does not exclude gateways: the adapters do, with a lock on each side while the side is open. It does not copy the files of conversations, which are not in
-// the store.
+// It does not exclude gateways: the adapters do, with a lock on each side while the side is open.
+// It does not copy the files of conversations, which are not in the store.
 package transfer
 
 import (
@@ -98,8 +105,9 @@ type copier struct {
 	position position
 }
 
-// Copy makes to equal to from, and verifies it. An interrupted copy continues. Errors wrap [ErrUnlike], [ErrNotEmpty], [ErrOtherSource] or [ErrDiffers], or are
-// those of a side; after an error the call may be repeated.
+// Copy makes to equal to from, and verifies it. An interrupted copy continues. Errors wrap
+// [ErrUnlike], [ErrNotEmpty], [ErrOtherSource] or [ErrDiffers], or are those of a side; after an
+// error the call may be repeated.
 func Copy(ctx context.Context, from Side, to Target, o Options) (*Result, error) {
 	if o.Report == nil {
 		o.Report = func(Step) {}
@@ -305,7 +313,8 @@ func encodeKey(key []Value) ([]json.RawMessage, error) {
 	return encoded, nil
 }
 
-// Sum is the number of rows of a table and a checksum of their content that does not depend on their order.
+// Sum is the number of rows of a table and a checksum of their content that does not depend on
+// their order.
 type Sum struct { //nolint:recvcheck // add changes it, the others only look at it
 	Rows int64
 	// lanes are sums over the rows: each row adds its SHA-256, as four numbers.
@@ -321,7 +330,8 @@ func (s Sum) String() string {
 	return hex.EncodeToString(raw[:])
 }
 
-// add counts a row. Its values are in their common form, in the order of their columns' names. In loose columns NULL and the empty string are equal.
+// add counts a row. Its values are in their common form, in the order of their columns' names. In
+// loose columns NULL and the empty string are equal.
 func (s *Sum) add(row Row, columns []summed, storable func(string) string, buffer []byte) []byte {
 	buffer = buffer[:0]
 	for _, c := range columns {
@@ -348,7 +358,8 @@ type summed struct {
 	loose bool
 }
 
-// inNames are the columns of both sides in the order of their names, so that a checksum is the same for every engine.
+// inNames are the columns of both sides in the order of their names, so that a checksum is the same
+// for every engine.
 func (p pair) inNames() []summed {
 	columns, loose := make([]summed, len(p.from.Columns)), p.loose()
 	for i := range columns {
@@ -360,7 +371,8 @@ func (p pair) inNames() []summed {
 	return columns
 }
 
-// appendValue writes a value so that different rows have different bytes: its kind, and for strings the length.
+// appendValue writes a value so that different rows have different bytes: its kind, and for strings
+// the length.
 func appendValue(b []byte, v Value) []byte {
 	switch v := v.(type) {
 	case int64:
@@ -376,7 +388,8 @@ func appendValue(b []byte, v Value) []byte {
 	}
 }
 
-// sum reads a whole table. The columns of t are in the order of the source on both sides, so that equal rows have equal sums.
+// sum reads a whole table. The columns of t are in the order of the source on both sides, so that
+// equal rows have equal sums.
 func (c *copier) sum(ctx context.Context, side Side, t Table, p pair, read func(rows int64)) (Sum, error) {
 	var (
 		s       Sum

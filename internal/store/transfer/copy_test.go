@@ -87,8 +87,10 @@ func tables(t *testing.T, s side) []transfer.Table {
 	return list
 }
 
-// fill writes rows into every table of an empty store, as its catalog describes them. Strings differ in each row, to satisfy unique indexes, and are equal for
-// the same row of two tables, so that references hold. loose are the columns whose NULL is an empty string on the other side: some of their rows have none.
+// fill writes rows into every table of an empty store, as its catalog describes them. Strings
+// differ in each row, to satisfy unique indexes, and are equal for the same row of two tables, so
+// that references hold. loose are the columns whose NULL is an empty string on the other side: some
+// of their rows have none.
 func fill(t *testing.T, p place, rows int) {
 	t.Helper()
 	s := open(t, p.target)
@@ -162,7 +164,8 @@ func copied(t *testing.T, from, to place, o transfer.Options) (map[string]transf
 	return sums, nil
 }
 
-// A table or column that only one engine has cannot be copied. This test fails when a migration adds one to one engine alone.
+// A table or column that only one engine has cannot be copied. This test fails when a migration
+// adds one to one engine alone.
 func TestBothEnginesHaveTheSameTables(t *testing.T) {
 	t.Parallel()
 	large, small := open(t, newPostgres(t).target), open(t, newSQLite(t).target)
@@ -390,7 +393,8 @@ func TestNoGatewayStartsOnASourceThatIsCopied(t *testing.T) {
 	}
 }
 
-// PostgreSQL cannot store every string of SQLite. Such a string is copied as PostgreSQL would have stored it, and counted.
+// PostgreSQL cannot store every string of SQLite. Such a string is copied as PostgreSQL would have
+// stored it, and counted.
 func TestTextsThatPostgresCannotStoreAreCounted(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// Alike returns an error wrapping [ErrUnlike] when the tables of two sides cannot be copied into each other. It names every difference.
+// Alike returns an error wrapping [ErrUnlike] when the tables of two sides cannot be copied into
+// each other. It names every difference.
 func Alike(a, b []Table) error {
 	_, err := pairUp(a, b)
 	return err
@@ -49,7 +50,8 @@ func TestEachDifferenceOfTheTablesIsNamed(t *testing.T) {
 	}
 }
 
-// A sum must not depend on the order of the rows, and must detect each change of a value, including a character that moves into the next column.
+// A sum must not depend on the order of the rows, and must detect each change of a value, including
+// a character that moves into the next column.
 func TestASumIsOfTheContent(t *testing.T) {
 	t.Parallel()
 	same := func(s string) string { return s }

@@ -19,11 +19,13 @@ var (
 	ErrDiffers = errors.New("the copy differs from its source")
 	// ErrUnlike is wrapped when the two sides do not have the same tables and columns.
 	ErrUnlike = errors.New("the two stores do not have the same tables")
-	// ErrUnfinished is wrapped by the adapters when a gateway opens a store with an unfinished copy in it.
+	// ErrUnfinished is wrapped by the adapters when a gateway opens a store with an unfinished copy
+	// in it.
 	ErrUnfinished = errors.New("the store has an unfinished copy in it")
 )
 
-// ProgressTable is where a target stores the position of an unfinished copy. It exists only while the copy is unfinished.
+// ProgressTable is where a target stores the position of an unfinished copy. It exists only while
+// the copy is unfinished.
 const ProgressTable = "store_copy"
 
 // Bounds of one page: rows, and bytes of text. A page has at least one row.
@@ -66,7 +68,8 @@ type Table struct {
 	References []string
 }
 
-// PageSQL reads a page of the table: the rows after the key. A parameter is mark followed by its number.
+// PageSQL reads a page of the table: the rows after the key. A parameter is mark followed by its
+// number.
 func (t Table) PageSQL(after []Value, mark string) (text string, args []any) {
 	key, where := Quoted(t.Key...), ""
 	if after != nil {
@@ -106,8 +109,8 @@ type Side interface {
 	Tables(ctx context.Context) ([]Table, error)
 	// Count is the number of rows of a table.
 	Count(ctx context.Context, t Table) (int64, error)
-	// Page returns the rows of t after the key after (nil = from the first), in the order of the key: at most [PageRows], and about [PageBytes]. An empty page
-	// means the end.
+	// Page returns the rows of t after the key after (nil = from the first), in the order of the
+	// key: at most [PageRows], and about [PageBytes]. An empty page means the end.
 	Page(ctx context.Context, t Table, after []Value) ([]Row, error)
 	// Storable is text in the form that this store can keep.
 	Storable(text string) string
@@ -118,7 +121,8 @@ type Target interface {
 	Side
 	// Begin returns the position of an unfinished copy, nil when none exists.
 	Begin(ctx context.Context) ([]byte, error)
-	// Put inserts rows and stores the position of the copy, in one commit. The first call has no rows and creates the position.
+	// Put inserts rows and stores the position of the copy, in one commit. The first call has no
+	// rows and creates the position.
 	Put(ctx context.Context, t Table, rows []Row, position []byte) error
 	// Finish deletes the position and makes the store usable for a gateway.
 	Finish(ctx context.Context, tables []Table) error
@@ -127,7 +131,8 @@ type Target interface {
 // pair is one table on both sides. The columns of both are in the order of the source.
 type pair struct{ from, to Table }
 
-// pairUp pairs the tables of two sides, each after those that it references, or returns an error wrapping [ErrUnlike] that names every difference.
+// pairUp pairs the tables of two sides, each after those that it references, or returns an error
+// wrapping [ErrUnlike] that names every difference.
 func pairUp(from, to []Table) ([]pair, error) {
 	var faults []string
 	pairs := map[string]pair{}
@@ -181,7 +186,8 @@ func match(from, to Table) (pair, []string) {
 	return pair{from, to}, faults
 }
 
-// inOrder sorts the tables so that each comes after those that it references on either side, and otherwise by name.
+// inOrder sorts the tables so that each comes after those that it references on either side, and
+// otherwise by name.
 func inOrder(pairs map[string]pair) ([]pair, error) {
 	var sorted []pair
 	done := map[string]bool{}
@@ -210,7 +216,8 @@ func ready(p pair, done map[string]bool) bool {
 	return true
 }
 
-// loose reports for each column whether NULL and the empty string mean the same, because one side has only one of them.
+// loose reports for each column whether NULL and the empty string mean the same, because one side
+// has only one of them.
 func (p pair) loose() []bool {
 	loose := make([]bool, len(p.from.Columns))
 	for i, c := range p.from.Columns {

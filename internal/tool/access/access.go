@@ -1,14 +1,17 @@
 // Package access manages the tokens with which the programs of turns reach the tools of their turn.
 //
-// A turn whose agent is a program opens an access ([Turns.Open]): a random token, and the address where the tools are served. The program receives
-// both in its environment. A request with the token ([Turns.Enter]) has the tools and the rights of this turn, and nothing else. The token ends with
-// the turn: running calls are cancelled and awaited, and later ones are refused.
+// A turn whose agent is a program opens an access ([Turns.Open]): a random token, and the address
+// where the tools are served. The program receives both in its environment. A request with the
+// token ([Turns.Enter]) has the tools and the rights of this turn, and nothing else. The token ends
+// with the turn: running calls are cancelled and awaited, and later ones are refused.
 //
-// A program that is kept for further turns of its session ([Turns.OpenKept]) cannot receive a new token for each of them. Its token belongs to the
-// session: during a turn it gives access to the tools of that turn, and between turns to none.
+// A program that is kept for further turns of its session ([Turns.OpenKept]) cannot receive a new
+// token for each of them. Its token belongs to the session: during a turn it gives access to the
+// tools of that turn, and between turns to none.
 //
-// Only the SHA-256 of a token is kept, in the memory of this process: its programs run on the same host, and after the end of the process the
-// turn runs again with another token. The package starts no goroutine.
+// Only the SHA-256 of a token is kept, in the memory of this process: its programs run on the same
+// host, and after the end of the process the turn runs again with another token. The package starts
+// no goroutine.
 package access
 
 import (
@@ -23,7 +26,8 @@ import (
 	"laneway/internal/agent"
 )
 
-// Prefix is the beginning of tokens of turns, which distinguishes them from credentials of the gateway.
+// Prefix is the beginning of tokens of turns, which distinguishes them from credentials of the
+// gateway.
 const Prefix = "lwturn_"
 
 // ErrEnded is the cause with which running calls end with their turn.
@@ -51,15 +55,17 @@ func New(url string) *Turns {
 	return t
 }
 
-// Open makes a token for the tools of a turn, which is valid until end is called. end waits for running calls. ctx is that of the turn.
+// Open makes a token for the tools of a turn, which is valid until end is called. end waits for
+// running calls. ctx is that of the turn.
 func (t *Turns) Open(ctx context.Context, box agent.Toolbox) (access agent.ToolAccess, end func()) {
 	var raw [sha256.Size]byte
 	_, _ = rand.Read(raw[:])
 	return t.open(ctx, raw[:], box)
 }
 
-// OpenKept is Open for a program that is kept: each turn of the session has the same token, as long as this process runs. The program works for one
-// turn at a time, and its runner ends one access before it opens the next.
+// OpenKept is Open for a program that is kept: each turn of the session has the same token, as long
+// as this process runs. The program works for one turn at a time, and its runner ends one access
+// before it opens the next.
 func (t *Turns) OpenKept(ctx context.Context, session string, box agent.Toolbox) (access agent.ToolAccess, end func()) {
 	mac := hmac.New(sha256.New, t.secret[:])
 	_, _ = mac.Write([]byte(session)) // never fails
@@ -85,8 +91,9 @@ func (t *Turns) open(ctx context.Context, raw []byte, box agent.Toolbox) (access
 	}
 }
 
-// Enter returns the tools of the turn that has this token, for one request: ctx is done when the turn or the given context is, and the caller calls
-// leave at the end of the request. ok is false when no running turn has the token.
+// Enter returns the tools of the turn that has this token, for one request: ctx is done when the
+// turn or the given context is, and the caller calls leave at the end of the request. ok is false
+// when no running turn has the token.
 func (t *Turns) Enter(ctx context.Context, token string) (box agent.Toolbox, in context.Context, leave func(), ok bool) {
 	key := sha256.Sum256([]byte(token))
 	t.mu.Lock()

@@ -80,7 +80,8 @@ type numbered struct {
 	n int
 }
 
-// TestTheTokenOfAKeptProgramOpensTheTurnThatRuns checks that a session has one token, which gives no access between turns.
+// TestTheTokenOfAKeptProgramOpensTheTurnThatRuns checks that a session has one token, which gives
+// no access between turns.
 func TestTheTokenOfAKeptProgramOpensTheTurnThatRuns(t *testing.T) {
 	t.Parallel()
 	turns := access.New("http://127.0.0.1:1/mcp")

@@ -2,28 +2,34 @@
 //
 // # Servers
 //
-// A server is a program that speaks over standard input and output, or an address (Streamable HTTP). [Set.Run] keeps a connection to each: it connects,
-// reads the tools, reads them again when the server announces a change, and reconnects when the connection ends, with growing pauses. Programs
-// are started by package process alone.
+// A server is a program that speaks over standard input and output, or an address (Streamable
+// HTTP). [Set.Run] keeps a connection to each: it connects, reads the tools, reads them again when
+// the server announces a change, and reconnects when the connection ends, with growing pauses.
+// Programs are started by package process alone.
 //
-// Only the tools that the operator lists are offered, under the name of the server (`files_read`). A tool that the operator has not marked as
-// read-only acts: the rules of package tool apply to it, and it is not repeated after a crash. Every result is external text.
+// Only the tools that the operator lists are offered, under the name of the server (`files_read`).
+// A tool that the operator has not marked as read-only acts: the rules of package tool apply to it,
+// and it is not repeated after a crash. Every result is external text.
 //
 // # Bounds
 //
-// The server is not trusted. A message has at most [maxMessage] bytes and a result [maxResult]; a longer message ends the connection, a longer result
-// becomes one sentence. Nothing beyond the limit is read. A call has [Config.CallTime]. A server has at most [maxTools] tools in [maxPages] pages,
-// each of them with a description and a schema within bounds, read at most every [relistAfter]. The output of a program is read at a bounded rate,
-// its log messages are removed before they are decoded, and a program that does not read its input is ended. The gateway declares no client
-// capability, so the SDK refuses requests of a server (roots, sampling, elicitation).
+// The server is not trusted. A message has at most [maxMessage] bytes and a result [maxResult]; a
+// longer message ends the connection, a longer result becomes one sentence. Nothing beyond the
+// limit is read. A call has [Config.CallTime]. A server has at most [maxTools] tools in [maxPages]
+// pages, each of them with a description and a schema within bounds, read at most every
+// [relistAfter]. The output of a program is read at a bounded rate, its log messages are removed
+// before they are decoded, and a program that does not read its input is ended. The gateway
+// declares no client capability, so the SDK refuses requests of a server (roots, sampling,
+// elicitation).
 //
-// Five failures of the connection in a row open the circuit breaker of the server: its calls are refused at once for [breakerPause]. A tool that
-// reports an error does not count.
+// Five failures of the connection in a row open the circuit breaker of the server: its calls are
+// refused at once for [breakerPause]. A tool that reports an error does not count.
 //
 // # Failures and the end
 //
-// Every failure is a result with one sentence, and the turn continues. Run has one goroutine for each server and waits for all of them; programs have
-// ended when it returns. The package stores nothing beyond the end of the process.
+// Every failure is a result with one sentence, and the turn continues. Run has one goroutine for
+// each server and waits for all of them; programs have ended when it returns. The package stores
+// nothing beyond the end of the process.
 package external
 
 import (
@@ -57,29 +63,35 @@ const (
 	// maxMessage is the longest message, maxResult the longest text of a result, in bytes.
 	maxMessage = 4 << 20
 	maxResult  = 64 << 10
-	// maxTools and maxPages bound the list of tools; maxDescription and maxSchema bound each of them, in bytes.
+	// maxTools and maxPages bound the list of tools; maxDescription and maxSchema bound each of
+	// them, in bytes.
 	maxTools       = 64
 	maxPages       = 16
 	maxDescription = 2 << 10
 	maxSchema      = 16 << 10
 	// startTime bounds the first exchange and the reading of the tools.
 	startTime = 30 * time.Second
-	// methodDiscover is the first request of the SDK; discoverTime is how long a server has to answer it.
+	// methodDiscover is the first request of the SDK; discoverTime is how long a server has to
+	// answer it.
 	methodDiscover = "server/discover"
 	discoverTime   = 3 * time.Second
 	// firstTime is how long turns wait for the first attempt to connect to a server.
 	firstTime = 10 * time.Second
-	// leastPing is the shortest time in which a server has to answer a ping when it has not answered a call.
+	// leastPing is the shortest time in which a server has to answer a ping when it has not
+	// answered a call.
 	leastPing = 5 * time.Second
 	// DefaultCallTime is how long one call may take.
 	DefaultCallTime = 30 * time.Second
-	// breakerPause is how long a server that has failed [breakerFailures] times in a row receives no calls.
+	// breakerPause is how long a server that has failed [breakerFailures] times in a row receives
+	// no calls.
 	breakerPause    = 30 * time.Second
 	breakerFailures = 5
-	// relistAfter is the shortest time between two readings of the tools, relistEvery the longest one for an address.
+	// relistAfter is the shortest time between two readings of the tools, relistEvery the longest
+	// one for an address.
 	relistAfter = 5 * time.Second
 	relistEvery = time.Minute
-	// MaxCallTime is the longest [Config.CallTime]: the loops that make calls allow each of them a minute.
+	// MaxCallTime is the longest [Config.CallTime]: the loops that make calls allow each of them a
+	// minute.
 	MaxCallTime = 55 * time.Second
 )
 
@@ -87,7 +99,8 @@ const (
 type Config struct {
 	// Name is the prefix of the names of its tools.
 	Name string
-	// Command and its arguments, with further variables and the working directory; or URL with a bearer token, which may be unset.
+	// Command and its arguments, with further variables and the working directory; or URL with a
+	// bearer token, which may be unset.
 	Command []string
 	Env     map[string]string
 	Dir     string
@@ -101,7 +114,8 @@ type Config struct {
 	CallTime time.Duration
 	// Relist is how often the tools of an address are read; 0 means every minute.
 	Relist time.Duration
-	// Reaper ends processes that leave the group of the program; nil means that they outlive the connection.
+	// Reaper ends processes that leave the group of the program; nil means that they outlive the
+	// connection.
 	Reaper *process.Reaper
 }
 
@@ -109,7 +123,8 @@ type Config struct {
 const (
 	StateConnecting = "connecting"
 	StateConnected  = "connected"
-	// StateSuspended is connected, and receives no calls for a while because it has failed several times.
+	// StateSuspended is connected, and receives no calls for a while because it has failed several
+	// times.
 	StateSuspended = "suspended"
 	// StateFailed is not connected; the connection is retried.
 	StateFailed = "failed"
@@ -120,8 +135,9 @@ type Set struct{ servers []*server }
 
 var _ tool.External = (*Set)(nil)
 
-// New makes a set that is not connected. lookup returns the variables of the gateway, of which programs receive PATH, HOME, LANG and TZ; transport is
-// for addresses, nil means a default one. A nil log discards.
+// New makes a set that is not connected. lookup returns the variables of the gateway, of which
+// programs receive PATH, HOME, LANG and TZ; transport is for addresses, nil means a default one. A
+// nil log discards.
 func New(configs []Config, lookup func(string) (string, bool), transport http.RoundTripper, log *slog.Logger) *Set {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
@@ -193,8 +209,9 @@ func (s *Set) Status() []chat.ToolServer {
 // whyMissing is why a listed tool is left out that the server does not have.
 const whyMissing = "the server has no tool of this name"
 
-// modelNames returns the names under which models have the tools, by the server's names. They depend on the configuration alone, so that they stay over
-// restarts: a name that another tool has gets a hash of the server's name.
+// modelNames returns the names under which models have the tools, by the server's names. They
+// depend on the configuration alone, so that they stay over restarts: a name that another tool has
+// gets a hash of the server's name.
 func modelNames(cfg Config) map[string]string {
 	count := map[string]int{}
 	for _, own := range cfg.Tools {
@@ -235,7 +252,8 @@ func (s *server) row(one *mcp.Tool) (row tool.Tool, why string) {
 	return row, ""
 }
 
-// usable reports whether models and the gateway's own MCP server accept a schema; the server panics on others.
+// usable reports whether models and the gateway's own MCP server accept a schema; the server panics
+// on others.
 func usable(raw []byte) (ok bool) {
 	defer func() {
 		if recover() != nil {
@@ -286,8 +304,9 @@ func (s *server) call(ctx context.Context, name string, args []byte, mayRepeat b
 	return text, nil
 }
 
-// ask sends one call. In a session that the server has forgotten it was not made, if the server answers as the protocol demands (404); then, and if it may
-// be repeated, it is made once more in a new session.
+// ask sends one call. In a session that the server has forgotten it was not made, if the server
+// answers as the protocol demands (404); then, and if it may be repeated, it is made once more in a
+// new session.
 func (s *server) ask(ctx context.Context, name string, args map[string]any, mayRepeat bool) (*mcp.CallToolResult, error) {
 	session := s.current()
 	if session == nil {
@@ -323,8 +342,9 @@ func (s *server) ask(ctx context.Context, name string, args map[string]any, mayR
 	}
 }
 
-// send sends one call in a session. errForgotten means that the server has forgotten the session, or that the connection ended before the call; then made
-// reports whether the call may have been made.
+// send sends one call in a session. errForgotten means that the server has forgotten the session,
+// or that the connection ended before the call; then made reports whether the call may have been
+// made.
 func (s *server) send(ctx context.Context, session *mcp.ClientSession, name string, args map[string]any) (result *mcp.CallToolResult, made bool, err error) {
 	var this attempt
 	result, err = session.CallTool(context.WithValue(ctx, attemptKey{}, &this), &mcp.CallToolParams{Name: name, Arguments: args})
@@ -340,11 +360,13 @@ func (s *server) send(ctx context.Context, session *mcp.ClientSession, name stri
 	return nil, true, err //nolint:wrapcheck // ask explains it
 }
 
-// forgets matches the sentences of servers that answer the request of a session that they do not know in another form than 404.
+// forgets matches the sentences of servers that answer the request of a session that they do not
+// know in another form than 404.
 var forgets = regexp.MustCompile(`(?i)\b(session|server)\b.{0,40}\b(not (be )?found|not initiali[sz]ed|expired|unknown|invalid|terminated|does(n't| not) exist|no longer (exists|valid))\b|` +
 	`\b(no|unknown|invalid|expired|no valid|missing) session\b|before initiali[sz]ation was complete`)
 
-// codeTransport is the code of the SDK for a request that did not reach the server; the SDK does not export it.
+// codeTransport is the code of the SDK for a request that did not reach the server; the SDK does
+// not export it.
 const codeTransport = -32005
 
 // refusal returns the error with which the server itself has answered; nil if err is another error.
@@ -356,7 +378,8 @@ func refusal(err error) *jsonrpc.Error {
 	return answer
 }
 
-// sentence returns an error for logs and states, of bounded length and without the address, which may contain a key.
+// sentence returns an error for logs and states, of bounded length and without the address, which
+// may contain a key.
 func sentence(err error) string { return chat.Cut(chat.Printable(secret.WithoutURL(err).Error()), 200) }
 
 // textOf returns a result as text; other content is named.

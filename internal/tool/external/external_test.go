@@ -81,7 +81,8 @@ func call(t *testing.T, set *external.Set, name, args string) chat.ToolResult {
 	return table.For(tool.Turn{Servers: []string{"fake"}}, []string{}).Call(t.Context(), "key", chat.ToolCall{Name: name, Args: args})
 }
 
-// TestListedToolsOfAProgramAreCalled also checks that a tool acts unless the operator has marked it as read-only: the server marks all its tools so.
+// TestListedToolsOfAProgramAreCalled also checks that a tool acts unless the operator has marked it
+// as read-only: the server marks all its tools so.
 func TestListedToolsOfAProgramAreCalled(t *testing.T) {
 	t.Parallel()
 	set := open(t, program(t, "good"))
@@ -108,8 +109,9 @@ func TestListedToolsOfAProgramAreCalled(t *testing.T) {
 	}
 }
 
-// TestEachFaultIsOneSentence makes calls that a server fails in each possible way, and uses the server again after each. Only the tools that do not
-// answer have a short time, so that no sentence depends on the speed of the machine.
+// TestEachFaultIsOneSentence makes calls that a server fails in each possible way, and uses the
+// server again after each. Only the tools that do not answer have a short time, so that no sentence
+// depends on the speed of the machine.
 func TestEachFaultIsOneSentence(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -144,7 +146,8 @@ func TestEachFaultIsOneSentence(t *testing.T) {
 	}
 }
 
-// TestAMessageWithoutMeasureCostsNoMemory reads 50 MB from a program. It is not parallel: it measures the memory of the process.
+// TestAMessageWithoutMeasureCostsNoMemory reads 50 MB from a program. It is not parallel: it
+// measures the memory of the process.
 //
 //nolint:paralleltest // see above
 func TestAMessageWithoutMeasureCostsNoMemory(t *testing.T) {
@@ -164,8 +167,8 @@ func TestAMessageWithoutMeasureCostsNoMemory(t *testing.T) {
 	}
 }
 
-// TestAConnectionThatHasFailedIsNotCalledConnected makes calls that end the connection: after each, either the state shows the failure or the next
-// call succeeds.
+// TestAConnectionThatHasFailedIsNotCalledConnected makes calls that end the connection: after each,
+// either the state shows the failure or the next call succeeds.
 func TestAConnectionThatHasFailedIsNotCalledConnected(t *testing.T) {
 	t.Parallel()
 	cfg := program(t, "good")
@@ -197,7 +200,8 @@ func TestAServerThatChangesItsListIsReadAgain(t *testing.T) {
 	}
 }
 
-// TestAFloodIsReadAtABoundedRate lets a server write notifications without end. Its calls are still answered, and the cost of reading is bounded.
+// TestAFloodIsReadAtABoundedRate lets a server write notifications without end. Its calls are still
+// answered, and the cost of reading is bounded.
 func TestAFloodIsReadAtABoundedRate(t *testing.T) {
 	t.Parallel()
 	set := open(t, program(t, "good"))
@@ -209,7 +213,8 @@ func TestAFloodIsReadAtABoundedRate(t *testing.T) {
 	}
 }
 
-// TestAProgramThatDoesNotReadIsEnded writes more to a program than a pipe holds: the calls end in time although nothing reads them.
+// TestAProgramThatDoesNotReadIsEnded writes more to a program than a pipe holds: the calls end in
+// time although nothing reads them.
 func TestAProgramThatDoesNotReadIsEnded(t *testing.T) {
 	t.Parallel()
 	cfg := program(t, "good")
@@ -226,8 +231,9 @@ func TestAProgramThatDoesNotReadIsEnded(t *testing.T) {
 	testrun.Eventually(t, "the server is used again", func() bool { return !call(t, set, "fake_echo", `{}`).IsError })
 }
 
-// TestAFloodOfLogMessagesIsNotDecoded counts the allocations of the reader of a flood. The SDK would allocate 100 KB for each log message of 90
-// bytes, and 12,000 of them are read at once. It is not parallel: the allocations are those of the process.
+// TestAFloodOfLogMessagesIsNotDecoded counts the allocations of the reader of a flood. The SDK
+// would allocate 100 KB for each log message of 90 bytes, and 12,000 of them are read at once. It
+// is not parallel: the allocations are those of the process.
 //
 //nolint:paralleltest // see above
 func TestAFloodOfLogMessagesIsNotDecoded(t *testing.T) {
@@ -262,7 +268,8 @@ func TestAListThatChangesAllTheTimeIsReadSeldom(t *testing.T) {
 	}
 }
 
-// TestAToolWithASchemaThatCannotBeUsedIsLeftOut offers schemas that a model's endpoint would refuse with all tools, or on which the SDK panics.
+// TestAToolWithASchemaThatCannotBeUsedIsLeftOut offers schemas that a model's endpoint would refuse
+// with all tools, or on which the SDK panics.
 func TestAToolWithASchemaThatCannotBeUsedIsLeftOut(t *testing.T) {
 	t.Parallel()
 	set := open(t, program(t, "schemas"))
@@ -272,7 +279,8 @@ func TestAToolWithASchemaThatCannotBeUsedIsLeftOut(t *testing.T) {
 	}
 }
 
-// TestNamesThatModelsDoNotTakeAreMapped also checks that the names are the same in another process, whose list has another order.
+// TestNamesThatModelsDoNotTakeAreMapped also checks that the names are the same in another process,
+// whose list has another order.
 func TestNamesThatModelsDoNotTakeAreMapped(t *testing.T) {
 	t.Parallel()
 	cfg := program(t, "names")
@@ -353,7 +361,8 @@ func TestAProgramThatDoesNotStartIsAState(t *testing.T) {
 	}
 }
 
-// TestTheCircuitOpens lets every call of a server time out: after five the server receives no further calls.
+// TestTheCircuitOpens lets every call of a server time out: after five the server receives no
+// further calls.
 func TestTheCircuitOpens(t *testing.T) {
 	t.Parallel()
 	cfg := program(t, "good")
@@ -434,7 +443,8 @@ func TestAServerThatAnswersNoUnknownMethodIsConnected(t *testing.T) {
 // hugeSize is the size of the answers of the tools huge and stream.
 const hugeSize = 50 << 20
 
-// address is a server with an address. Its tool huge announces the length of its answer, stream does not.
+// address is a server with an address. Its tool huge announces the length of its answer, stream
+// does not.
 type address struct {
 	*httptest.Server
 
@@ -458,7 +468,8 @@ func openAddress(t *testing.T) *address {
 	return a
 }
 
-// ServeHTTP writes the huge answers itself: the SDK would need seconds for them under the race detector.
+// ServeHTTP writes the huge answers itself: the SDK would need seconds for them under the race
+// detector.
 func (a *address) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil || r.Header.Get("Authorization") != "Bearer key" {
@@ -494,7 +505,8 @@ func (a *address) huge(w http.ResponseWriter, id json.RawMessage, announced bool
 	_, _ = io.WriteString(w, end)
 }
 
-// TestAnAddressIsAServer also checks that the rest of an answer over the limit is not read: the server cannot write it.
+// TestAnAddressIsAServer also checks that the rest of an answer over the limit is not read: the
+// server cannot write it.
 func TestAnAddressIsAServer(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -531,7 +543,8 @@ func TestAnAddressIsAServer(t *testing.T) {
 	}
 }
 
-// TestAnAddressThatIsGoneIsAFailure makes a call before the end of the server is noticed: the call is not refused by a server, it cannot be sent.
+// TestAnAddressThatIsGoneIsAFailure makes a call before the end of the server is noticed: the call
+// is not refused by a server, it cannot be sent.
 func TestAnAddressThatIsGoneIsAFailure(t *testing.T) {
 	t.Parallel()
 	web := openAddress(t)
@@ -545,7 +558,8 @@ func TestAnAddressThatIsGoneIsAFailure(t *testing.T) {
 	testrun.Eventually(t, "the end of the server is known", func() bool { return set.Status()[0].State == external.StateFailed })
 }
 
-// forgetful is a server with sessions, which it forgets on demand. Its tools now (read-only) and book count their calls.
+// forgetful is a server with sessions, which it forgets on demand. Its tools now (read-only) and
+// book count their calls.
 type forgetful struct {
 	form func(w http.ResponseWriter, id string) // answers a request of a forgotten session
 	late bool                                   // it forgets after the call instead of before it
@@ -662,7 +676,8 @@ func TestForgottenSessionBeginsAnewAndCallsOnce(t *testing.T) {
 	}
 }
 
-// TestSessionEndedInOtherWordsRepeatsReadingOnly lets the server make the call and then deny the session: only a tool that reads is called again.
+// TestSessionEndedInOtherWordsRepeatsReadingOnly lets the server make the call and then deny the
+// session: only a tool that reads is called again.
 func TestSessionEndedInOtherWordsRepeatsReadingOnly(t *testing.T) {
 	t.Parallel()
 	for _, form := range []func(http.ResponseWriter, string){
@@ -684,7 +699,8 @@ func TestSessionEndedInOtherWordsRepeatsReadingOnly(t *testing.T) {
 	}
 }
 
-// TestServerThatKeepsNoSessionIsNotHammered lets the server forget each session after the list: a call makes at most one session more.
+// TestServerThatKeepsNoSessionIsNotHammered lets the server forget each session after the list: a
+// call makes at most one session more.
 func TestServerThatKeepsNoSessionIsNotHammered(t *testing.T) {
 	t.Parallel()
 	f := &forgetful{calls: map[string]int{}}
@@ -711,7 +727,8 @@ func TestServerThatKeepsNoSessionIsNotHammered(t *testing.T) {
 	}
 }
 
-// TestInterruptedStreamIsResumed closes the stream of a call after an event without the answer: the client asks for the rest with the id of that event.
+// TestInterruptedStreamIsResumed closes the stream of a call after an event without the answer: the
+// client asks for the rest with the id of that event.
 func TestInterruptedStreamIsResumed(t *testing.T) {
 	t.Parallel()
 	f := &forgetful{calls: map[string]int{}}

@@ -12,9 +12,11 @@ import (
 )
 
 const (
-	// logMethod is the method of a log message: a notification that a server may send at any time (MCP 2025-06-18, utilities/logging).
+	// logMethod is the method of a log message: a notification that a server may send at any time
+	// (MCP 2025-06-18, utilities/logging).
 	logMethod = "notifications/message"
-	// maxNoise is how many lines that are no messages a program may write in noiseTime, maxNoiseBytes how many bytes of them.
+	// maxNoise is how many lines that are no messages a program may write in noiseTime,
+	// maxNoiseBytes how many bytes of them.
 	maxNoise      = 100
 	maxNoiseBytes = 64 << 10
 	noiseTime     = 10 * time.Second
@@ -22,22 +24,25 @@ const (
 	quoted = 100
 )
 
-// lines passes on the messages among the lines of a program: messages are delimited by newlines and contain none (MCP 2025-06-18, stdio). The SDK
-// ends the connection at any other line, but programs print banners and log lines. Log messages are dropped as well: the gateway does not use them,
-// and the SDK spends some 400 µs on each, mostly on temporary buffers of 32 KiB, so a program that logs a lot could occupy half a processor. It is used
-// by one goroutine.
+// lines passes on the messages among the lines of a program: messages are delimited by newlines and
+// contain none (MCP 2025-06-18, stdio). The SDK ends the connection at any other line, but programs
+// print banners and log lines. Log messages are dropped as well: the gateway does not use them, and
+// the SDK spends some 400 µs on each, mostly on temporary buffers of 32 KiB, so a program that logs
+// a lot could occupy half a processor. It is used by one goroutine.
 type lines struct {
 	// noise is called with the first line of the connection that is no message.
 	noise func(line string)
 	// rest is the beginning of a line that has not ended.
 	rest []byte
-	// noises and size count the lines that are no messages and their bytes since the time since; first is the first of the connection.
+	// noises and size count the lines that are no messages and their bytes since the time since;
+	// first is the first of the connection.
 	noises, size int
 	since        time.Time
 	first        string
 }
 
-// take returns the messages that have ended with piece, each with its newline, in memory of its own. An error means that the program is to be ended.
+// take returns the messages that have ended with piece, each with its newline, in memory of its
+// own. An error means that the program is to be ended.
 func (l *lines) take(piece []byte) (messages []byte, err error) {
 	for line := range bytes.Lines(piece) {
 		ended := line[len(line)-1] == '\n'
@@ -93,7 +98,8 @@ func (l *lines) pass(messages, line []byte) ([]byte, error) {
 	return messages, l.skip(line)
 }
 
-// skip counts a line that is no message. It returns an error when the program writes too many of them.
+// skip counts a line that is no message. It returns an error when the program writes too many of
+// them.
 func (l *lines) skip(line []byte) error {
 	beginning := chat.Cut(chat.Printable(string(line[:min(len(line), 4*quoted)])), quoted)
 	if l.first == "" {

@@ -24,7 +24,8 @@ const (
 	noiseRate = 10
 	// writeTime is how long a program may leave its input unread.
 	writeTime = 5 * time.Second
-	// resumes is how often in a row an answer is resumed that the server has interrupted as a stream, without a new event.
+	// resumes is how often in a row an answer is resumed that the server has interrupted as a
+	// stream, without a new event.
 	resumes = 3
 	// sessionHeader is the header of requests that belong to a session of an address.
 	sessionHeader = "Mcp-Session-Id"
@@ -39,15 +40,17 @@ type opener struct {
 	transport http.RoundTripper
 }
 
-// link is one connection to a server. end closes it and waits for its processes; it may be called again. After that why returns the reason for its end
-// that the transport knows, or nil; errForgotten is one.
+// link is one connection to a server. end closes it and waits for its processes; it may be called
+// again. After that why returns the reason for its end that the transport knows, or nil;
+// errForgotten is one.
 type link struct {
 	transport mcp.Transport
 	end       func()
 	why       func() error
 }
 
-// failed returns why no connection was made. A server that forgets a session at once is not asked again at once.
+// failed returns why no connection was made. A server that forgets a session at once is not asked
+// again at once.
 func (l link) failed(err error) error {
 	if why := l.why(); why != nil && !errors.Is(why, errForgotten) {
 		return why
@@ -127,8 +130,8 @@ func (o opener) program(ctx context.Context, cfg Config, log *slog.Logger) (link
 	}, nil
 }
 
-// input is the standard input of a program. A call waits until its bytes are written, regardless of its own time limit, so a program that does not
-// read is ended.
+// input is the standard input of a program. A call waits until its bytes are written, regardless of
+// its own time limit, so a program that does not read is ended.
 type input struct {
 	*process.Process
 
@@ -155,16 +158,16 @@ type bounded struct {
 
 // attempt is what the transport knows of one call. It is a value of the context of the call.
 type attempt struct {
-	// sent is true when the request was passed to the network, forgotten when the server has answered that it does not know the session: then it
-	// has not made the call.
+	// sent is true when the request was passed to the network, forgotten when the server has
+	// answered that it does not know the session: then it has not made the call.
 	sent, forgotten atomic.Bool
 }
 
 // attemptKey is the context key of an attempt.
 type attemptKey struct{}
 
-// RoundTrip implements http.RoundTripper. The SDK reads an answer 404 with an error in its body as the refusal of one call, so the body of the answer to
-// a forgotten session is removed.
+// RoundTrip implements http.RoundTripper. The SDK reads an answer 404 with an error in its body as
+// the refusal of one call, so the body of the answer to a forgotten session is removed.
 func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
 	this, ok := r.Context().Value(attemptKey{}).(*attempt)
 	if !ok || r.Method != http.MethodPost {
@@ -211,11 +214,13 @@ func (b *boundedBody) Read(p []byte) (int, error) {
 }
 
 const (
-	// readRate is the rate at which the output of a program is read, in bytes per second, after a burst of one message of the greatest length. It
-	// bounds the cost of an endless flow of messages.
+	// readRate is the rate at which the output of a program is read, in bytes per second, after a
+	// burst of one message of the greatest length. It bounds the cost of an endless flow of
+	// messages.
 	readRate = 1 << 20
-	// lineCost is what each line takes from the allowance in addition to its bytes: decoding and handling a message takes some 400 µs however short
-	// it is, so with readRate alone short messages could keep a processor busy. [logFilter] removes the most frequent ones first.
+	// lineCost is what each line takes from the allowance in addition to its bytes: decoding and
+	// handling a message takes some 400 µs however short it is, so with readRate alone short
+	// messages could keep a processor busy. [logFilter] removes the most frequent ones first.
 	lineCost = 256
 )
 

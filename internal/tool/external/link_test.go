@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// Without the cost of a line, a program that writes notifications of 90 bytes keeps a processor busy.
+// Without the cost of a line, a program that writes notifications of 90 bytes keeps a processor
+// busy.
 func TestShortMessagesAreReadAtABoundedNumberPerSecond(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {

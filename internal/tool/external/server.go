@@ -23,7 +23,8 @@ var (
 	errNotConnected = errors.New("it is not connected")
 	errEnded        = errors.New("the connection has ended")
 	errSilent       = errors.New("it answers nothing")
-	// errForgotten is returned when the server has forgotten the session: a new one is made at once.
+	// errForgotten is returned when the server has forgotten the session: a new one is made at
+	// once.
 	errForgotten = errors.New("it has forgotten the session")
 	// errTooMany is returned for a list of tools that does not end.
 	errTooMany = errors.New("its list of tools does not end")
@@ -80,7 +81,8 @@ func (s *server) current() *mcp.ClientSession {
 	return s.session
 }
 
-// useless drops a connection that no longer answers. Later calls find no connection, which does not count as another failure of the server.
+// useless drops a connection that no longer answers. Later calls find no connection, which does not
+// count as another failure of the server.
 func (s *server) useless(session *mcp.ClientSession, why error) {
 	s.mu.Lock()
 	if s.session == session {
@@ -90,7 +92,8 @@ func (s *server) useless(session *mcp.ClientSession, why error) {
 	offer(s.broken, broken{session, why})
 }
 
-// after returns the connection that follows one that has been dropped; nil when none can be made before ctx is done.
+// after returns the connection that follows one that has been dropped; nil when none can be made
+// before ctx is done.
 func (s *server) after(ctx context.Context, old *mcp.ClientSession) *mcp.ClientSession {
 	for {
 		s.mu.Lock()
@@ -121,7 +124,8 @@ func offer[T any](to chan T, one T) {
 	}
 }
 
-// run keeps connecting until ctx is done. The pause between two connections grows until one has lasted.
+// run keeps connecting until ctx is done. The pause between two connections grows until one has
+// lasted.
 func (s *server) run(ctx context.Context) {
 	defer s.try()
 	defer time.AfterFunc(firstTime, s.try).Stop()
@@ -182,8 +186,9 @@ func (s *server) connection(ctx context.Context) error {
 	return err
 }
 
-// client makes a client. The SDK first sends a request that older servers do not support, and waits for its answer; some of them never answer. After
-// any error it falls back to the older handshake, so that request has a separate bound.
+// client makes a client. The SDK first sends a request that older servers do not support, and waits
+// for its answer; some of them never answer. After any error it falls back to the older handshake,
+// so that request has a separate bound.
 func (s *server) client() *mcp.Client {
 	client := mcp.NewClient(&mcp.Implementation{Name: "laneway", Version: "1"}, &mcp.ClientOptions{
 		Capabilities: &mcp.ClientCapabilities{},
@@ -245,7 +250,8 @@ func (s *server) watch(ctx context.Context, session *mcp.ClientSession, ended <-
 	}
 }
 
-// alive reports whether the server answers anything within the time of a call. A program that does not is restarted, even if it was working on calls.
+// alive reports whether the server answers anything within the time of a call. A program that does
+// not is restarted, even if it was working on calls.
 func (s *server) alive(ctx context.Context, session *mcp.ClientSession) bool {
 	bound, cancel := context.WithTimeout(ctx, max(s.cfg.CallTime, leastPing))
 	defer cancel()
@@ -253,8 +259,9 @@ func (s *server) alive(ctx context.Context, session *mcp.ClientSession) bool {
 	return err == nil || refusal(err) != nil
 }
 
-// relistEvery returns how often the tools are read although the server announces no change. A server with an address has no connection on which it
-// could announce one, or whose end would be noticed. A program has one, and may be busy with a call.
+// relistEvery returns how often the tools are read although the server announces no change. A
+// server with an address has no connection on which it could announce one, or whose end would be
+// noticed. A program has one, and may be busy with a call.
 func (s *server) relistEvery() time.Duration {
 	if s.cfg.URL == "" {
 		return math.MaxInt64
@@ -311,7 +318,8 @@ func (s *server) have(session *mcp.ClientSession, tools []tool.Tool, leftOut []c
 	}
 }
 
-// lost records the end of a connection. It logs one line for each change, not one for each attempt to connect.
+// lost records the end of a connection. It logs one line for each change, not one for each attempt
+// to connect.
 func (s *server) lost(err error) {
 	why := ""
 	if err != nil {

@@ -1,10 +1,13 @@
-// Package schema compiles the types of package wire to their JSON form, with names, bounds and options.
+// Package schema compiles the types of package wire to their JSON form, with names, bounds and
+// options.
 //
-// A [Type] is compiled once, by reflection from the Go type and its tags (see package wire). The gateway decodes and checks parameters with
-// it, and the generator of docs/protocol.json writes it as JSON Schema. So the type, the check and the description cannot disagree.
+// A [Type] is compiled once, by reflection from the Go type and its tags (see package wire). The
+// gateway decodes and checks parameters with it, and the generator of docs/protocol.json writes it
+// as JSON Schema. So the type, the check and the description cannot disagree.
 //
-// An invalid tag is a mistake in package wire. Compiling such a type panics, so any test finds it. Types are immutable and safe for
-// concurrent use. The package itself checks no JSON, keeps no state and starts no goroutine.
+// An invalid tag is a mistake in package wire. Compiling such a type panics, so any test finds it.
+// Types are immutable and safe for concurrent use. The package itself checks no JSON, keeps no
+// state and starts no goroutine.
 package schema
 
 import (
@@ -34,19 +37,21 @@ const (
 // Type is the compiled form of a Go type.
 type Type struct {
 	Kind Kind
-	// Name is the name of a struct type or of a named type with variants, without its package; "" for all others.
+	// Name is the name of a struct type or of a named type with variants, without its package; ""
+	// for all others.
 	Name string
 
-	// Min and Max bound an integer, the characters of a string (its bytes when Bytes is true) or the members of an array. Max applies only
-	// when Bounded is true.
+	// Min and Max bound an integer, the characters of a string (its bytes when Bytes is true) or
+	// the members of an array. Max applies only when Bounded is true.
 	Min, Max       int64
 	Bounded, Bytes bool
-	// Enum lists the only values; nil when every value is allowed. Pattern is nil when every string is allowed.
+	// Enum lists the only values; nil when every value is allowed. Pattern is nil when every string
+	// is allowed.
 	Enum    []string
 	Pattern *regexp.Regexp
 
-	// Fields are the members of an object, in order. Also names members that are accepted and ignored. An Open object accepts every other
-	// member.
+	// Fields are the members of an object, in order. Also names members that are accepted and
+	// ignored. An Open object accepts every other member.
 	Fields []Field
 	Also   []string
 	Open   bool
@@ -59,9 +64,11 @@ type Type struct {
 // Field is a member of an object.
 type Field struct {
 	Name string
-	// Or is another name of the same member, or "". Either name may be used, and both values must be equal when both are given.
+	// Or is another name of the same member, or "". Either name may be used, and both values must
+	// be equal when both are given.
 	Or string
-	// GoName is the name of the Go field, Owner the name of the struct type that declares it: for promoted fields, the embedded type.
+	// GoName is the name of the Go field, Owner the name of the struct type that declares it: for
+	// promoted fields, the embedded type.
 	GoName, Owner string
 	// Index finds the Go field, see [reflect.Value.FieldByIndex].
 	Index []int
@@ -75,7 +82,8 @@ func (t *Type) Optional() bool {
 	return !slices.ContainsFunc(t.Fields, func(f Field) bool { return f.Required })
 }
 
-// Members lists the fields of an object. A field with two names is listed under both, each with the other name as Or.
+// Members lists the fields of an object. A field with two names is listed under both, each with the
+// other name as Or.
 func (t *Type) Members() []Field {
 	out := make([]Field, 0, len(t.Fields))
 	for _, f := range t.Fields {
@@ -93,10 +101,12 @@ func Params(t reflect.Type) *Type {
 	return compiler{params: true, known: map[reflect.Type]*Type{}}.typeOf(t)
 }
 
-// Result compiles a type of results or payloads: members are required unless they are omitted when empty.
+// Result compiles a type of results or payloads: members are required unless they are omitted when
+// empty.
 func Result(t reflect.Type) *Type { return compiler{known: map[reflect.Type]*Type{}}.typeOf(t) }
 
-// compiler makes types. known has the structs that are being compiled, because a struct may contain itself.
+// compiler makes types. known has the structs that are being compiled, because a struct may contain
+// itself.
 type compiler struct {
 	params bool
 	known  map[reflect.Type]*Type

@@ -1,8 +1,9 @@
 // Package wiretest compares the frames of a gateway with the published description of the protocol.
 //
-// [Load] reads docs/protocol.json. [Protocol.Answer], [Protocol.Event] and [Protocol.Refusal] check a payload against its schema. A missing
-// member, an undescribed member and a value of another type are errors. So a test that checks every frame of a connection fails when the
-// gateway and its description differ. An unknown keyword of JSON Schema is an error, too.
+// [Load] reads docs/protocol.json. [Protocol.Answer], [Protocol.Event] and [Protocol.Refusal] check
+// a payload against its schema. A missing member, an undescribed member and a value of another type
+// are errors. So a test that checks every frame of a connection fails when the gateway and its
+// description differ. An unknown keyword of JSON Schema is an error, too.
 //
 // A Protocol is immutable and safe for concurrent use.
 package wiretest

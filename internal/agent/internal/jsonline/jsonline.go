@@ -1,5 +1,6 @@
-// Package jsonline is the JSON that runners exchange with agents outside of the gateway: programs and servers. The request is one [Document]. The
-// answer is a sequence of lines, each a JSON object ([Parse]):
+// Package jsonline is the JSON that runners exchange with agents outside of the gateway: programs
+// and servers. The request is one [Document]. The answer is a sequence of lines, each a JSON object
+// ([Parse]):
 //
 //	{"delta": "new text"}
 //	{"usage": {"inputTokens": 12, "outputTokens": 34, "model": "m"}}
@@ -8,8 +9,9 @@
 //	{"attach": {"path": "chart.png", "name": "Sales.png", "mimeType": "image/png"}}
 //	{"done": true}
 //
-// final adds what the deltas do not contain yet. final and done mark an answer as complete, for transports that do not show this themselves. One
-// object may have several of the members; unknown members are ignored. [Answer] applies lines to an answer. The runner decides what to do with any
+// final adds what the deltas do not contain yet. final and done mark an answer as complete, for
+// transports that do not show this themselves. One object may have several of the members; unknown
+// members are ignored. [Answer] applies lines to an answer. The runner decides what to do with any
 // other line.
 //
 // Nothing here reads, waits or starts a goroutine.
@@ -81,8 +83,8 @@ type Line struct {
 	Done bool
 }
 
-// Parse decodes raw and reports whether it is a JSON object with at least one known member. It is not one if a member has the
-// wrong type: then a runner can show the line instead of losing it.
+// Parse decodes raw and reports whether it is a JSON object with at least one known member. It is
+// not one if a member has the wrong type: then a runner can show the line instead of losing it.
 func Parse(raw []byte) (Line, bool) {
 	var members struct {
 		Delta  *string         `json:"delta"`
@@ -118,7 +120,8 @@ func Parse(raw []byte) (Line, bool) {
 	return out, known
 }
 
-// reported returns a failure with the agent's own sentence. An unknown reason becomes [chat.FailProgram].
+// reported returns a failure with the agent's own sentence. An unknown reason becomes
+// [chat.FailProgram].
 func reported(sentence string, reason chat.FailReason) *agent.Error {
 	if !slices.Contains(agent.Reasons(), reason) {
 		reason = chat.FailProgram
@@ -160,7 +163,8 @@ func word(members map[string]any, name string) string {
 // maxNamed bounds how many files are remembered; the gateway takes fewer.
 const maxNamed = 1000
 
-// Answer is an answer that arrives as lines. It belongs to the goroutine of Run. Make it with NewAnswer.
+// Answer is an answer that arrives as lines. It belongs to the goroutine of Run. Make it with
+// NewAnswer.
 type Answer struct {
 	// Text is the text so far. A runner may append to it what is not a line of the protocol.
 	Text *agent.Answer
@@ -182,7 +186,8 @@ func NewAnswer(limit int, emit func(agent.Event), log *slog.Logger) *Answer {
 	return &Answer{Text: agent.NewAnswer(limit, emit), emit: emit, log: log}
 }
 
-// Take applies a line. It returns the error of [agent.Answer.Append]; a failure that the line reports is in Failed.
+// Take applies a line. It returns the error of [agent.Answer.Append]; a failure that the line
+// reports is in Failed.
 func (a *Answer) Take(line Line) error {
 	if line.Usage != nil {
 		a.Usage = *line.Usage
@@ -204,8 +209,8 @@ func (a *Answer) Take(line Line) error {
 	return a.finish(chat.CleanText(*line.Final))
 }
 
-// finish adds the part of the final text that the deltas do not contain. Deltas cannot be taken back, so a final text that
-// contradicts them is only logged.
+// finish adds the part of the final text that the deltas do not contain. Deltas cannot be taken
+// back, so a final text that contradicts them is only logged.
 func (a *Answer) finish(final string) error {
 	rest, ok := strings.CutPrefix(final, a.Text.Text())
 	if !ok {

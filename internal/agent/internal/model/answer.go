@@ -16,7 +16,8 @@ import (
 	"laneway/internal/chat"
 )
 
-// Answer is the state of one answer that is being received. It implements [modelhttp.Reader] and belongs to the goroutine of Run.
+// Answer is the state of one answer that is being received. It implements [modelhttp.Reader] and
+// belongs to the goroutine of Run.
 type Answer struct {
 	// Calls are the tool calls so far.
 	Calls toolloop.Calls
@@ -26,7 +27,8 @@ type Answer struct {
 	Refused int
 	// Finish is the reason of the end, in lower case; "" before it.
 	Finish string
-	// Input, Output, Cached are the counts of tokens, of which the largest of an answer is true; Cached is a part of Input.
+	// Input, Output, Cached are the counts of tokens, of which the largest of an answer is true;
+	// Cached is a part of Input.
 	Input, Output, Cached int
 
 	client  *modelhttp.Client
@@ -127,7 +129,8 @@ func (a *Answer) Whole(body []byte) error {
 	return modelhttp.Fail(chat.FailBadResponse, errors.New("the answer has neither a message nor an error"))
 }
 
-// done is the end of a stream by its mark alone. Without any reason or content the answer is missing.
+// done is the end of a stream by its mark alone. Without any reason or content the answer is
+// missing.
 func (a *Answer) done() error {
 	if a.Finish == "" && !a.Begun() && a.Refused == 0 && a.Calls.Len() == 0 {
 		return modelhttp.BrokeOff()
@@ -135,7 +138,8 @@ func (a *Answer) done() error {
 	return a.judge()
 }
 
-// End implements [modelhttp.Reader]: some servers close the stream after the reason of the end, without a mark.
+// End implements [modelhttp.Reader]: some servers close the stream after the reason of the end,
+// without a mark.
 func (a *Answer) End() error {
 	switch {
 	case a.Finish != "":
@@ -176,8 +180,9 @@ func (a *Answer) cutOff() bool {
 	return slices.Contains([]string{"length", "max_tokens", "model_length", "model_context_window_exceeded"}, a.Finish)
 }
 
-// reply returns the answer for the loop. Members are returned only with calls, because then the turn continues. The last call of an answer that was cut
-// off is not made unless its arguments are complete.
+// reply returns the answer for the loop. Members are returned only with calls, because then the
+// turn continues. The last call of an answer that was cut off is not made unless its arguments are
+// complete.
 func (a *Answer) reply(ctx context.Context, t *turn, d *Draft) toolloop.Reply {
 	out := toolloop.Reply{StopReason: agent.StopNormal, Estimated: d.Estimated}
 	if a.cutOff() {
@@ -211,7 +216,8 @@ func (a *Answer) reply(ctx context.Context, t *turn, d *Draft) toolloop.Reply {
 // maxMembers bounds the members that are kept of a round, in bytes.
 const maxMembers = 256 << 10
 
-// Members are what an endpoint sent with a round and this program does not know. They are the Extra of a round.
+// Members are what an endpoint sent with a round and this program does not know. They are the Extra
+// of a round.
 type Members struct {
 	Endpoint string `json:"endpoint"`
 	Model    string `json:"model"`
@@ -232,8 +238,8 @@ func (m Members) encode() json.RawMessage {
 	return raw
 }
 
-// Members returns the members of a round, for the endpoint and model that sent them, without those that it refuses. legacy reads the form of releases
-// before Members; it may be nil.
+// Members returns the members of a round, for the endpoint and model that sent them, without those
+// that it refuses. legacy reads the form of releases before Members; it may be nil.
 func (d *Draft) Members(round agent.Round, legacy func(raw json.RawMessage) Object) Members {
 	var m Members
 	switch value, err := decode(round.Extra); {
@@ -276,7 +282,8 @@ func (m Members) Of(call int) Object {
 	return nil
 }
 
-// Object is a decoded JSON object. Its methods return zero for a member that is absent or of another type, because endpoints differ in both.
+// Object is a decoded JSON object. Its methods return zero for a member that is absent or of
+// another type, because endpoints differ in both.
 type Object map[string]any
 
 // String returns a string.
@@ -406,8 +413,9 @@ var added = map[string]bool{ //nolint:gochecknoglobals // a constant
 	"content": true, "text": true, "thinking": true, "reasoning": true, "reasoning_content": true, "summary": true, "arguments": true, "data": true,
 }
 
-// Merge returns a member of a message after one more piece of it: strings that come in pieces are added, objects merge by name, lists join by the index of
-// their elements or else grow; of everything else the last one that is not null counts.
+// Merge returns a member of a message after one more piece of it: strings that come in pieces are
+// added, objects merge by name, lists join by the index of their elements or else grow; of
+// everything else the last one that is not null counts.
 func Merge(name string, before, piece any) any {
 	switch p := piece.(type) {
 	case nil:

@@ -194,8 +194,9 @@ func messagesOf(t *testing.T, call testmodel.Call) string {
 	return string(body.Messages)
 }
 
-// TestEndpointsGetBackWhatTheySent plays a round of each endpoint: straight through, and killed in the call with a replay of the journal by another
-// process. Both must make the same request with the result.
+// TestEndpointsGetBackWhatTheySent plays a round of each endpoint: straight through, and killed in
+// the call with a replay of the journal by another process. Both must make the same request with
+// the result.
 func TestEndpointsGetBackWhatTheySent(t *testing.T) {
 	t.Parallel()
 	for name, e := range endpoints() {

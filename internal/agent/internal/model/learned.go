@@ -15,7 +15,8 @@ import (
 	"laneway/internal/chat"
 )
 
-// The parts of a request that endpoints are known to refuse, by the name of the member where they have one.
+// The parts of a request that endpoints are known to refuse, by the name of the member where they
+// have one.
 const (
 	Tools               = "tools"
 	ToolChoice          = "tool_choice"
@@ -106,7 +107,8 @@ func (l *learned) add(ctx context.Context, model, part, said string) {
 	}
 }
 
-// refusal records the part that a refusal names, and reports whether the request may be repeated without it.
+// refusal records the part that a refusal names, and reports whether the request may be repeated
+// without it.
 func (l *learned) refusal(ctx context.Context, d *Draft, err error) bool {
 	refused := refusalOf(err)
 	if refused == nil {
@@ -123,7 +125,8 @@ func (l *learned) refusal(ctx context.Context, d *Draft, err error) bool {
 // smallUnknown is the size of a small request, in tokens, if the window is not known.
 const smallUnknown = 4_000
 
-// suspect notes a refusal that names nothing, of a small request with tools. Tools are left out after two of them.
+// suspect notes a refusal that names nothing, of a small request with tools. Tools are left out
+// after two of them.
 func (l *learned) suspect(ctx context.Context, d *Draft, window int, err error) {
 	small := smallUnknown
 	if window > 0 {
@@ -144,7 +147,8 @@ func (l *learned) suspect(ctx context.Context, d *Draft, window int, err error) 
 	}
 }
 
-// refusalOf returns a refusal that may be about a part of the request. Some servers report that with 500 or 501, and routers with 404.
+// refusalOf returns a refusal that may be about a part of the request. Some servers report that
+// with 500 or 501, and routers with 404.
 func refusalOf(err error) *modelhttp.StatusError {
 	var refused *modelhttp.StatusError
 	if !errors.As(err, &refused) || agent.ReasonOf(err) == chat.FailContextLength {
@@ -164,7 +168,8 @@ func unnamed(err error) bool {
 	return refused != nil && refused.Status == http.StatusBadRequest && agent.ReasonOf(err) == chat.FailBadRequest
 }
 
-// refusing are words of a sentence that refuses what it names, in contrast to one that misses it or states its range.
+// refusing are words of a sentence that refuses what it names, in contrast to one that misses it or
+// states its range.
 var refusing = []string{ //nolint:gochecknoglobals // a constant
 	"not support", "n't support", "unsupported", "not permitted", "not allowed", "unexpected", "unknown", "unrecognized", "unrecognised", "not recognized",
 	"extra input", "extra field", "extra_forbidden", "additional propert", "not available", "not enabled", "disabled", "cannot be used", "can't be used",
@@ -183,8 +188,8 @@ var names = map[string][]string{ //nolint:gochecknoglobals // a constant
 	Effort:           {"reasoning.effort", "reasoning effort", "thinking"},
 }
 
-// named returns the part that a refusal names; "" if it names none of those that were used. The longest name counts: `max_tokens` is a part of
-// many sentences about another member.
+// named returns the part that a refusal names; "" if it names none of those that were used. The
+// longest name counts: `max_tokens` is a part of many sentences about another member.
 func named(refused modelhttp.StatusError, used []string) string {
 	words := strings.ToLower(refused.Message + " " + refused.Code + " " + refused.Param)
 	instead := strings.Contains(words, "instead")
@@ -209,7 +214,8 @@ func named(refused modelhttp.StatusError, used []string) string {
 	return best
 }
 
-// hasWord reports whether a word stands alone: neither before nor after it is a letter, a digit or a low line.
+// hasWord reports whether a word stands alone: neither before nor after it is a letter, a digit or
+// a low line.
 func hasWord(text, word string) bool {
 	within := func(b byte) bool {
 		return b == '_' || b >= '0' && b <= '9' || b >= 'a' && b <= 'z'

@@ -36,7 +36,8 @@ func asks(t *testing.T, runner *model.Runner, turns int, change func(*agent.Requ
 	return failed
 }
 
-// TestRefusalsThatNameAPartAreLearned has sentences in the words of endpoints: the part is left out at once, in this turn and the next.
+// TestRefusalsThatNameAPartAreLearned has sentences in the words of endpoints: the part is left out
+// at once, in this turn and the next.
 func TestRefusalsThatNameAPartAreLearned(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -95,7 +96,8 @@ func TestRefusalsThatNameAPartAreLearned(t *testing.T) {
 	}
 }
 
-// refusedIn reports whether a request has a member or a word, in contrast to a longer name that contains it.
+// refusedIn reports whether a request has a member or a word, in contrast to a longer name that
+// contains it.
 func refusedIn(call testmodel.Call, member string) bool {
 	if strings.HasPrefix(member, `"`) || member == "minimal" {
 		return strings.Contains(string(call.Body), member)
@@ -103,8 +105,8 @@ func refusedIn(call testmodel.Call, member string) bool {
 	return call.Field(member) != nil
 }
 
-// TestUnnamedRefusalsDoNotTakeTheTools checks that a 400 without a known cause is repeated once as it was, and that tools are left out only after two
-// small turns that ended with it.
+// TestUnnamedRefusalsDoNotTakeTheTools checks that a 400 without a known cause is repeated once as
+// it was, and that tools are left out only after two small turns that ended with it.
 func TestUnnamedRefusalsDoNotTakeTheTools(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -134,7 +136,8 @@ func TestUnnamedRefusalsDoNotTakeTheTools(t *testing.T) {
 	})
 }
 
-// TestLacksBelongToOneModel checks that what one model refuses is sent to another one, and that an acceptance forgets the refusal.
+// TestLacksBelongToOneModel checks that what one model refuses is sent to another one, and that an
+// acceptance forgets the refusal.
 func TestLacksBelongToOneModel(t *testing.T) {
 	t.Parallel()
 	server := testmodel.Start(t)
@@ -154,7 +157,8 @@ func TestLacksBelongToOneModel(t *testing.T) {
 	}
 }
 
-// TestReturnedMembersThatAreRefusedStayOut checks that an endpoint that refuses a member by name gets the request once without it.
+// TestReturnedMembersThatAreRefusedStayOut checks that an endpoint that refuses a member by name
+// gets the request once without it.
 func TestReturnedMembersThatAreRefusedStayOut(t *testing.T) {
 	t.Parallel()
 	server := testmodel.Start(t)
@@ -175,7 +179,8 @@ func TestReturnedMembersThatAreRefusedStayOut(t *testing.T) {
 	}
 }
 
-// TestRefusalsAsTooLongShortenTheConversation checks the second try with a smaller part of the history, and that the turn states the refusal.
+// TestRefusalsAsTooLongShortenTheConversation checks the second try with a smaller part of the
+// history, and that the turn states the refusal.
 func TestRefusalsAsTooLongShortenTheConversation(t *testing.T) {
 	t.Parallel()
 	server := testmodel.Start(t)

@@ -1,18 +1,21 @@
 // Package model is the runner for model APIs: what a turn does, for every dialect.
 //
-// A [Dialect] is the wire form of an API: the body of a request, the events of an answer and its words for the end of one. This package makes the
-// requests of a turn (package toolloop has its rounds), reads tolerantly what comes back, and keeps what an endpoint cannot do.
+// A [Dialect] is the wire form of an API: the body of a request, the events of an answer and its
+// words for the end of one. This package makes the requests of a turn (package toolloop has its
+// rounds), reads tolerantly what comes back, and keeps what an endpoint cannot do.
 //
 // # What the model sends goes back
 //
-// Members that this package does not know return with the next request of the turn as they came, since some endpoints refuse a conversation without them.
-// They are part of the journal of the turn ([Members]), so they return after a restart as well, to the same endpoint and model only.
+// Members that this package does not know return with the next request of the turn as they came,
+// since some endpoints refuse a conversation without them. They are part of the journal of the turn
+// ([Members]), so they return after a restart as well, to the same endpoint and model only.
 //
 // # What an endpoint cannot do
 //
-// A refusal that names a part of the request is learned for that endpoint and model: the request is repeated without the part, which is left out for ten
-// minutes or until a request with it is accepted. A 400 that names nothing is repeated once unchanged. Tools are left out after such refusals only if two
-// turns with small requests ended with them. See [Runner.Lacks].
+// A refusal that names a part of the request is learned for that endpoint and model: the request is
+// repeated without the part, which is left out for ten minutes or until a request with it is
+// accepted. A 400 that names nothing is repeated once unchanged. Tools are left out after such
+// refusals only if two turns with small requests ended with them. See [Runner.Lacks].
 package model
 
 import (
@@ -56,14 +59,15 @@ type Config struct {
 	Gauge *agent.Gauge
 	// MaxAnswer in bytes; default [agent.DefaultMaxAnswer].
 	MaxAnswer int
-	// FirstByte and Silence bound the wait for the first and for each further line; default 60 s, negative disables the bound.
+	// FirstByte and Silence bound the wait for the first and for each further line; default 60 s,
+	// negative disables the bound.
 	FirstByte, Silence time.Duration
 	// Retries before any text was emitted; default 3, at most 10, negative disables retries.
 	Retries int
 	// Headers are sent in addition.
 	Headers map[string]string
-	// SendUser sends the endpoint the session key as the user, for abuse reports and cache affinity; off by default, since it may contain the number
-	// of a chat.
+	// SendUser sends the endpoint the session key as the user, for abuse reports and cache
+	// affinity; off by default, since it may contain the number of a chat.
 	SendUser bool
 }
 
@@ -83,7 +87,8 @@ type Dialect struct {
 	Body func(*Draft) any
 	// Event takes one event of a stream into the answer; done means that the answer is complete.
 	Event func(a *Answer, event Object) (done bool, err error)
-	// Whole takes a JSON document that was sent instead of a stream, and reports whether it is an answer.
+	// Whole takes a JSON document that was sent instead of a stream, and reports whether it is an
+	// answer.
 	Whole func(a *Answer, document Object) (bool, error)
 }
 
@@ -128,7 +133,8 @@ type Runner struct {
 
 var _ agent.Runner = (*Runner)(nil)
 
-// New checks cfg; it sends nothing. With a nil transport the runner makes its own; a nil log discards.
+// New checks cfg; it sends nothing. With a nil transport the runner makes its own; a nil log
+// discards.
 func New(dialect Dialect, cfg Config, transport http.RoundTripper, log *slog.Logger) (*Runner, error) {
 	if err := cfg.validate(dialect); err != nil {
 		return nil, fmt.Errorf("configuring the %s runner: %w", dialect.Name, err)
@@ -208,7 +214,8 @@ func (t *turn) model() string {
 	return t.cfg.Model
 }
 
-// answerReserve is kept free of history for the answer when max_tokens is not set, a quarter of the window at most.
+// answerReserve is kept free of history for the answer when max_tokens is not set, a quarter of the
+// window at most.
 const answerReserve = 4_096
 
 // room returns the part of the window that a request may fill.
@@ -220,7 +227,8 @@ func (t *turn) room() agent.Room {
 	return agent.Room{Window: t.window, Reserve: reserve + t.images.Tokens(), Ratio: t.cfg.Gauge.Ratio(t.model(), t.req.Session.String())}
 }
 
-// shrink halves the window for the rest of the turn, once, after an endpoint has refused a request as too long. It reports whether that may help.
+// shrink halves the window for the rest of the turn, once, after an endpoint has refused a request
+// as too long. It reports whether that may help.
 func (t *turn) shrink() bool {
 	if t.window != t.cfg.ContextWindow || t.asked == 0 {
 		return false
@@ -249,8 +257,8 @@ type Draft struct {
 	used     []string
 }
 
-// Can reports whether the endpoint takes a part of the request, one of the constants of this package or the name of a member. The dialect asks before it
-// adds the part.
+// Can reports whether the endpoint takes a part of the request, one of the constants of this
+// package or the name of a member. The dialect asks before it adds the part.
 func (d *Draft) Can(part string) bool {
 	if d.refused[part] {
 		return false
@@ -259,7 +267,8 @@ func (d *Draft) Can(part string) bool {
 	return true
 }
 
-// Input returns the messages that arrived during a round as one message of the person; "" if none arrived.
+// Input returns the messages that arrived during a round as one message of the person; "" if none
+// arrived.
 func (d *Draft) Input(round agent.Round) string {
 	if len(round.Input) == 0 {
 		return ""
@@ -296,7 +305,8 @@ func (t *turn) draft(talk toolloop.Conversation) *Draft {
 // maxAsks bounds the requests for one answer: an endpoint may refuse one part after the other.
 const maxAsks = 12
 
-// Ask implements [toolloop.Model]. It posts the request, and repeats it without each part that the endpoint refuses.
+// Ask implements [toolloop.Model]. It posts the request, and repeats it without each part that the
+// endpoint refuses.
 func (t *turn) Ask(ctx context.Context, talk toolloop.Conversation) (toolloop.Reply, error) {
 	answer := &Answer{client: t.client, dialect: &t.dialect, text: t.text}
 	repeated := false

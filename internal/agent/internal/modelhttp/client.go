@@ -1,32 +1,37 @@
-// Package modelhttp is the common part of the clients of model APIs: one streaming POST with deadlines, retries and
-// errors classified by the closed set of [chat.FailReason].
+// Package modelhttp is the common part of the clients of model APIs: one streaming POST with
+// deadlines, retries and errors classified by the closed set of [chat.FailReason].
 //
-// A [Client] sends a body and passes the answer to a [Reader], event by event, in the goroutine of the caller. It is
-// independent of the provider: the Reader interprets events. A [PieceReader] receives bodies of other media types as they
-// arrive.
+// A [Client] sends a body and passes the answer to a [Reader], event by event, in the goroutine of
+// the caller. It is independent of the provider: the Reader interprets events. A [PieceReader]
+// receives bodies of other media types as they arrive.
 //
 // # Deadlines
 //
-// The first line of the answer has to arrive within FirstByte, each further line within Silence of the one before. Lines are
-// counted, not bytes, so that a server that sends only a byte at a time is detected. Comments count, because providers send
-// them while a model thinks. The deadline of the context bounds the whole call.
+// The first line of the answer has to arrive within FirstByte, each further line within Silence of
+// the one before. Lines are counted, not bytes, so that a server that sends only a byte at a time
+// is detected. Comments count, because providers send them while a model thinks. The deadline of
+// the context bounds the whole call.
 //
 // # Retries
 //
-// 429, 5xx and broken connections are retried, with growing pauses and never before the Retry-After of the server, as long as
-// [Reader.Begun] is false. A call that exceeded one of these deadlines is not retried: its slot has waited long enough and is freed
-// instead. When the pause would be longer than MaxPause or than what is left of the context, the error is returned at once; it is marked
-// as retryable, and the caller that scheduled the turn decides. With [Call.Once] every failure is returned at once.
+// 429, 5xx and broken connections are retried, with growing pauses and never before the Retry-After
+// of the server, as long as [Reader.Begun] is false. A call that exceeded one of these deadlines is
+// not retried: its slot has waited long enough and is freed instead. When the pause would be longer
+// than MaxPause or than what is left of the context, the error is returned at once; it is marked as
+// retryable, and the caller that scheduled the turn decides. With [Call.Once] every failure is
+// returned at once.
 //
 // # Secrets
 //
-// Errors of net/http quote the URL, which may carry a password, so they are rebuilt without it; messages of the provider
-// may quote the key, so the key is removed. Redirects are not followed: they would carry the key to another host.
+// Errors of net/http quote the URL, which may carry a password, so they are rebuilt without it;
+// messages of the provider may quote the key, so the key is removed. Redirects are not followed:
+// they would carry the key to another host.
 //
 // # How it ends
 //
-// [Client.Do] starts no goroutine and has closed the answer when it returns. Idle connections stay in the pool
-// of the transport until [Client.Close]. The proxy environment is honoured as net/http does, so never for loopback.
+// [Client.Do] starts no goroutine and has closed the answer when it returns. Idle connections stay
+// in the pool of the transport until [Client.Close]. The proxy environment is honoured as net/http
+// does, so never for loopback.
 package modelhttp
 
 import (
@@ -59,15 +64,16 @@ const (
 	DefaultSilence   = 60 * time.Second
 	DefaultRetries   = 3
 	DefaultMaxPause  = 30 * time.Second
-	// DefaultMaxBytes bounds a whole response: an answer of 1 MiB arrives in deltas of one token with some 200 bytes of
-	// JSON around each.
+	// DefaultMaxBytes bounds a whole response: an answer of 1 MiB arrives in deltas of one token
+	// with some 200 bytes of JSON around each.
 	DefaultMaxBytes = 128 << 20
 )
 
 const (
 	maxErrorBody = 64 << 10
 	maxEvent     = 4 << 20
-	// tailWait bounds how long a finished stream is read to its end, which makes the connection reusable.
+	// tailWait bounds how long a finished stream is read to its end, which makes the connection
+	// reusable.
 	tailWait = 100 * time.Millisecond
 	tailSize = 4 << 10
 )
@@ -80,7 +86,8 @@ type Config struct {
 	Header http.Header
 	// Key is removed from everything that the server sends. Header must already contain it.
 	Key secret.Secret
-	// FirstByte and Silence bound the time to the first line and between lines; negative disables the bound.
+	// FirstByte and Silence bound the time to the first line and between lines; negative disables
+	// the bound.
 	FirstByte, Silence time.Duration
 	// Retries after the first attempt, at most 10; negative disables retries.
 	Retries int
@@ -92,11 +99,13 @@ type Config struct {
 
 // Reader decodes an answer. Do calls it on its own goroutine.
 type Reader interface {
-	// Event takes one event; done means that the answer is complete and the rest of the stream can be ignored.
+	// Event takes one event; done means that the answer is complete and the rest of the stream can
+	// be ignored.
 	Event(event sse.Event) (done bool, err error)
 	// Whole takes the body of a server that answered with one JSON document instead of a stream.
 	Whole(body []byte) error
-	// End is called when the stream ended before Event reported the end; nil means that the answer is complete nevertheless.
+	// End is called when the stream ended before Event reported the end; nil means that the answer
+	// is complete nevertheless.
 	End() error
 	// Begun reports whether something was emitted; then no error is retried.
 	Begun() bool
@@ -105,8 +114,9 @@ type Reader interface {
 // PieceReader is a Reader for more formats than server-sent events and one JSON document.
 type PieceReader interface {
 	Reader
-	// Piece takes the next bytes of a body of another media type, which are valid during the call. The first call for a body has an empty piece. done
-	// has the meaning of Event. An unknown kind is an error.
+	// Piece takes the next bytes of a body of another media type, which are valid during the call.
+	// The first call for a body has an empty piece. done has the meaning of Event. An unknown kind
+	// is an error.
 	Piece(kind string, piece []byte) (done bool, err error)
 }
 
@@ -117,8 +127,8 @@ type Client struct {
 	log  *slog.Logger
 }
 
-// New checks cfg. With a nil transport the client makes its own, which honours the proxy environment; the caller keeps the ownership of another one.
-// A nil log discards.
+// New checks cfg. With a nil transport the client makes its own, which honours the proxy
+// environment; the caller keeps the ownership of another one. A nil log discards.
 func New(cfg Config, transport http.RoundTripper, log *slog.Logger) (*Client, error) {
 	if err := checkURL(cfg.URL); err != nil {
 		return nil, err
@@ -288,8 +298,9 @@ func (c *Client) whole(ctx context.Context, body io.Reader, reader Reader) error
 	return reader.Whole(raw)
 }
 
-// finish reads the last bytes of a complete stream, because a body that was not read to its end costs the connection. The wait is short,
-// because the turn must not wait for a server that keeps the body open.
+// finish reads the last bytes of a complete stream, because a body that was not read to its end
+// costs the connection. The wait is short, because the turn must not wait for a server that keeps
+// the body open.
 func finish(body io.Reader, watch *watch) {
 	watch.last(tailWait)
 	_, _ = io.CopyN(io.Discard, body, tailSize) //nolint:errcheck // the answer is complete; only the connection is lost
@@ -303,7 +314,8 @@ var (
 	errTooMuch   = errors.New("the response is larger than it may be")
 )
 
-// watch cancels a request when nothing arrives in time. Its methods belong to the goroutine of the request; the timer only cancels.
+// watch cancels a request when nothing arrives in time. Its methods belong to the goroutine of the
+// request; the timer only cancels.
 type watch struct {
 	cancel  context.CancelCauseFunc
 	timer   *time.Timer
@@ -360,16 +372,18 @@ func (b *watched) Read(p []byte) (int, error) {
 // Call is one request.
 type Call struct {
 	Body []byte
-	// Header returns headers for each attempt, which are added to Config.Header and replace headers of the same name; nil means none. It is called
-	// for each attempt because a signature contains the time.
+	// Header returns headers for each attempt, which are added to Config.Header and replace headers
+	// of the same name; nil means none. It is called for each attempt because a signature contains
+	// the time.
 	Header func() http.Header
 	// Once disables retries: the first failure is returned.
 	Once bool
 }
 
-// Do posts the body of call and passes the answer to the Reader that begin makes, a new one for each attempt. It blocks until the
-// answer is complete, the context is done or the attempts are used up. It returns an *agent.Error or the cause of the context.
-// The package comment lists what is retried.
+// Do posts the body of call and passes the answer to the Reader that begin makes, a new one for
+// each attempt. It blocks until the answer is complete, the context is done or the attempts are
+// used up. It returns an *agent.Error or the cause of the context. The package comment lists what
+// is retried.
 func (c *Client) Do(ctx context.Context, call Call, begin func() Reader) error {
 	retries := max(0, c.cfg.Retries)
 	if call.Once {
@@ -377,7 +391,8 @@ func (c *Client) Do(ctx context.Context, call Call, begin func() Reader) error {
 	}
 	begun := false // the reader has emitted something
 	err := retry.Do(ctx, retry.Options{
-		// About 0.5, 1 and 2 seconds, with a spread of one half, so that many turns do not retry at once.
+		// About 0.5, 1 and 2 seconds, with a spread of one half, so that many turns do not retry at
+		// once.
 		Policy:    retry.Policy{Base: 500 * time.Millisecond, Max: time.Minute, Spread: 0.5},
 		Attempts:  1 + retries,
 		Retryable: func(err error) bool { return ctx.Err() == nil && !begun && again(err) },
@@ -399,7 +414,8 @@ func (c *Client) Do(ctx context.Context, call Call, begin func() Reader) error {
 	return err
 }
 
-// again reports whether a retry may help now. A call that exceeded our own deadlines is not retried: its slot has waited long enough.
+// again reports whether a retry may help now. A call that exceeded our own deadlines is not
+// retried: its slot has waited long enough.
 func again(err error) bool {
 	var failed *agent.Error
 	if !errors.As(err, &failed) {

@@ -23,11 +23,13 @@ import (
 type StatusError struct {
 	// Status is the HTTP status; 0 means the error came inside a stream, without a status.
 	Status int
-	// Kind and Code are the provider's identifiers, such as `invalid_request_error` and `context_length_exceeded`; "" if none.
+	// Kind and Code are the provider's identifiers, such as `invalid_request_error` and
+	// `context_length_exceeded`; "" if none.
 	Kind, Code string
 	// Param is the parameter that the provider names; "" if none.
 	Param string
-	// Message is the provider's message without secrets, at most 500 bytes, for the log and for administrators.
+	// Message is the provider's message without secrets, at most 500 bytes, for the log and for
+	// administrators.
 	Message string
 	// After is the server's Retry-After; 0 if none.
 	After time.Duration
@@ -82,8 +84,8 @@ func BrokeOff() *agent.Error {
 	return fail(chat.FailConnection, io.ErrUnexpectedEOF)
 }
 
-// Garbled classifies an event whose data are not the expected JSON: cut off by the end of the stream, or never JSON. The
-// data are not quoted, because they may contain the person's message.
+// Garbled classifies an event whose data are not the expected JSON: cut off by the end of the
+// stream, or never JSON. The data are not quoted, because they may contain the person's message.
 func Garbled(event sse.Event, err error) *agent.Error {
 	if event.Partial {
 		return BrokeOff()
@@ -150,7 +152,8 @@ func (c *Client) refused(ctx context.Context, response *http.Response, watch *wa
 	return c.Refusal(refusal)
 }
 
-// timedOut reports whether one of our own deadlines ended the reading; the status line suffices then.
+// timedOut reports whether one of our own deadlines ended the reading; the status line suffices
+// then.
 func timedOut(ctx context.Context) bool {
 	cause := context.Cause(ctx)
 	return errors.Is(cause, errFirstByte) || errors.Is(cause, errSilence)
@@ -171,8 +174,8 @@ func (c *Client) Refusal(refusal StatusError) *agent.Error {
 	return failed
 }
 
-// redact removes the key and the values of headers, which may be keys, from text. Values shorter than eight bytes are not keys and may be ordinary
-// words.
+// redact removes the key and the values of headers, which may be keys, from text. Values shorter
+// than eight bytes are not keys and may be ordinary words.
 func (c *Client) redact(text string) string {
 	text = c.cfg.Key.Redact(chat.CleanText(text))
 	for _, values := range c.cfg.Header {
@@ -185,8 +188,9 @@ func (c *Client) redact(text string) string {
 	return text
 }
 
-// RefusalOf reads an error in any of the forms that services use: a sentence, an object with its message under one of several names, a list of such, and
-// each of them within another one. Anything else is quoted, a web page by its title.
+// RefusalOf reads an error in any of the forms that services use: a sentence, an object with its
+// message under one of several names, a list of such, and each of them within another one. Anything
+// else is quoted, a web page by its title.
 func RefusalOf(raw json.RawMessage) StatusError {
 	var value any
 	if json.Unmarshal(raw, &value) != nil {
@@ -249,7 +253,8 @@ func (e *StatusError) readCodes(members map[string]any) {
 	}
 }
 
-// readCode takes a status of HTTP, or else an identifier: some services number their errors on their own.
+// readCode takes a status of HTTP, or else an identifier: some services number their errors on
+// their own.
 func (e *StatusError) readCode(name, code string) {
 	switch status, err := strconv.Atoi(code); {
 	case err == nil && status >= http.StatusMultipleChoices && status < 600:
@@ -282,7 +287,8 @@ func titleOf(body string) string {
 	return strings.TrimSpace(body)
 }
 
-// retryAfter reads both forms of the header, and the milliseconds that some providers send in addition.
+// retryAfter reads both forms of the header, and the milliseconds that some providers send in
+// addition.
 func retryAfter(header http.Header) time.Duration {
 	const longest = 24 * 60 * 60
 	if ms, err := strconv.ParseFloat(header.Get("Retry-After-Ms"), 64); err == nil && ms > 0 {
@@ -301,7 +307,8 @@ func retryAfter(header http.Header) time.Duration {
 // statusOverloaded is sent by Anthropic in addition to 503.
 const statusOverloaded = 529
 
-// reasonFor classifies a refusal: first by words that are more specific than the status, then by the status.
+// reasonFor classifies a refusal: first by words that are more specific than the status, then by
+// the status.
 func reasonFor(refusal StatusError) chat.FailReason {
 	if outOfCredit(refusal) {
 		return chat.FailRateLimit
@@ -334,8 +341,8 @@ func reasonForStatus(status int) chat.FailReason {
 	}
 }
 
-// reasonForKind classifies an error inside a stream, which has no status. Without a known word it is a server error,
-// because the server had accepted the request.
+// reasonForKind classifies an error inside a stream, which has no status. Without a known word it
+// is a server error, because the server had accepted the request.
 func reasonForKind(words string) chat.FailReason {
 	for _, known := range []struct {
 		word   string
@@ -357,8 +364,8 @@ func reasonForKind(words string) chat.FailReason {
 	return chat.FailServer
 }
 
-// tooLong reports whether a refusal states that the input does not fit: by a fixed sign, or by words for the input, for tokens or a length, and for more
-// than fits, in one sentence.
+// tooLong reports whether a refusal states that the input does not fit: by a fixed sign, or by
+// words for the input, for tokens or a length, and for more than fits, in one sentence.
 func tooLong(refusal StatusError) bool {
 	words := strings.ToLower(refusal.Code + " " + refusal.Kind + " " + refusal.Message)
 	if strings.Contains(words, "rate limit") || strings.Contains(words, "per minute") || strings.Contains(words, "per day") || strings.Contains(words, "quota") {
@@ -376,8 +383,8 @@ func tooLong(refusal StatusError) bool {
 	return about && measured && beyond && !isOutput(words)
 }
 
-// isOutput reports a sentence about the bound of the answer, which is a parameter of the request: "max_tokens: 9000 > 8192", "supports at most 4096
-// completion tokens".
+// isOutput reports a sentence about the bound of the answer, which is a parameter of the request:
+// "max_tokens: 9000 > 8192", "supports at most 4096 completion tokens".
 func isOutput(words string) bool {
 	return containsAny(words, "completion tokens", "output tokens", "max_output_tokens", "max_completion_tokens", "stop sequence", "tool_call", "function name") &&
 		!containsAny(words, "prompt", "input token", "input length")

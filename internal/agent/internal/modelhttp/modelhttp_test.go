@@ -179,7 +179,8 @@ func FuzzRefusal(f *testing.F) {
 	})
 }
 
-// TestTooLongIsRecognisedByKind has sentences in the shape of each service, with numbers of our own, and sentences that mean something else.
+// TestTooLongIsRecognisedByKind has sentences in the shape of each service, with numbers of our
+// own, and sentences that mean something else.
 func TestTooLongIsRecognisedByKind(t *testing.T) {
 	t.Parallel()
 	for said, want := range map[string]chat.FailReason{

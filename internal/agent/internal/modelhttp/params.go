@@ -16,7 +16,8 @@ type Params struct {
 	MaxTokens *int
 	// Stop are strings at which the model ends, at most 16.
 	Stop []string
-	// ResponseFormat is the format of the answer, as in the chat completions API of OpenAI; nil means text.
+	// ResponseFormat is the format of the answer, as in the chat completions API of OpenAI; nil
+	// means text.
 	ResponseFormat map[string]any
 	// User is the end user as a client of the gateway names them; "" if it names none.
 	User string
@@ -24,8 +25,9 @@ type Params struct {
 
 const mostTokens = 10_000_000
 
-// Override returns p with the values in params: temperature, top_p, max_tokens, stop, response_format and user. Other names belong to other
-// runners and are ignored. An invalid value is an *agent.Error with [chat.FailBadRequest].
+// Override returns p with the values in params: temperature, top_p, max_tokens, stop,
+// response_format and user. Other names belong to other runners and are ignored. An invalid value
+// is an *agent.Error with [chat.FailBadRequest].
 func (p Params) Override(params map[string]any) (Params, error) {
 	var err error
 	for name, value := range params {

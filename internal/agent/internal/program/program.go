@@ -1,5 +1,5 @@
-// Package program is the common part of runners that start programs: working directories, stored sessions, and the errors of programs that do not
-// start or that fail.
+// Package program is the common part of runners that start programs: working directories, stored
+// sessions, and the errors of programs that do not start or that fail.
 package program
 
 import (
@@ -36,7 +36,8 @@ func NotStarted(err error) error {
 	return failed
 }
 
-// Ended returns the failure of a program that has ended, with its exit code and its last lines of standard error.
+// Ended returns the failure of a program that has ended, with its exit code and its last lines of
+// standard error.
 func Ended(exit process.Exit) *agent.Error {
 	how := fmt.Sprintf("ended with exit code %d", exit.Code)
 	if exit.Signal != "" {
@@ -54,14 +55,15 @@ func Ended(exit process.Exit) *agent.Error {
 const (
 	// sessionItem in a directory is replaced by the session.
 	sessionItem = "{session}"
-	// maxDirName is the longest directory name made from a session key, in bytes. File systems allow 255.
+	// maxDirName is the longest directory name made from a session key, in bytes. File systems
+	// allow 255.
 	maxDirName = 200
 	// maxFound bounds how many files of a directory are listed; the gateway accepts fewer.
 	maxFound = 1000
 )
 
-// Dir returns the working directory of a session: the configured one, with {session} replaced. It creates only a directory with this item, with
-// access for the owner alone.
+// Dir returns the working directory of a session: the configured one, with {session} replaced. It
+// creates only a directory with this item, with access for the owner alone.
 func Dir(configured string, session chat.SessionKey) (string, error) {
 	if !strings.Contains(configured, sessionItem) {
 		return configured, nil
@@ -73,8 +75,9 @@ func Dir(configured string, session chat.SessionKey) (string, error) {
 	return dir, nil
 }
 
-// dirName returns a session key as a directory name: letters, digits, dots, dashes and underscores are kept, a colon becomes a plus, other bytes
-// become =XX. Two keys never have the same name; a long name ends with a hash of the key.
+// dirName returns a session key as a directory name: letters, digits, dots, dashes and underscores
+// are kept, a colon becomes a plus, other bytes become =XX. Two keys never have the same name; a
+// long name ends with a hash of the key.
 func dirName(key string) string {
 	var b strings.Builder
 	for i := range len(key) {
@@ -94,7 +97,8 @@ func dirName(key string) string {
 	return b.String()[:maxDirName-33] + "=" + hex.EncodeToString(sum[:16])
 }
 
-// Files returns the regular files in the directory itself, in the order of their names, for [agent.Result]. "" has none.
+// Files returns the regular files in the directory itself, in the order of their names, for
+// [agent.Result]. "" has none.
 func Files(dir string) ([]chat.Attachment, error) {
 	if dir == "" {
 		return nil, nil
@@ -115,7 +119,8 @@ func Files(dir string) ([]chat.Attachment, error) {
 const (
 	// keepTime bounds an operation of [agent.Sessions].
 	keepTime = 5 * time.Second
-	// leftTime is how long an earlier process may take to end by itself, then after SIGTERM, and then after SIGKILL.
+	// leftTime is how long an earlier process may take to end by itself, then after SIGTERM, and
+	// then after SIGKILL.
 	leftTime = time.Second
 )
 
@@ -134,8 +139,8 @@ type Kept struct {
 	Log *slog.Logger
 }
 
-// Take returns the stored session after the process that used it has ended, or the zero value if no session is stored. The error states why the
-// session cannot be continued here.
+// Take returns the stored session after the process that used it has ended, or the zero value if no
+// session is stored. The error states why the session cannot be continued here.
 func (k Kept) Take(ctx context.Context) (chat.AgentSession, error) {
 	if k.Sessions == nil {
 		return chat.AgentSession{}, nil
@@ -160,8 +165,9 @@ func (k Kept) Take(ctx context.Context) (chat.AgentSession, error) {
 	return s, nil
 }
 
-// Put stores a session with the process that uses it. An empty id means that the process has not reported one; pid 0 means that no process uses it.
-// Put runs to its end after ctx is done, and logs a failure.
+// Put stores a session with the process that uses it. An empty id means that the process has not
+// reported one; pid 0 means that no process uses it. Put runs to its end after ctx is done, and
+// logs a failure.
 func (k Kept) Put(ctx context.Context, id string, m Memory, pid int, started string) {
 	if k.Sessions == nil {
 		return
@@ -185,7 +191,8 @@ func Running(p *process.Process) (chat.Program, error) {
 	return chat.Program{Host: host, PID: p.Group(), Started: p.Identity()}, err
 }
 
-// EndLeft ends a program that an earlier attempt has left on this machine, and waits until it has ended. Another process with its number is not touched.
+// EndLeft ends a program that an earlier attempt has left on this machine, and waits until it has
+// ended. Another process with its number is not touched.
 func EndLeft(ctx context.Context, left chat.Program) error {
 	host, err := os.Hostname()
 	if err != nil || left.PID == 0 || host != left.Host {
@@ -205,19 +212,23 @@ func (k Kept) Lost(ctx context.Context, why string) {
 	k.Log.WarnContext(ctx, "an agent does not continue its session; it receives the conversation from the transcript", "err", why)
 }
 
-// Memory records what an agent that keeps a conversation itself has seen of it. In the zero value it has seen nothing.
+// Memory records what an agent that keeps a conversation itself has seen of it. In the zero value
+// it has seen nothing.
 type Memory struct { //nolint:recvcheck // UsedBy changes it, the other methods only read it
-	// Runs are the latest turns, the last one at the end. Seen is the number of the last entry of the transcript.
+	// Runs are the latest turns, the last one at the end. Seen is the number of the last entry of
+	// the transcript.
 	Runs []string
 	Seen int64
-	// Used is the usage of the whole session, for an agent that reports this instead of the usage of a turn.
+	// Used is the usage of the whole session, for an agent that reports this instead of the usage
+	// of a turn.
 	Used chat.Usage
 }
 
 // Remembered returns the memory of a stored session.
 func Remembered(s chat.AgentSession) Memory { return Memory{Runs: s.Runs, Seen: s.Seen, Used: s.Used} }
 
-// UsedBy returns the usage of a turn from the usage that the agent reports for the whole session after it, and stores the latter.
+// UsedBy returns the usage of a turn from the usage that the agent reports for the whole session
+// after it, and stores the latter.
 func (m *Memory) UsedBy(reported chat.Usage) chat.Usage {
 	before := m.Used
 	m.Used = reported
@@ -240,7 +251,8 @@ func (m Memory) With(req agent.Request) Memory {
 	return m
 }
 
-// Forgot reports whether the conversation was restarted since the last turn. The last turn may be an earlier attempt of this one.
+// Forgot reports whether the conversation was restarted since the last turn. The last turn may be
+// an earlier attempt of this one.
 func (m Memory) Forgot(req agent.Request) bool {
 	if len(m.Runs) == 0 {
 		return false
@@ -249,8 +261,9 @@ func (m Memory) Forgot(req agent.Request) bool {
 	return last != req.RunID && !slices.ContainsFunc(req.History, func(e chat.TranscriptEntry) bool { return e.RunID == last })
 }
 
-// Before returns the paragraphs that precede the message: the system prompt and the history if the agent has seen nothing, otherwise what others have
-// added; then the notice that the turn runs again, and dir, its directory for files ("" if none).
+// Before returns the paragraphs that precede the message: the system prompt and the history if the
+// agent has seen nothing, otherwise what others have added; then the notice that the turn runs
+// again, and dir, its directory for files ("" if none).
 func (m Memory) Before(req agent.Request, dir string) ([]string, error) {
 	var parts []string
 	intro := "Added to the conversation meanwhile, as JSON:\n"
@@ -276,14 +289,16 @@ func (m Memory) Before(req agent.Request, dir string) ([]string, error) {
 	return parts, nil
 }
 
-// line is an entry of the transcript in the form for the agent. In JSON the content cannot end its own entry.
+// line is an entry of the transcript in the form for the agent. In JSON the content cannot end its
+// own entry.
 type line struct {
 	Role string `json:"role"`
 	From string `json:"from,omitempty"`
 	Text string `json:"text"`
 }
 
-// unseen returns the entries that the agent has not seen: those after Seen, without its own turns, chat commands and questions.
+// unseen returns the entries that the agent has not seen: those after Seen, without its own turns,
+// chat commands and questions.
 func (m Memory) unseen(history []chat.TranscriptEntry) (list []line) {
 	for _, e := range history {
 		if (e.Seq <= m.Seen && m.Seen > 0) || slices.Contains(m.Runs, e.RunID) || e.Text == "" || e.Command || asks(e) {
@@ -298,8 +313,9 @@ func (m Memory) unseen(history []chat.TranscriptEntry) (list []line) {
 	return list
 }
 
-// asks reports whether an entry is a question to the person: its last line has the commands that answer it. The question ended with its turn, and an
-// agent could take the commands for messages of the person.
+// asks reports whether an entry is a question to the person: its last line has the commands that
+// answer it. The question ended with its turn, and an agent could take the commands for messages of
+// the person.
 func asks(e chat.TranscriptEntry) bool {
 	last := e.Text[strings.LastIndexByte(e.Text, '\n')+1:]
 	return e.Role != chat.RoleUser && (strings.HasPrefix(last, "Write /allow ") || strings.HasPrefix(last, "Write /deny ") || strings.HasPrefix(last, "Write /answer "))

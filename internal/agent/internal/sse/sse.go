@@ -1,11 +1,12 @@
 // Package sse reads server-sent events, the stream format of every model API.
 //
-// It handles bytes only: no HTTP, no deadline, no retry. A [Reader] reads one line at a time from any io.Reader, blocks only
-// in that reader, starts no goroutine and holds at most one event, whose size is bounded. It accepts the three kinds of line
-// ending, a byte order mark and comments as the standard requires. It is more tolerant in one case: an event at the end of the
-// stream counts even if the blank line after it is missing, and is marked by [Event.Partial], because some servers close the
-// connection right after their last line. A line that begins as a JSON document counts as data: some servers report an error in
-// the middle of a stream without the name of the field.
+// It handles bytes only: no HTTP, no deadline, no retry. A [Reader] reads one line at a time from
+// any io.Reader, blocks only in that reader, starts no goroutine and holds at most one event, whose
+// size is bounded. It accepts the three kinds of line ending, a byte order mark and comments as the
+// standard requires. It is more tolerant in one case: an event at the end of the stream counts even
+// if the blank line after it is missing, and is marked by [Event.Partial], because some servers
+// close the connection right after their last line. A line that begins as a JSON document counts as
+// data: some servers report an error in the middle of a stream without the name of the field.
 //
 //	events := sse.NewReader(body, 1<<20)
 //	for {
@@ -46,7 +47,8 @@ type Reader struct {
 	in    *bufio.Reader
 	limit int
 	begun bool
-	// skipLF is true after a carriage return: a following line feed belongs to the same line ending.
+	// skipLF is true after a carriage return: a following line feed belongs to the same line
+	// ending.
 	skipLF bool
 	ended  bool
 }
@@ -59,8 +61,9 @@ func NewReader(r io.Reader, limit int) *Reader {
 	return &Reader{in: bufio.NewReader(r), limit: limit}
 }
 
-// Next returns the next event. It returns io.EOF after the last one, [ErrTooLong] for an event over the limit, and what the
-// underlying reader returned, which may be io.ErrUnexpectedEOF; an event that such an error interrupts is lost.
+// Next returns the next event. It returns io.EOF after the last one, [ErrTooLong] for an event over
+// the limit, and what the underlying reader returned, which may be io.ErrUnexpectedEOF; an event
+// that such an error interrupts is lost.
 func (r *Reader) Next() (Event, error) {
 	var event Event
 	filled := false
@@ -89,8 +92,8 @@ func (r *Reader) Next() (Event, error) {
 	return Event{}, io.EOF
 }
 
-// field takes one line into the event and reports whether it was a known field; comments, ids, retry times and unknown
-// fields do not.
+// field takes one line into the event and reports whether it was a known field; comments, ids,
+// retry times and unknown fields do not.
 func (e *Event) field(line []byte, filled bool) bool {
 	if len(line) > 0 && (line[0] == '{' || line[0] == '[') {
 		line = append([]byte("data:"), line...)
@@ -115,7 +118,8 @@ func (e *Event) field(line []byte, filled bool) bool {
 	}
 }
 
-// line returns the next line without its ending. At the end of the stream it returns what is left with io.EOF and sets ended.
+// line returns the next line without its ending. At the end of the stream it returns what is left
+// with io.EOF and sets ended.
 func (r *Reader) line() ([]byte, error) {
 	var line []byte
 	for {

@@ -96,8 +96,8 @@ func TestReaderHandsOnTheErrorOfItsSource(t *testing.T) {
 	}
 }
 
-// FuzzReader checks that no input panics, that events stay below the limit, and that events do not depend on the pieces
-// in which bytes arrive.
+// FuzzReader checks that no input panics, that events stay below the limit, and that events do not
+// depend on the pieces in which bytes arrive.
 func FuzzReader(f *testing.F) {
 	f.Add([]byte("event: a\ndata: b\r\n\r\n: c\rdata\n\n"))
 	f.Add([]byte("\xEF\xBB\xBFdata:{\"x\":1}\n"))

@@ -22,8 +22,8 @@ type done struct {
 	result chat.ToolResult
 }
 
-// work runs the calls of a round that have no result yet and records what they return. again is true when an earlier attempt of the run
-// recorded the round and may have made the calls.
+// work runs the calls of a round that have no result yet and records what they return. again is
+// true when an earlier attempt of the run recorded the round and may have made the calls.
 func (l *loop) work(ctx context.Context, index int, again bool) error {
 	round := &l.rounds[index]
 	var missing []int
@@ -52,7 +52,8 @@ func (l *loop) work(ctx context.Context, index int, again bool) error {
 	return nil
 }
 
-// begin starts calls of a round. Calls that end before ctx are sent to the returned channel, which has room for all of them.
+// begin starts calls of a round. Calls that end before ctx are sent to the returned channel, which
+// has room for all of them.
 func (l *loop) begin(ctx context.Context, round *agent.Round, missing []int, again bool) <-chan done {
 	ended := make(chan done, len(missing))
 	slots := make(chan struct{}, parallel)
@@ -127,7 +128,8 @@ func (l *loop) spec(call chat.ToolCall) (none agent.ToolSpec) {
 	return none
 }
 
-// bounded runs one call within the time for a call; a call of a tool that waits has the time of the turn.
+// bounded runs one call within the time for a call; a call of a tool that waits has the time of the
+// turn.
 func (l *loop) bounded(ctx context.Context, key string, call chat.ToolCall, again bool) chat.ToolResult {
 	spec, refusal := l.check(call, again)
 	if refusal != nil {
@@ -198,8 +200,8 @@ func (l *loop) emit(phase string, call chat.ToolCall, result *chat.ToolResult) {
 	l.text.emit(agent.Event{Kind: agent.EventTool, Tool: step})
 }
 
-// Object returns the arguments of a call as a JSON object, for providers that accept nothing else. Arguments that are not an object become an empty
-// one.
+// Object returns the arguments of a call as a JSON object, for providers that accept nothing else.
+// Arguments that are not an object become an empty one.
 func Object(args string) json.RawMessage {
 	var members map[string]json.RawMessage
 	if json.Unmarshal([]byte(args), &members) != nil || members == nil {
@@ -208,8 +210,9 @@ func Object(args string) json.RawMessage {
 	return json.RawMessage(args)
 }
 
-// Calls collects the calls of one answer from the pieces in which they arrive. It keeps one call and one character more than the bounds allow, so
-// that an excess is recognised, and nothing beyond that.
+// Calls collects the calls of one answer from the pieces in which they arrive. It keeps one call
+// and one character more than the bounds allow, so that an excess is recognised, and nothing beyond
+// that.
 type Calls struct {
 	list    []*pending
 	at      map[int]int // index on the wire → place in list
@@ -243,10 +246,12 @@ func (c *Calls) Offer(name string) {
 	c.offered[name] = true
 }
 
-// Add adds the pieces of one event; merge joins the members of a call with those of its next piece. Calls of one event are separate. A piece continues
-// the call of its index or id, or else the call at its place among the last ones, unless it begins another call: another id or another whole name, or a
-// name and whole arguments after complete ones. An id may be missing or repeated. A name may come in pieces too; some endpoints instead repeat the whole
-// name with each piece of the arguments.
+// Add adds the pieces of one event; merge joins the members of a call with those of its next piece.
+// Calls of one event are separate. A piece continues the call of its index or id, or else the call
+// at its place among the last ones, unless it begins another call: another id or another whole
+// name, or a name and whole arguments after complete ones. An id may be missing or repeated. A name
+// may come in pieces too; some endpoints instead repeat the whole name with each piece of the
+// arguments.
 func (c *Calls) Add(pieces []Piece, merge func(before, piece map[string]any) map[string]any) {
 	if c.at == nil {
 		c.at = map[int]int{}
@@ -338,7 +343,8 @@ func blank(args string) bool {
 // Len returns the number of calls.
 func (c *Calls) Len() int { return len(c.named()) }
 
-// DropIncomplete removes the last call if its arguments are not complete: the answer was cut off within it.
+// DropIncomplete removes the last call if its arguments are not complete: the answer was cut off
+// within it.
 func (c *Calls) DropIncomplete() {
 	if n := len(c.list); n > 0 && !c.list[n-1].complete() {
 		c.list = c.list[:n-1]
@@ -375,7 +381,8 @@ func (c *Calls) Members() []map[string]any {
 	return out
 }
 
-// Bounded is a string that stops growing at its limit; the zero value holds one byte more than [MaxJournal].
+// Bounded is a string that stops growing at its limit; the zero value holds one byte more than
+// [MaxJournal].
 type Bounded struct {
 	limit int
 	text  strings.Builder
@@ -393,24 +400,28 @@ func (b *Bounded) Append(text string) {
 // String returns the collected string.
 func (b *Bounded) String() string { return chat.CleanText(b.text.String()) }
 
-// resultTool is the tool that reads what was left out of a result. A tool of the turn with that name takes precedence.
+// resultTool is the tool that reads what was left out of a result. A tool of the turn with that
+// name takes precedence.
 const resultTool = "result"
 
 // maxRead bounds what one call of resultTool returns, in bytes.
 const maxRead = 8 << 10
 
-// cutSizes are the numbers of bytes of an older result that are kept, tried in order until the rounds fit; 0 keeps only the pointer.
+// cutSizes are the numbers of bytes of an older result that are kept, tried in order until the
+// rounds fit; 0 keeps only the pointer.
 var cutSizes = [...]int{2048, 512, 0} //nolint:gochecknoglobals // a constant
 
-// window keeps the rounds of a turn within the part of the context window that is left for them. A cut result stays cut, so that the messages of the
-// model change no more often than needed: the caches of providers depend on it.
+// window keeps the rounds of a turn within the part of the context window that is left for them. A
+// cut result stays cut, so that the messages of the model change no more often than needed: the
+// caches of providers depend on it.
 type window struct {
 	tokens int         // for tools and rounds; 0 means no bound
 	ratio  agent.Ratio // by which tokens was computed
 	kept   map[int]int // bytes that are kept of each result, by the index of the round; absent = all
 }
 
-// fit returns the rounds for the model: if they do not fit, the oldest ones are cut first. The results of the newest round share the rest.
+// fit returns the rounds for the model: if they do not fit, the oldest ones are cut first. The
+// results of the newest round share the rest.
 func (w *window) fit(rounds []agent.Round, tools []agent.ToolSpec) []agent.Round {
 	if w.tokens == 0 || len(rounds) == 0 {
 		return rounds
@@ -422,7 +433,8 @@ func (w *window) fit(rounds []agent.Round, tools []agent.ToolSpec) []agent.Round
 	return w.cut(rounds)
 }
 
-// shorten cuts rounds until the total is three quarters of the window, so that the next rounds need no further cut.
+// shorten cuts rounds until the total is three quarters of the window, so that the next rounds need
+// no further cut.
 func (w *window) shorten(rounds []agent.Round, total func() int) {
 	if w.kept == nil {
 		w.kept = map[int]int{}
@@ -466,7 +478,8 @@ func (w *window) limit(r, size int) {
 // pointerBytes is how many bytes a cut must save to be worth its pointer.
 const pointerBytes = 256
 
-// cut returns copies of the rounds with the kept part of their results. Long arguments are cut too: the model needs them less than the results.
+// cut returns copies of the rounds with the kept part of their results. Long arguments are cut too:
+// the model needs them less than the results.
 func (w *window) cut(rounds []agent.Round) []agent.Round {
 	if len(w.kept) == 0 {
 		return rounds
@@ -489,7 +502,8 @@ func (w *window) cut(rounds []agent.Round) []agent.Round {
 	return out
 }
 
-// headAndTail keeps size bytes of a result, two thirds of them from its beginning, and states the call that returns the rest.
+// headAndTail keeps size bytes of a result, two thirds of them from its beginning, and states the
+// call that returns the rest.
 func headAndTail(text string, size int, call string) string {
 	head := chat.Cut(text, size*2/3)
 	tail := strings.ToValidUTF8(text[len(text)-size/3:], "")
@@ -507,7 +521,8 @@ func resultSpec() agent.ToolSpec {
 	}
 }
 
-// read executes a call of resultTool, which reads results of the first rounds only: the calls of its own round may still run.
+// read executes a call of resultTool, which reads results of the first rounds only: the calls of
+// its own round may still run.
 func (l *loop) read(call chat.ToolCall, before int) chat.ToolResult {
 	var args struct {
 		Call string `json:"call"`

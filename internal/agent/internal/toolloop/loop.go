@@ -1,29 +1,36 @@
-// Package toolloop is the loop of runners whose model calls tools: request an answer, run its tool calls, request the next answer with
-// the results, until an answer has no calls.
+// Package toolloop is the loop of runners whose model calls tools: request an answer, run its tool
+// calls, request the next answer with the results, until an answer has no calls.
 //
-// A runner passes a [Model], which posts one request of its provider and reads one answer; everything else is here, for all
-// providers. Text of all rounds is streamed into one answer, with an empty line between rounds; usage is summed.
+// A runner passes a [Model], which posts one request of its provider and reads one answer;
+// everything else is here, for all providers. Text of all rounds is streamed into one answer, with
+// an empty line between rounds; usage is summed.
 //
 // # Journal
 //
-// A round is recorded before the first of its calls runs, and each result when it arrives (agent.Journal). A turn that runs again receives the
-// recorded rounds: their text is the first delta, their results are used unchanged, and only then is a request made. A call without a recorded
-// result is repeated when its tool is idempotent, under its key `<session>/<run>/<round>/<call>`; otherwise its result states that it may or may
-// not have happened. So a recorded round is never requested twice, and a result never belongs to another call. Crash points: before the round is
-// recorded nothing has happened; after it, and after a call whose result was not recorded, the call is repeated under the same key; after the
-// result is recorded, the next step is the next request.
+// A round is recorded before the first of its calls runs, and each result when it arrives
+// (agent.Journal). A turn that runs again receives the recorded rounds: their text is the first
+// delta, their results are used unchanged, and only then is a request made. A call without a
+// recorded result is repeated when its tool is idempotent, under its key
+// `<session>/<run>/<round>/<call>`; otherwise its result states that it may or may not have
+// happened. So a recorded round is never requested twice, and a result never belongs to another
+// call. Crash points: before the round is recorded nothing has happened; after it, and after a call
+// whose result was not recorded, the call is repeated under the same key; after the result is
+// recorded, the next step is the next request.
 //
 // # Bounds
 //
-// A turn makes at most [MaxRounds] requests. The last one forbids calls; a model that calls tools nevertheless receives one more request without any
-// tools. The first [MaxCalls] calls of a round are run, [parallel] of them at once, each for at most [Options.CallTime]. Calls of tools that wait for
-// another turn count to neither: they may take as long as the turn. Arguments and results have at most [MaxArgs] and [MaxResult] bytes, all rounds of
-// a turn together [MaxJournal]. Instead of what exceeds a bound, the model receives one sentence, and the turn continues.
+// A turn makes at most [MaxRounds] requests. The last one forbids calls; a model that calls tools
+// nevertheless receives one more request without any tools. The first [MaxCalls] calls of a round
+// are run, [parallel] of them at once, each for at most [Options.CallTime]. Calls of tools that
+// wait for another turn count to neither: they may take as long as the turn. Arguments and results
+// have at most [MaxArgs] and [MaxResult] bytes, all rounds of a turn together [MaxJournal]. Instead
+// of what exceeds a bound, the model receives one sentence, and the turn continues.
 //
 // # Goroutines
 //
-// One for each call that runs; it ends with its call, and [Run] waits for all of them. The turn stops waiting for a tool that ignores the end of its
-// context after a second, but Run does not return before the tool has returned. Events and records are made on the goroutine of Run.
+// One for each call that runs; it ends with its call, and [Run] waits for all of them. The turn
+// stops waiting for a tool that ignores the end of its context after a second, but Run does not
+// return before the tool has returned. Events and records are made on the goroutine of Run.
 package toolloop
 
 import (
@@ -43,10 +50,11 @@ import (
 
 // The bounds of a turn.
 const (
-	// MaxRounds is the largest number of requests of a turn to its model. The last one forbids calls; a model that calls tools nevertheless receives
-	// one more request without any tools.
+	// MaxRounds is the largest number of requests of a turn to its model. The last one forbids
+	// calls; a model that calls tools nevertheless receives one more request without any tools.
 	MaxRounds = 16
-	// MaxCalls is how many calls of one answer are run; further calls are refused. An answer with more than maxAsked calls ends the turn.
+	// MaxCalls is how many calls of one answer are run; further calls are refused. An answer with
+	// more than maxAsked calls ends the turn.
 	MaxCalls = 32
 	maxAsked = 256
 	// maxName bounds the name and the id of a call, in bytes.
@@ -55,8 +63,8 @@ const (
 	MaxArgs = 32 << 10
 	// MaxResult bounds the result of one call, in bytes.
 	MaxResult = 64 << 10
-	// MaxJournal bounds calls and results of all rounds of a turn together, in bytes. Together with the longest answer it stays below what
-	// the store reads at once.
+	// MaxJournal bounds calls and results of all rounds of a turn together, in bytes. Together with
+	// the longest answer it stays below what the store reads at once.
 	MaxJournal = 2 << 20
 	// DefaultCallTime is how long one call may take.
 	DefaultCallTime = 60 * time.Second
@@ -89,7 +97,8 @@ func (c Conversation) Tokens() int {
 	return n
 }
 
-// Room returns the part of a window that the conversation takes besides the request of the turn: its last round is new to the model.
+// Room returns the part of a window that the conversation takes besides the request of the turn:
+// its last round is new to the model.
 func (c Conversation) Room(ratio agent.Ratio) int {
 	n := c.Tokens()
 	if last := len(c.Rounds) - 1; last >= 0 {
@@ -116,14 +125,16 @@ type Reply struct {
 	Extra json.RawMessage
 	// Usage of this request alone.
 	Usage chat.Usage
-	// Estimated is the estimate for the request; 0 if it had pictures, which cannot be estimated well.
+	// Estimated is the estimate for the request; 0 if it had pictures, which cannot be estimated
+	// well.
 	Estimated  int
 	StopReason string
 }
 
 // Model is one provider.
 type Model interface {
-	// Ask posts one request and streams the text of the answer into the Text of the loop. With an error, Reply still has the usage that is known.
+	// Ask posts one request and streams the text of the answer into the Text of the loop. With an
+	// error, Reply still has the usage that is known.
 	Ask(ctx context.Context, conversation Conversation) (Reply, error)
 }
 
@@ -131,18 +142,19 @@ type Model interface {
 type Options struct {
 	// CallTime is how long one call may take; 0 means [DefaultCallTime].
 	CallTime time.Duration
-	// Window is how many estimated tokens the tools and the rounds of a turn may have ([Conversation.Room]), with the ratio that it was computed
-	// with. It is called before each request, because each answer changes the ratio. nil means no bound.
+	// Window is how many estimated tokens the tools and the rounds of a turn may have
+	// ([Conversation.Room]), with the ratio that it was computed with. It is called before each
+	// request, because each answer changes the ratio. nil means no bound.
 	Window func() (tokens int, ratio agent.Ratio)
-	// Shrink makes the window of the turn smaller after a refusal of a conversation that is too long, and reports whether the request may be made again;
-	// nil means never.
+	// Shrink makes the window of the turn smaller after a refusal of a conversation that is too
+	// long, and reports whether the request may be made again; nil means never.
 	Shrink func() bool
 	// Learn is called with the estimate for a request and the count of the provider; may be nil.
 	Learn func(estimated, counted int)
 }
 
-// Run executes a turn: it makes requests until the model answers without calls. The text of the answer is in text. After a failure, text keeps what
-// was emitted before it.
+// Run executes a turn: it makes requests until the model answers without calls. The text of the
+// answer is in text. After a failure, text keeps what was emitted before it.
 func Run(ctx context.Context, req agent.Request, model Model, text *Text, options Options) (agent.Result, error) {
 	if options.CallTime == 0 {
 		options.CallTime = DefaultCallTime
@@ -201,14 +213,15 @@ func (l *loop) run(ctx context.Context) (stop string, err error) {
 	}
 }
 
-// last reports whether the next answer must not have calls: the rounds are used up, or the agent no longer has the tools that it had when the turn
-// began.
+// last reports whether the next answer must not have calls: the rounds are used up, or the agent no
+// longer has the tools that it had when the turn began.
 func (l *loop) last() bool {
 	return len(l.rounds)+1 >= MaxRounds || len(l.rounds) > 0 && len(l.tools) == 0
 }
 
-// conclude ends a turn whose model calls tools in an answer that must not have calls. The text of that reply is the answer. If it is empty, the model
-// receives one more request, without tools and with the rounds as text, so that nothing in the request suggests a call.
+// conclude ends a turn whose model calls tools in an answer that must not have calls. The text of
+// that reply is the answer. If it is empty, the model receives one more request, without tools and
+// with the rounds as text, so that nothing in the request suggests a call.
 func (l *loop) conclude(ctx context.Context, reply Reply) (stop string, err error) {
 	if l.text.Begun() {
 		return reply.StopReason, nil
@@ -288,7 +301,8 @@ func (l *loop) takeInput(index int) {
 	}
 }
 
-// ask makes one request, and once more with a smaller part of the conversation if it was refused as too long.
+// ask makes one request, and once more with a smaller part of the conversation if it was refused as
+// too long.
 func (l *loop) ask(ctx context.Context) (Reply, error) {
 	for again := false; ; again = true {
 		conversation := Conversation{Tools: l.tools, Rounds: l.rounds, NoCalls: l.last()}
@@ -361,7 +375,8 @@ func (l *loop) record(ctx context.Context, reply Reply) (int, error) {
 	return len(l.rounds) - 1, nil
 }
 
-// named gives each call a unique id where the model gave none or repeated one, and cuts arguments that are too long: such calls are not run.
+// named gives each call a unique id where the model gave none or repeated one, and cuts arguments
+// that are too long: such calls are not run.
 func named(calls []chat.ToolCall, round int) []chat.ToolCall {
 	out, seen := make([]chat.ToolCall, 0, len(calls)), map[string]bool{}
 	for i, call := range calls {
@@ -378,7 +393,8 @@ func named(calls []chat.ToolCall, round int) []chat.ToolCall {
 	return out
 }
 
-// utf8Max keeps cut arguments longer than [MaxArgs], so that they are recognised as too long when they are read again.
+// utf8Max keeps cut arguments longer than [MaxArgs], so that they are recognised as too long when
+// they are read again.
 const utf8Max = 4
 
 func size(round chat.Round) int {
@@ -437,7 +453,8 @@ func (t *Text) Append(text string) error {
 	return t.answer.Append(text)
 }
 
-// Begun reports whether anything of the round was emitted; after that its request must not be repeated.
+// Begun reports whether anything of the round was emitted; after that its request must not be
+// repeated.
 func (t *Text) Begun() bool { return len(t.answer.Text()) > t.start }
 
 // Round returns the text of the round.
@@ -470,8 +487,9 @@ func (i *Images) Text(input string) string {
 	return input + "\n" + i.left
 }
 
-// Refused reports whether an endpoint has refused a request because of its pictures. If so, it removes them, so that the same request can be sent
-// without pictures. The next turn sends its pictures again: one picture may be broken and the next one not.
+// Refused reports whether an endpoint has refused a request because of its pictures. If so, it
+// removes them, so that the same request can be sent without pictures. The next turn sends its
+// pictures again: one picture may be broken and the next one not.
 func (i *Images) Refused(err error) bool {
 	var refusal *modelhttp.StatusError
 	if len(i.List) == 0 || !errors.As(err, &refusal) {

@@ -304,7 +304,8 @@ func TestAfterTheLastRoundTheModelIsAskedOnceWithoutTools(t *testing.T) {
 	}
 }
 
-// TestNothingIsRecordedOfAStoppedTurn checks that the error of a stopped tool call is not recorded as its result: the next attempt repeats the call.
+// TestNothingIsRecordedOfAStoppedTurn checks that the error of a stopped tool call is not recorded
+// as its result: the next attempt repeats the call.
 func TestNothingIsRecordedOfAStoppedTurn(t *testing.T) {
 	t.Parallel()
 	for range 50 {
@@ -343,7 +344,8 @@ func TestALostJournalEndsTheTurn(t *testing.T) {
 	}
 }
 
-// TestCallsThatWaitForTurnsHaveTheTimeOfTheirOwn makes more calls that wait than run at once, for longer than a call may take.
+// TestCallsThatWaitForTurnsHaveTheTimeOfTheirOwn makes more calls that wait than run at once, for
+// longer than a call may take.
 func TestCallsThatWaitForTurnsHaveTheTimeOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -366,7 +368,8 @@ func TestCallsThatWaitForTurnsHaveTheTimeOfTheirOwn(t *testing.T) {
 	})
 }
 
-// sending is a toolbox whose calls take the time in their arguments. Calls of "send" run in order, calls of "read" concurrently.
+// sending is a toolbox whose calls take the time in their arguments. Calls of "send" run in order,
+// calls of "read" concurrently.
 type sending struct {
 	tools
 
@@ -391,7 +394,8 @@ func (s *sending) Call(_ context.Context, _ string, call chat.ToolCall) chat.Too
 	return chat.ToolResult{Text: "sent"}
 }
 
-// TestCallsThatSendRunInTheOrderOfTheAnswer lets a model request sends that would overtake each other, between reads.
+// TestCallsThatSendRunInTheOrderOfTheAnswer lets a model request sends that would overtake each
+// other, between reads.
 func TestCallsThatSendRunInTheOrderOfTheAnswer(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -416,7 +420,8 @@ func TestCallsThatSendRunInTheOrderOfTheAnswer(t *testing.T) {
 	})
 }
 
-// reader calls a tool in each of its first rounds, then reads what was left out of the first result, then answers.
+// reader calls a tool in each of its first rounds, then reads what was left out of the first
+// result, then answers.
 type reader struct {
 	text   *toolloop.Text
 	rounds int

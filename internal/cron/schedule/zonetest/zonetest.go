@@ -1,4 +1,5 @@
-// Package zonetest writes releases of time zone rules for tests of what happens when processes have different ones.
+// Package zonetest writes releases of time zone rules for tests of what happens when processes have
+// different ones.
 package zonetest
 
 import (
@@ -9,8 +10,8 @@ import (
 	"testing"
 )
 
-// Write makes a directory for the variable ZONEINFO: rules of zones by name, each as a POSIX TZ string such as CET-1CEST,M3.5.0,M10.5.0/3. Without a release the
-// directory does not name one.
+// Write makes a directory for the variable ZONEINFO: rules of zones by name, each as a POSIX TZ
+// string such as CET-1CEST,M3.5.0,M10.5.0/3. Without a release the directory does not name one.
 func Write(tb testing.TB, release string, zones map[string]string) (dir string) {
 	tb.Helper()
 	dir = tb.TempDir()

@@ -17,7 +17,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestAStoreInABubbleLivesInVirtualTime opens stores in two bubbles, because no state of the first may be left in the second.
+// TestAStoreInABubbleLivesInVirtualTime opens stores in two bubbles, because no state of the first
+// may be left in the second.
 func TestAStoreInABubbleLivesInVirtualTime(t *testing.T) {
 	t.Parallel()
 	for range 2 {
@@ -37,7 +38,8 @@ func TestAStoreInABubbleLivesInVirtualTime(t *testing.T) {
 	}
 }
 
-// TestAnErrorBeforeAnOperationIsItsResultAndNothingIsDone forces a failure of a write and of a read.
+// TestAnErrorBeforeAnOperationIsItsResultAndNothingIsDone forces a failure of a write and of a
+// read.
 func TestAnErrorBeforeAnOperationIsItsResultAndNothingIsDone(t *testing.T) {
 	t.Parallel()
 	down, broken := true, errors.New("broken")
