@@ -144,7 +144,7 @@ const (
 
 	// interruptSQL ends the runs of the old owners. Each counts as a crash unless the owner's row
 	// is missing: a clean stop deletes it.
-	interruptSQL = `UPDATE runs SET state = CASE WHEN state = 'stopping' THEN 'stopped' ELSE 'interrupted' END, ended_at = {now},
+	interruptSQL = `UPDATE runs {by runs_open} SET state = CASE WHEN state = 'stopping' THEN 'stopped' ELSE 'interrupted' END, ended_at = {now},
 			crashes = crashes + CASE WHEN state = 'running' AND EXISTS (SELECT 1 FROM nodes n WHERE n.id = runs.owner) THEN 1 ELSE 0 END
 		WHERE session_key {in $1} AND {running}`
 	// Their messages are held, because they already have a place in a turn.
