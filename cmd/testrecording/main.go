@@ -28,7 +28,7 @@ import (
 
 // hello is the scene of the first message, tea the job whose answer appears in the open
 // conversation.
-var (
+var ( //nolint:gochecknoglobals // constants
 	hello = []string{"send", "hello"}
 	tea   = []string{"cron", "add", "--at", "in 2s", "--name", "tea", "--message", "Tea is ready", "--deliver", "web:main"}
 )

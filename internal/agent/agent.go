@@ -151,7 +151,7 @@ type Request struct {
 }
 
 // ReadsOutside calls Outside.
-func (r *Request) ReadsOutside() {
+func (r Request) ReadsOutside() {
 	if r.Outside != nil {
 		r.Outside()
 	}

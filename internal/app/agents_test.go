@@ -107,7 +107,7 @@ func TestAReloadNamesWhatChanged(t *testing.T) {
 }
 
 // A watchdog that is fed while nothing moves would keep a stuck process alive.
-func TestTheWatchdogStarvesWhileWorkIsStalled(t *testing.T) {
+func TestTheWatchdogStarvesWhileWorkIsStalled(t *testing.T) { //nolint:paralleltest // its variables belong to the process
 	path := filepath.Join(t.TempDir(), "notify")
 	socket, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
 	if err != nil {
@@ -146,7 +146,7 @@ func TestTheWatchdogStarvesWhileWorkIsStalled(t *testing.T) {
 	<-ended
 	for env, want := range map[string]time.Duration{"WATCHDOG_USEC=60000000": time.Minute, "WATCHDOG_USEC=x": 0, "": 0, "WATCHDOG_USEC=60000000 WATCHDOG_PID=1": 0} {
 		lookup := func(name string) (string, bool) {
-			for _, v := range strings.Fields(env) {
+			for v := range strings.FieldsSeq(env) {
 				if value, ok := strings.CutPrefix(v, name+"="); ok {
 					return value, true
 				}

@@ -364,7 +364,7 @@ func examineServer(cfg config.Config, name string, states []chat.ToolServer, loo
 	at := slices.IndexFunc(states, func(state chat.ToolServer) bool { return state.Name == name })
 	switch {
 	case at >= 0:
-		return examineState(s, states[at])
+		return examineState(states[at])
 	case states != nil:
 		return Finding{Warning, "the running gateway does not have it", "restart the gateway, or give doctor the configuration that it runs with"}
 	case s.URL != "":
@@ -374,7 +374,7 @@ func examineServer(cfg config.Config, name string, states []chat.ToolServer, loo
 	}
 }
 
-func examineState(s config.MCPServer, state chat.ToolServer) Finding {
+func examineState(state chat.ToolServer) Finding {
 	why := ""
 	if state.LastError != "" {
 		why = ": " + state.LastError

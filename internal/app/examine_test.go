@@ -244,7 +244,7 @@ func TestAMissingModelIsFoundBeforeTheFirstMessage(t *testing.T) {
 	}
 }
 
-func TestOlderOrMissingZoneRulesAreFound(t *testing.T) {
+func TestOlderOrMissingZoneRulesAreFound(t *testing.T) { //nolint:paralleltest // ZONEINFO belongs to the process
 	for _, c := range []struct {
 		dir, text string
 		want      Weight

@@ -412,7 +412,7 @@ func (l *chatLoop) happened(ctx context.Context, event client.Event) error {
 		State      wire.ChatState `json:"state"`
 	}
 	if json.Unmarshal(event.Payload, &of) != nil {
-		return nil
+		return nil //nolint:nilerr // an event of another version
 	}
 	key, err := l.talk.key(ctx)
 	if err != nil || of.SessionKey != key {
@@ -423,7 +423,7 @@ func (l *chatLoop) happened(ctx context.Context, event client.Event) error {
 		return l.refreshQuestions(ctx, of.Reason)
 	case wire.EventChat, wire.EventSessions:
 		if l.interactive && l.later == nil && (event.Name == wire.EventSessions || of.State.Ends()) {
-			l.later = time.After(newsDelay)
+			l.later = time.After(newsDelay) //nolint:forbidigo // at most one is pending
 		}
 	}
 	return nil

@@ -181,7 +181,7 @@ func (c *sendCmd) listen(env *environment, talk *conversation) (done func()) {
 	talk.typed = lines
 	talk.answered = func(ctx context.Context, line typed) error {
 		if line.err != nil {
-			return nil //nolint:nilerr // the terminal is closed; the question can be answered elsewhere
+			return nil // the terminal is closed; the question can be answered elsewhere
 		}
 		defer hint(wanted)
 		q, waits := open.current()
@@ -341,7 +341,7 @@ func (c *filesGetCmd) Run(ctx context.Context, env *environment) error {
 	path, made := c.Output, (*os.File)(nil)
 	err = downloadFile(ctx, to, c.ID, func(name string) (io.Writer, error) {
 		path = cmp.Or(path, chat.FileName(name))
-		f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+		f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600) //nolint:gosec // the path that the user names
 		if errors.Is(err, os.ErrExist) {
 			return nil, usageError(path + " exists; choose another name with -o")
 		}

@@ -157,7 +157,7 @@ func (c *conversation) next(ctx context.Context) (wire.ChatEvent, error) {
 func (c *conversation) questionsChanged(ctx context.Context, event client.Event) error {
 	var changed wire.QuestionsChanged
 	if c.asked == nil || json.Unmarshal(event.Payload, &changed) != nil {
-		return nil
+		return nil //nolint:nilerr // an event of another version
 	}
 	key, err := c.key(ctx)
 	if err != nil || changed.SessionKey != key {
@@ -350,7 +350,7 @@ func (c *conversation) giveUp(ctx context.Context, run, text string) (end *turnE
 
 // asked is the open questions of a session that this client may answer, in the order in which it
 // has shown them.
-type asked []wire.Question
+type asked []wire.Question //nolint:recvcheck // reads do not need a pointer
 
 // update takes the list of the gateway. fresh has not been shown yet, closed was shown and is no
 // longer open.

@@ -376,9 +376,9 @@ func Download(ctx context.Context, opts Options, id string, to func(name string)
 }
 
 // roundTrip makes one request with the token.
-func (opts Options) roundTrip(req *http.Request) (*http.Response, error) {
-	req.Header.Set("Authorization", "Bearer "+opts.Token)
-	transport := &http.Transport{TLSClientConfig: opts.TLS, DisableKeepAlives: true}
+func (o Options) roundTrip(req *http.Request) (*http.Response, error) {
+	req.Header.Set("Authorization", "Bearer "+o.Token)
+	transport := &http.Transport{TLSClientConfig: o.TLS, DisableKeepAlives: true}
 	resp, err := transport.RoundTrip(req)
 	if err != nil {
 		return nil, dialError(req.URL.String(), nil, err)

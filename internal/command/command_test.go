@@ -39,9 +39,7 @@ func TestPageOfChatCommandsHasTheTable(t *testing.T) {
 		if c.ArgsHint != "" {
 			name += " " + strings.ReplaceAll(c.ArgsHint, "|", "\\|")
 		}
-		for _, alias := range c.Aliases {
-			name += "`, `/" + alias
-		}
+		name = strings.Join(append([]string{name}, c.Aliases...), "`, `/")
 		fmt.Fprintf(&want, "| `%s` | %s |\n", name, c.Description)
 	}
 	const page = "../../docs/chat-commands.md"

@@ -334,21 +334,21 @@ type kubernetesObject struct {
 		Strategy struct{ Type string }
 		Template struct {
 			Spec struct {
-				Grace    int `yaml:"terminationGracePeriodSeconds"`
+				Grace    int `yaml:"terminationGracePeriodSeconds"` //nolint:tagliatelle // of Kubernetes
 				Security struct {
-					NonRoot bool  `yaml:"runAsNonRoot"`
-					User    int64 `yaml:"runAsUser"`
-					FSGroup int64 `yaml:"fsGroup"`
-				} `yaml:"securityContext"`
+					NonRoot bool  `yaml:"runAsNonRoot"` //nolint:tagliatelle // of Kubernetes
+					User    int64 `yaml:"runAsUser"`    //nolint:tagliatelle // of Kubernetes
+					FSGroup int64 `yaml:"fsGroup"`      //nolint:tagliatelle // of Kubernetes
+				} `yaml:"securityContext"` //nolint:tagliatelle // of Kubernetes
 				Containers []struct {
-					Startup   probe `yaml:"startupProbe"`
-					Liveness  probe `yaml:"livenessProbe"`
-					Readiness probe `yaml:"readinessProbe"`
+					Startup   probe `yaml:"startupProbe"`   //nolint:tagliatelle // of Kubernetes
+					Liveness  probe `yaml:"livenessProbe"`  //nolint:tagliatelle // of Kubernetes
+					Readiness probe `yaml:"readinessProbe"` //nolint:tagliatelle // of Kubernetes
 					Security  struct {
-						Escalation   *bool `yaml:"allowPrivilegeEscalation"`
-						ReadOnly     bool  `yaml:"readOnlyRootFilesystem"`
+						Escalation   *bool `yaml:"allowPrivilegeEscalation"` //nolint:tagliatelle // of Kubernetes
+						ReadOnly     bool  `yaml:"readOnlyRootFilesystem"`   //nolint:tagliatelle // of Kubernetes
 						Capabilities struct{ Drop []string }
-					} `yaml:"securityContext"`
+					} `yaml:"securityContext"` //nolint:tagliatelle // of Kubernetes
 				}
 			}
 		}
@@ -356,7 +356,7 @@ type kubernetesObject struct {
 }
 
 type probe struct {
-	HTTP struct{ Path string } `yaml:"httpGet"`
+	HTTP struct{ Path string } `yaml:"httpGet"` //nolint:tagliatelle // of Kubernetes
 }
 
 // checkMountedConfig loads a configuration of a deployment, with the secrets that it mounts.

@@ -359,7 +359,7 @@ func (e Evidence) otherRules(r Run) bool {
 		return false
 	}
 	fire, ok := e.Timetable.Schedule.Next(r.ScheduledFor.Add(-1))
-	return !e.Job.State.ActivatedAt.After(r.ScheduledFor) && !(ok && fire.Slot.Equal(r.ScheduledFor))
+	return !e.Job.State.ActivatedAt.After(r.ScheduledFor) && (!ok || !fire.Slot.Equal(r.ScheduledFor))
 }
 
 // sameSlot is the row of a slot that other rules of the zone have planned at another moment.

@@ -187,7 +187,7 @@ func claim(t *testing.T, p *Planner, j Job, late time.Duration) (Job, Verdict) {
 	return j.Decided(v, 0), v
 }
 
-func TestTwoZoneReleasesFireNoLocalTimeTwice(t *testing.T) {
+func TestTwoZoneReleasesFireNoLocalTimeTwice(t *testing.T) { //nolint:paralleltest // ZONEINFO belongs to the process
 	summer, winter := "PST8PDT,M3.2.0,M11.1.0", "<-07>7"
 	localTimesFireOnce(t, time.Date(2026, 12, 7, 0, 0, 0, 0, time.UTC), summer, winter)
 	localTimesFireOnce(t, time.Date(2026, 12, 7, 0, 0, 0, 0, time.UTC), winter, summer)
@@ -238,7 +238,7 @@ func localTimesFireOnce(t *testing.T, begin time.Time, olderRule, newerRule stri
 	}
 }
 
-func TestRepeatingJobsFollowRealTimeUnderTwoReleases(t *testing.T) {
+func TestRepeatingJobsFollowRealTimeUnderTwoReleases(t *testing.T) { //nolint:paralleltest // ZONEINFO belongs to the process
 	older, newer := twoReleases(t)
 	dice := rand.New(rand.NewPCG(7, 7))
 	for expr, every := range map[string]time.Duration{"*/15 * * * *": 15 * time.Minute, "0 * * * *": time.Hour} {
@@ -258,7 +258,7 @@ func TestRepeatingJobsFollowRealTimeUnderTwoReleases(t *testing.T) {
 
 // The right moment, 16:00 UTC, has passed when a newer release is there: the slot fires once as it
 // was planned, at 17:00 UTC, also late.
-func TestPassedSlotFiresOnceAsPlanned(t *testing.T) {
+func TestPassedSlotFiresOnceAsPlanned(t *testing.T) { //nolint:paralleltest // ZONEINFO belongs to the process
 	older, newer := twoReleases(t)
 	day := func(d, h, m int) time.Time { return time.Date(2026, 12, d, h, m, 0, 0, time.UTC) }
 	j := planned(t, older, "0 9 * * *", day(10, 15, 0))
@@ -282,7 +282,7 @@ func TestPassedSlotFiresOnceAsPlanned(t *testing.T) {
 }
 
 // A slot whose right moment is later moves there instead of firing an hour early.
-func TestNewerReleaseMovesSlotsInsteadOfFiringEarly(t *testing.T) {
+func TestNewerReleaseMovesSlotsInsteadOfFiringEarly(t *testing.T) { //nolint:paralleltest // ZONEINFO belongs to the process
 	newer, older := twoReleases(t) // 2026a plays the newer rules: its winter time is an hour behind
 	newer.compiler, older.compiler = withRelease(t, "2026g", "PST8PDT,M3.2.0,M11.1.0"), withRelease(t, "2026f", "<-07>7")
 	j := planned(t, older, "0 9 * * *", time.Date(2026, 12, 10, 15, 0, 0, 0, time.UTC))
@@ -301,7 +301,7 @@ func withRelease(t *testing.T, release, rule string) *schedule.Compiler {
 	return schedule.NewCompiler(0)
 }
 
-func TestJitterKeepsItsDelayUnderNewerRules(t *testing.T) {
+func TestJitterKeepsItsDelayUnderNewerRules(t *testing.T) { //nolint:paralleltest // ZONEINFO belongs to the process
 	older, newer := twoReleases(t)
 	j := planned(t, older, "0 9 * * *", time.Date(2026, 12, 10, 0, 0, 0, 0, time.UTC))
 	j.JitterMs = (20 * time.Minute).Milliseconds()
@@ -312,7 +312,7 @@ func TestJitterKeepsItsDelayUnderNewerRules(t *testing.T) {
 	}
 }
 
-func TestResumedJobFiresNoLocalTimeAgain(t *testing.T) {
+func TestResumedJobFiresNoLocalTimeAgain(t *testing.T) { //nolint:paralleltest // ZONEINFO belongs to the process
 	older, newer := twoReleases(t)
 	j := planned(t, newer, "0 9 * * *", time.Date(2026, 12, 10, 15, 0, 0, 0, time.UTC))
 	j, v := claim(t, newer, j, 0) // 9:00 has run at 16:00 UTC
@@ -328,7 +328,7 @@ func TestResumedJobFiresNoLocalTimeAgain(t *testing.T) {
 }
 
 // A backfill follows the rules of the process and leaves the plan alone.
-func TestBackfillFollowsThePresentRules(t *testing.T) {
+func TestBackfillFollowsThePresentRules(t *testing.T) { //nolint:paralleltest // ZONEINFO belongs to the process
 	older, newer := twoReleases(t)
 	j := planned(t, older, "0 9 * * *", time.Date(2026, 12, 10, 0, 0, 0, 0, time.UTC))
 	table, err := newer.Timetable(j)
@@ -343,7 +343,7 @@ func TestBackfillFollowsThePresentRules(t *testing.T) {
 }
 
 // 9:00 ran at 17:00 UTC by the older rules; the newer ones have it at 16:00.
-func TestWhyNamesTheChangeOfTheRules(t *testing.T) {
+func TestWhyNamesTheChangeOfTheRules(t *testing.T) { //nolint:paralleltest // ZONEINFO belongs to the process
 	older, newer := twoReleases(t)
 	j := planned(t, older, "0 9 * * *", time.Date(2026, 12, 10, 0, 0, 0, 0, time.UTC))
 	j.CreatedAt = j.State.ActivatedAt

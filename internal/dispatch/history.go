@@ -48,7 +48,7 @@ func (ts *turns) history(ctx context.Context, key chat.SessionKey, sessionID, ru
 		ts.tails.put(t)
 		return nil, 0, err
 	}
-	if t.last > 0 && !(tr.SessionID == t.id && t.follow(tr)) { // archived, deleted, or far behind
+	if t.last > 0 && (tr.SessionID != t.id || !t.follow(tr)) { // archived, deleted, or far behind
 		t = newTail(sessionID)
 		q.After, q.Before = 0, t.from
 		if tr, err = read(q); err != nil {
@@ -74,7 +74,7 @@ func (ts *turns) history(ctx context.Context, key chat.SessionKey, sessionID, ru
 		own = t.of(runID)
 	}
 	t.trim(covered)
-	out := t.entries[:len(t.entries):len(t.entries)]
+	out := slices.Clip(t.entries)
 	tokens += t.tokens - own
 	if sessionID == "" || sessionID == t.id {
 		ts.tails.put(t)
@@ -212,7 +212,7 @@ func (ts *tails) put(t *tail) {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
 	if at, ok := ts.of[t.id]; ok {
-		if other, _ := at.Value.(*tail); other.last > t.last {
+		if other, ok := at.Value.(*tail); ok && other.last > t.last {
 			return
 		}
 		ts.remove(at)
@@ -227,7 +227,7 @@ func (ts *tails) put(t *tail) {
 }
 
 func (ts *tails) remove(at *list.Element) *tail {
-	t, _ := ts.used.Remove(at).(*tail)
+	t, _ := ts.used.Remove(at).(*tail) //nolint:errcheck // the list has only tails
 	delete(ts.of, t.id)
 	ts.bytes -= t.bytes
 	return t

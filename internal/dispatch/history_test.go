@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"reflect"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -76,9 +77,9 @@ func TestTurnReadsOnlyNewEntries(t *testing.T) {
 // Whatever happens to sessions between its turns, an agent gets what stands in the transcript.
 func TestHistoryIsTheTranscript(t *testing.T) {
 	for seed := range uint64(6) {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
 			inDispatcher(t, func(t *testing.T, h *harness) {
-				r := rand.New(rand.NewPCG(seed, 8)) //nolint:gosec // no secret
+				r := rand.New(rand.NewPCG(seed, 8))
 				sessions := []string{"a", "b"}
 				for step := range 120 {
 					name := sessions[r.IntN(len(sessions))]

@@ -3,7 +3,6 @@ package dispatch
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -137,7 +136,7 @@ func TestLeastRecentlyUsedTailsAreForgotten(t *testing.T) {
 	var ts tails
 	const each = 1 << 20
 	for i := range 200 {
-		ts.put(filled(fmt.Sprint(i), 1, strings.Repeat("x", each)))
+		ts.put(filled(strconv.Itoa(i), 1, strings.Repeat("x", each)))
 		first := ts.take("0")
 		if first.last == 0 {
 			t.Fatalf("the tail in use was forgotten after %d others", i)

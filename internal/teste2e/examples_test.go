@@ -205,7 +205,7 @@ func TestProgramOfAKilledAttemptIsEnded(t *testing.T) {
 			}
 			return err == nil && o.Count("SELECT count(*) FROM runs WHERE id = 'killed' AND program <> ''") == 1
 		})
-		t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGKILL) }) //nolint:errcheck // it has ended when the test passes
+		t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGKILL) }) // it has ended when the test passes
 		g.Kill()
 		if err := syscall.Kill(pid, 0); err != nil {
 			t.Fatalf("the program has ended with its gateway: %v", err)

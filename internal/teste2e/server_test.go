@@ -235,6 +235,8 @@ var everyCommand = []asUsers{
 	{"runs", 0, 1, 0, "", ""},
 	{"runs --state ended", 0, 1, 0, "answered", "answered"},
 	{"runs none", 1, 1, 1, "", "none"},
+	{"why none", 1, 1, 1, "", "none"},
+	{"files get file-00", 1, 1, 1, "", "no such file"},
 	{"questions list", 0, 1, 0, "no questions", "no questions"},
 	{"questions answer none 1", 1, 1, 1, "", "no open question"},
 	{"tasks list", 0, 1, 0, "", ""},

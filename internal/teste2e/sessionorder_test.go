@@ -59,7 +59,7 @@ func (c crowd) run() {
 				return
 			case <-time.After(300 * time.Millisecond):
 			}
-			g := gateways[rand.IntN(len(gateways))] //nolint:gosec // no secret
+			g := gateways[rand.IntN(len(gateways))]
 			g.Kill()
 			if err := g.TryStart(); err != nil {
 				t.Error(err)

@@ -49,6 +49,7 @@ func (namedTools) Call(context.Context, string, chat.ToolCall) chat.ToolResult {
 }
 
 func TestCallsThatReadFromOutside(t *testing.T) {
+	t.Parallel()
 	start := func(title string, opts ...sdk.ToolCallStartOpt) sdk.SessionUpdate {
 		return sdk.StartToolCall("c", title, opts...)
 	}

@@ -391,7 +391,7 @@ func (r *reads) add(id sdk.ToolCallId, more readCall, status sdk.ToolCallStatus)
 
 // judge decides about a call; ended means that nothing more will be known about it.
 func (r *reads) judge(id sdk.ToolCallId, c readCall, ended bool) (outside, judged bool) {
-	switch c.kind {
+	switch c.kind { //nolint:exhaustive // other kinds are judged by their names below
 	case sdk.ToolKindEdit, sdk.ToolKindDelete, sdk.ToolKindMove, sdk.ToolKindThink, sdk.ToolKindSwitchMode:
 		return false, ended // a later update may have another kind
 	case sdk.ToolKindFetch, sdk.ToolKindSearch, sdk.ToolKindExecute:

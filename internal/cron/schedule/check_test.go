@@ -454,7 +454,7 @@ func TestWordsOfOtherSchedulersMeanWhatPeopleMean(t *testing.T) {
 			continue
 		}
 		at := begin
-		for _, day := range strings.Fields(want) {
+		for day := range strings.FieldsSeq(want) {
 			f, ok := s.Next(at)
 			if at = f.Slot; !ok || at.Format("01-02") != day {
 				t.Errorf("%s fires on %s, want %s", expr, at.Format("01-02"), day)

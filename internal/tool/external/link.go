@@ -113,7 +113,7 @@ func (o opener) program(ctx context.Context, cfg Config, log *slog.Logger) (link
 		if err != nil {
 			cancel()
 		} else if left := messages.end(); len(left) > 0 {
-			_, _ = into.Write(left)
+			_, _ = into.Write(left) //nolint:errcheck // its reader sees the end
 		}
 		_ = into.CloseWithError(refused)
 	})
