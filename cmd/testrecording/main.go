@@ -26,12 +26,13 @@ import (
 	"laneway/internal/testrun"
 )
 
-// hello is the scene of the first message, tea the job whose answer appears in the open
-// conversation.
-var ( //nolint:gochecknoglobals // constants
-	hello = []string{"send", "hello"}
-	tea   = []string{"cron", "add", "--at", "in 2s", "--name", "tea", "--message", "Tea is ready", "--deliver", "web:main"}
-)
+// hello is the scene of the first message.
+func hello() []string { return []string{"send", "hello"} }
+
+// tea is the job whose answer appears in the open conversation.
+func tea() []string {
+	return []string{"cron", "add", "--at", "in 2s", "--name", "tea", "--message", "Tea is ready", "--deliver", "web:main"}
+}
 
 func main() {
 	if err := record(context.Background(), os.Args[1:], os.Stdout); err != nil {
@@ -77,11 +78,11 @@ func record(ctx context.Context, args []string, out io.Writer) (err error) {
 	plain := strings.NewReplacer(home, "~", address, "127.0.0.1:18790")
 	lines := append([]string{"$ laneway serve"}, shown...)
 	env = append(env, "LANEWAY_URL=http://"+address)
-	said, err := output(ctx, program, env, hello)
+	said, err := output(ctx, program, env, hello())
 	if err != nil {
 		return err
 	}
-	lines = append(lines, "", "$ laneway "+quoted(hello), said)
+	lines = append(lines, "", "$ laneway "+quoted(hello()), said)
 	talk, err := conversation(ctx, program, env)
 	if err != nil {
 		return err
@@ -133,7 +134,7 @@ func conversation(ctx context.Context, program string, env []string) (lines []st
 	if err := screen.Await(ctx, regexp.MustCompile(`(?m)^> `)); err != nil {
 		return nil, err
 	}
-	said, err := output(ctx, program, env, tea)
+	said, err := output(ctx, program, env, tea())
 	if err != nil {
 		return nil, err
 	}
@@ -146,7 +147,7 @@ func conversation(ctx context.Context, program string, env []string) (lines []st
 		return nil, fmt.Errorf("the answer of the job is not on the screen: %q", shown)
 	}
 	lines = append([]string{"$ laneway chat"}, shown[:answer]...)
-	return append(lines, "> ", "", "# in another terminal", "$ laneway "+quoted(tea), said, "", "# two seconds later, in the chat", shown[answer], "> "), nil
+	return append(lines, "> ", "", "# in another terminal", "$ laneway "+quoted(tea()), said, "", "# two seconds later, in the chat", shown[answer], "> "), nil
 }
 
 func quoted(args []string) string {

@@ -142,7 +142,7 @@ func talk(b *testing.B, g *Gateway, sessions, turns int) {
 			return
 		}
 		if ch, ok := waiting.LoadAndDelete(p.RunID); ok {
-			close(ch.(chan struct{})) //nolint:revive // what is stored below
+			close(ch.(chan struct{})) // what is stored below
 		}
 	})
 	if err != nil {
