@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -402,9 +403,12 @@ func unitOf(name string) (time.Duration, bool) {
 	return 0, false
 }
 
+// withSeconds splits a moment whose time of day has seconds: before them, the seconds, after them.
+var withSeconds = regexp.MustCompile(`^(.*\b\d{1,2}:\d{2}):([0-5]\d)((?:[aApP][mM])?)$`)
+
 // ParsePast parses a moment that has probably passed: `9:00` is the most recent one, and
 // `monday 8:30` that of the last seven days. `yesterday 9:00`, `today 9:00`, `tomorrow 9:00`,
-// `in 3h` and every format of [ParseAt] are taken literally. Local times are in tz. An error is an
+// `in 3h` and every format of [ParseAt] are taken literally. A time of day may have seconds. Local times are in tz. An error is an
 // [*InvalidError].
 func ParsePast(text string, now time.Time, tz string) (time.Time, error) {
 	loc, err := LoadZone(tz)
@@ -414,6 +418,19 @@ func ParsePast(text string, now time.Time, tz string) (time.Time, error) {
 	text = strings.TrimSpace(text)
 	if at, err := ParseAt(text, tz); err == nil {
 		return at, nil
+	}
+	if m := withSeconds.FindStringSubmatch(text); m != nil {
+		seconds, _ := time.ParseDuration(m[2] + "s") //nolint:errcheck // two digits
+		switch day, _ := cutSpace(text); strings.ToLower(day) {
+		case "today", "yesterday", "tomorrow":
+		default:
+			now = now.Add(-seconds) // the most recent one has passed with its seconds
+		}
+		minute, err := ParsePast(m[1]+m[3], now, tz)
+		if err != nil {
+			return time.Time{}, err
+		}
+		return minute.Add(seconds), nil
 	}
 	day, clock := cutSpace(text)
 	from := now.Add(-24 * time.Hour)
@@ -429,7 +446,7 @@ func ParsePast(text string, now time.Time, tz string) (time.Time, error) {
 	}
 	spec, rest, err := ParseWhen(text, from, tz)
 	if err != nil || rest != "" || spec.Kind != KindAt {
-		return time.Time{}, NewInvalid(fieldWhen, InvalidSyntax, "%s is not a moment; write 9:00, yesterday 9:00, monday 8:30 or 2027-03-02 09:00", Excerpt(text))
+		return time.Time{}, NewInvalid(fieldWhen, InvalidSyntax, "%s is not a moment; write 9:00, 9:00:30, yesterday 9:00, monday 8:30 or 2027-03-02 09:00", Excerpt(text))
 	}
 	return spec.At, nil
 }

@@ -152,6 +152,12 @@ func TestParsePastReadsWhatAPersonAsksAbout(t *testing.T) {
 		"9:00":                 "2026-11-25T08:00:00Z",
 		"15:00":                "2026-11-25T14:00:00Z",
 		"15:01":                "2026-11-24T14:01:00Z",
+		"9:00:30":              "2026-11-25T08:00:30Z",
+		"15:00:00":             "2026-11-25T14:00:00Z",
+		"15:00:01":             "2026-11-24T14:00:01Z",
+		"9:00:30am":            "2026-11-25T08:00:30Z",
+		"yesterday 9:00:30":    "2026-11-24T08:00:30Z",
+		"monday 8:30:15":       "2026-11-23T07:30:15Z",
 		"9am":                  "2026-11-25T08:00:00Z",
 		"today 16:00":          "2026-11-25T15:00:00Z",
 		"yesterday 23:30":      "2026-11-24T22:30:00Z",
@@ -170,7 +176,7 @@ func TestParsePastReadsWhatAPersonAsksAbout(t *testing.T) {
 			t.Errorf("ParsePast(%q) = %s, %v, want %s", text, got.UTC().Format(time.RFC3339), err, want)
 		}
 	}
-	for _, text := range []string{"", "soon", "every day 9:00", "9:00 and more", "yesterday", "25:00"} {
+	for _, text := range []string{"", "soon", "every day 9:00", "9:00 and more", "yesterday", "25:00", "9:00:60", "9:00:5"} {
 		if got, err := ParsePast(text, now, "Europe/Berlin"); err == nil {
 			t.Errorf("ParsePast(%q) = %s, want an error", text, got)
 		}
