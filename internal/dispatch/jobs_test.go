@@ -498,6 +498,7 @@ func TestARemovedJobIsExplainedToItsPersonAlone(t *testing.T) {
 		}
 		h.command(annaHere, "/cron rm 1", "7", "7")
 		want(t, "after the removal", h.command(annaHere, ask, "7", "7"), ran)
+		want(t, "without a time: its last run", h.command(annaHere, "/cron why look at the mail", "7", "7"), ran)
 		want(t, "another time", h.command(annaHere, "/cron why Look at the mail 2020-01-01 09:00", "7", "7"), "The job was removed, and the ledger has no slot at that time.")
 		for name, answer := range map[string]string{
 			"another person": h.command(bertHere, ask, "8", "8"), "a group": h.command("agent:main:box:group:-5", ask, "7", "-5"),

@@ -370,7 +370,9 @@ func (ed *Editor) Explain(ctx context.Context, p cron.ExplainParams, by chat.Cal
 	}
 	one := p.From.IsZero()
 	if one && p.At == "" && p.Moment.IsZero() {
-		p.Moment = e.Newest()
+		if p.Moment, err = ed.newest(ctx, p.ID, by, &e); err != nil {
+			return out, err
+		}
 	}
 	if p.From, p.Until, err = stretch(p, e.Now, out.Zone); err != nil {
 		return out, err
@@ -389,6 +391,21 @@ func (ed *Editor) Explain(ctx context.Context, p cron.ExplainParams, by chat.Cal
 		out.Slots = append(out.Slots, cron.Explain(at, e))
 	}
 	return out, nil
+}
+
+// newest is the moment that is explained when none is asked for: the newest slot, for a job that is
+// gone that of its last run.
+func (ed *Editor) newest(ctx context.Context, id string, by chat.Caller, e *cron.Evidence) (time.Time, error) {
+	if e.Job == nil {
+		last, err := ed.jobs.Runs(ctx, cron.RunFilter{Visible: visible(by), JobID: id, IncludeActive: true, Limit: 1})
+		if err != nil {
+			return time.Time{}, err
+		}
+		if len(last.Runs) > 0 {
+			return last.Runs[0].ScheduledFor, nil
+		}
+	}
+	return e.Newest(), nil
 }
 
 // stretch is the requested period; see [cron.After] for that of a moment.
