@@ -227,7 +227,7 @@ func BenchmarkStart(b *testing.B) {
 		var took []time.Duration
 		var rss, private, used int
 		for i := range b.N {
-			g := Install(b, database, "agents: {main: {runner: echo}}\nlimits: {requests: 0}\n")
+			g := Install(b, database, "agents: {main: {runner: echo}}\nlimits: {chat: 0, requests: 0}\n")
 			began := time.Now()
 			g.Start()
 			c, err := Dial(g.URL(), g.Token(), nil)

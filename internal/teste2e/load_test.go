@@ -195,8 +195,10 @@ func stopBehindTheFullLane(t *testing.T, g *Gateway, token string) {
 	}
 	took := time.Since(began)
 	t.Logf("/stop with a full lane was answered after %s", took.Round(time.Millisecond))
-	if took > time.Second {
-		t.Errorf("/stop with a full lane was answered after %s, want 1s", took)
+	// BenchmarkStop has the goal of one second. Here six other tests may use the processors, and a stop
+	// that waited for a slot would come after the messages of all groups that are ahead.
+	if took > 5*time.Second {
+		t.Errorf("/stop with a full lane was answered after %s, want 5s", took)
 	}
 }
 

@@ -78,20 +78,19 @@ func (h *serverHost) start(env ...string) {
 	ended := make(chan struct{})
 	go func() { defer close(ended); _ = cmd.Wait() }()
 	h.t.Cleanup(func() { _ = cmd.Process.Kill(); <-ended })
-	testrun.Eventually(h.t, "the gateway listens", func() bool {
-		if m := listens.FindStringSubmatch(out.String()); m != nil {
-			h.url = "http://" + m[1]
-		}
+	testrun.Eventually(h.t, "the gateway listens and names its configuration", func() bool {
 		select {
 		case <-ended:
 			h.t.Fatalf("the gateway ended:\n%s", out.String())
 		default:
 		}
-		return h.url != ""
+		m := listens.FindStringSubmatch(out.String())
+		if m == nil || !strings.Contains(out.String(), "configuration: "+h.dir+"/etc/laneway/config.yaml\n") {
+			return false
+		}
+		h.url = "http://" + m[1]
+		return true
 	})
-	if !strings.Contains(out.String(), "configuration: "+h.dir+"/etc/laneway/config.yaml") {
-		h.t.Errorf("the start does not name the configuration:\n%s", out.String())
-	}
 }
 
 // command returns laneway as a user whose only configuration is the host's. XDG_CONFIG_HOME
