@@ -1,18 +1,18 @@
-// nginx or Caddy with TLS in front of a gateway, below a path, with the unchanged settings of docs/proxy.md.
+// nginx or Caddy with TLS in front of a gateway, below a path, with the unchanged settings of docs/reverse-proxy.md.
 
 import { execFileSync, spawn } from "node:child_process";
 import { readFileSync, writeFileSync } from "node:fs";
 import { connect } from "node:net";
 import { join } from "node:path";
 
-const PAGE = readFileSync(new URL("../docs/proxy.md", import.meta.url), "utf8");
+const PAGE = readFileSync(new URL("../docs/reverse-proxy.md", import.meta.url), "utf8");
 const PATH = "/team/laneway";
 const AROUND = {
   nginx: (dir, block) => `daemon off; pid ${dir}/pid; error_log ${dir}/error.log; master_process off;\nevents {}\nhttp {\naccess_log off;\n${["client_body", "proxy", "fastcgi", "uwsgi", "scgi"].map((n) => `${n}_temp_path ${dir}/${n};\n`).join("")}${block}}\n`,
   caddyfile: (_, block) => `{\n\tadmin off\n\tauto_https disable_redirects\n\tskip_install_trust\n}\n${block}`,
 };
 
-// front starts the proxy at a free port. language is the language of the code block in docs/proxy.md: nginx or caddyfile.
+// front starts the proxy at a free port. language is the language of the code block in docs/reverse-proxy.md: nginx or caddyfile.
 export async function front(proxy, dir, port, gateway) {
   const language = proxy === "caddy" ? "caddyfile" : proxy, around = AROUND[language];
   if (!around) throw new Error(`PROXY is ${proxy}; it must be nginx or caddy`);

@@ -1,4 +1,4 @@
-// A reverse proxy that serves a gateway below a path and removes the path, like the proxies of docs/proxy.md. With host "" it forwards the Host header.
+// A reverse proxy that serves a gateway below a path and removes the path, like the proxies of docs/reverse-proxy.md. With host "" it forwards the Host header.
 
 import { createServer, request } from "node:http";
 

@@ -276,7 +276,7 @@ func examineRole(ctx context.Context, s commandStore) []Finding {
 		return append(found, Finding{Failure, "the limit of connections of the database role cannot be read: " + err.Error(), ""})
 	}
 	if l.Limit > 0 && l.Limit < l.Wanted {
-		found = append(found, Finding{Warning, l.Sentence(l.Wanted), "see docs/operations.md"})
+		found = append(found, Finding{Warning, l.Sentence(l.Wanted), "see docs/postgres-and-replicas.md"})
 	}
 	return found
 }
@@ -284,12 +284,12 @@ func examineRole(ctx context.Context, s commandStore) []Finding {
 // roleFindings compares the permissions with those that a gateway needs. A missing one breaks a
 // function; an extra one lets an attacker hide changes.
 func roleFindings(r postgres.Rights) []Finding {
-	const cure = "give the gateway a role of its own; see docs/operations.md"
+	const cure = "give the gateway a role of its own; see docs/postgres-and-replicas.md"
 	var found []Finding
 	if len(r.Lacks) > 0 {
 		found = append(found, Finding{
 			Failure, "the database role " + r.Role + " lacks " + strings.Join(r.Lacks[:min(len(r.Lacks), rowsPerRule)], ", "),
-			"grant it with the role that owns the tables; see docs/operations.md",
+			"grant it with the role that owns the tables; see docs/postgres-and-replicas.md",
 		})
 	}
 	switch {

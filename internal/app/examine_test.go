@@ -320,8 +320,8 @@ func TestTheRoleOfTheDatabaseIsWeighed(t *testing.T) {
 		says   []string
 	}{
 		"as recommended": {postgres.Rights{}, "ok", []string{"may add to audit_log and change nothing in it"}},
-		"superuser":      {postgres.Rights{Superuser: true, OwnsLog: true, ChangesLog: true}, "warning", []string{"is a superuser", "docs/operations.md"}},
-		"owner":          {postgres.Rights{OwnsLog: true, ChangesLog: true}, "warning", []string{"owns audit_log", "docs/operations.md"}},
+		"superuser":      {postgres.Rights{Superuser: true, OwnsLog: true, ChangesLog: true}, "warning", []string{"is a superuser", "docs/postgres-and-replicas.md"}},
+		"owner":          {postgres.Rights{OwnsLog: true, ChangesLog: true}, "warning", []string{"owns audit_log", "docs/postgres-and-replicas.md"}},
 		"too many":       {postgres.Rights{ChangesLog: true}, "warning", []string{"may change and remove rows of audit_log", "REVOKE UPDATE, DELETE, TRUNCATE ON audit_log FROM gw"}},
 		"too few":        {postgres.Rights{Lacks: []string{"DELETE on inbox", "SELECT on runs"}}, "failure", []string{"lacks DELETE on inbox, SELECT on runs", "grant it"}},
 		"both":           {postgres.Rights{ChangesLog: true, Lacks: []string{"DELETE on inbox"}}, "failure warning", []string{"lacks DELETE on inbox", "rows of audit_log"}},

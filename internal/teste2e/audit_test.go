@@ -201,11 +201,11 @@ func TestAReloadThatChangesSomethingIsLogged(t *testing.T) {
 	}
 }
 
-// documentedGrants returns the statements of docs/operations.md that the owner of the tables runs,
+// documentedGrants returns the statements of docs/postgres-and-replicas.md that the owner of the tables runs,
 // for the two roles.
 func documentedGrants(t *testing.T, owner, role string) string {
 	t.Helper()
-	text, err := os.ReadFile("../../docs/operations.md")
+	text, err := os.ReadFile("../../docs/postgres-and-replicas.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -303,7 +303,7 @@ func stageOf(t *testing.T, page string) *stage {
 		}
 		s.ready = func() { s.serve("laneway serve --config " + config) }
 		return s
-	case "operations.md":
+	case "postgres-and-replicas.md":
 		s := newStage(t)
 		old := "sqlite:" + s.home + "/old/laneway.db"
 		if out, err := s.run("laneway migrate up --database "+old, nil); err != nil {

@@ -46,7 +46,7 @@ const (
 	sentenceSlow     = "the database did not answer in time: check its locks and load"
 	sentenceRefused  = "the database refuses the login: check user, password and database name"
 	sentenceSchema   = "the database lacks a part of laneway's schema (%s): run `laneway migrate up`; `laneway migrate status` lists the steps"
-	sentenceRight    = "the role of the database lacks a right: give it those that docs/operations.md lists"
+	sentenceRight    = "the role of the database lacks a right: give it those that docs/postgres-and-replicas.md lists"
 	sentenceNotOwner = "the schema is older than this program, and this role of the database may not change it: run `laneway migrate up` with the role that owns the tables"
 	sentenceScarce   = "the database is out of memory or another resource: look at its log"
 )
