@@ -309,7 +309,12 @@ func stageOf(t *testing.T, page string) *stage {
 		if out, err := s.run("laneway migrate up --database "+old, nil); err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}
-		s.replace = strings.NewReplacer("sqlite:/var/lib/laneway/laneway.db", old, "postgres://laneway@db/laneway", testpg.Empty(t))
+		s.replace = strings.NewReplacer("sqlite:/var/lib/laneway/laneway.db", old, "postgres://laneway@db/laneway", testpg.Empty(t),
+			"postgres://laneway@localhost/laneway", testpg.Empty(t))
+		return s
+	case "backup-and-restore.md":
+		s := newStage(t, "/var/backups/laneway", t.TempDir())
+		s.serve("laneway serve")
 		return s
 	case "server.md":
 		if os.Geteuid() != 0 {
