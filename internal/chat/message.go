@@ -387,6 +387,9 @@ type Origin struct {
 	By string `json:"by,omitempty"`
 	// Outside: it contains text from outside, see [TranscriptEntry].Outside.
 	Outside bool `json:"outside,omitempty"`
+	// Once: a reminder, or another job that fires once, has made it. It is sent however late it is,
+	// and then names its planned time; the time zone of Slot is that of its reader.
+	Once bool `json:"once,omitempty"`
 }
 
 // Who names the origin as the subject of a sentence. Names of jobs are reduced to one line.

@@ -235,6 +235,10 @@ func (j Job) Reminds() bool {
 	return j.Payload.Kind == PayloadSystemEvent && j.WakeMode == WakeLater && j.Session == Isolated && j.Delivery.Mode == DeliverAnnounce
 }
 
+// Once reports whether what the job sends is about one moment, and nothing that it sends later
+// replaces it: a reminder, or a job that fires once.
+func (j Job) Once() bool { return j.Reminds() || j.Schedule.Kind == schedule.KindAt }
+
 // AsksAgent reports whether the runs of the job are turns of its agent.
 func (j Job) AsksAgent() bool {
 	switch j.Payload.Kind { //nolint:exhaustive // the kinds that run without an agent

@@ -243,6 +243,7 @@ const (
 	AlertBudget    AlertKind = "budget"    // a slot was skipped because its owner's daily runs are used up
 	AlertDisabled  AlertKind = "disabled"  // too many failed runs in a row: the job is disabled
 	AlertTaken     AlertKind = "taken"     // another principal has made the session of the job
+	AlertExpired   AlertKind = "expired"   // an answer could not be sent in time
 	AlertGone      AlertKind = "gone"      // the address of the answers no longer accepts messages: they are kept and not sent
 )
 
@@ -360,6 +361,8 @@ func (k AlertKind) Sentence(j Job) string {
 	case AlertGone:
 		return fmt.Sprintf("The answers of the job %q are not sent any more: %s accepts no messages (%s). The job continues, and its answers are kept; "+
 			"give it another destination, or resume it when the chat can be reached again.", j.Name, j.State.DeliveryPause.Where(), j.State.DeliveryPause.Reason)
+	case AlertExpired:
+		return fmt.Sprintf("An answer of the job %q could not be sent in time and is not sent any more. The runs of the job show it.", j.Name)
 	case AlertTaken:
 		return fmt.Sprintf("The job %q did not run: its session belongs to another principal, which made it after the job had named it. "+
 			"Delete that session, or give the job another one.", j.Name)

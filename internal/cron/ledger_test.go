@@ -319,7 +319,7 @@ func TestANoteToAPersonEndsWithOneMark(t *testing.T) {
 			t.Errorf("%q: %q", last, got)
 		}
 	}
-	for _, alert := range []AlertKind{AlertSkipping, AlertBudget, AlertRecovered, AlertGone} {
+	for _, alert := range []AlertKind{AlertSkipping, AlertBudget, AlertRecovered, AlertGone, AlertExpired} {
 		if got := alert.Sentence(Job{Name: "digest"}); !strings.HasSuffix(got, ".") || strings.HasSuffix(got, "..") {
 			t.Errorf("%s: %q", alert, got)
 		}

@@ -11,6 +11,12 @@ import (
 // MaxJitter is the longest jitter.
 const MaxJitter = time.Hour
 
+// Bounds of [Timetable.NotAfter].
+const (
+	leastUseful = time.Hour
+	mostUseful  = 24 * time.Hour
+)
+
 // Timetable is the schedule of one job with everything that decides its fires. It is a value;
 // copies are independent. Zero bounds are unlimited.
 type Timetable struct {
@@ -42,6 +48,16 @@ func (t Timetable) Next(after time.Time) (schedule.Fire, bool) {
 	}
 	fire.At = fire.Slot.Add(Jitter(t.JobID, fire.Slot, t.JitterMs))
 	return fire, true
+}
+
+// NotAfter is until when an answer that is made now is sent: the next slot, but at least an hour and
+// at most a day.
+func (t Timetable) NotAfter(now time.Time) time.Time {
+	until := now.Add(mostUseful)
+	if next, ok := t.Next(now); ok && next.Slot.Before(until) {
+		until = next.Slot
+	}
+	return later(until, now.Add(leastUseful))
 }
 
 // First is the first fire of a job that is created or resumed now. It is [Timetable.Next], except

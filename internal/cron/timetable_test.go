@@ -152,3 +152,26 @@ func TestJitterSpreadsEvenly(t *testing.T) {
 		t.Errorf("20000 slots fall unevenly on 10 values: %v", seen)
 	}
 }
+
+func TestAnswersAreSentUntilTheNextSlot(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 7, 1, 7, 0, 1, 0, time.UTC)
+	for name, c := range map[string]struct {
+		expr    string
+		maxRuns int
+		want    time.Duration
+	}{
+		"each minute":         {"* * * * *", 0, time.Hour},
+		"each three hours":    {"0 */3 * * *", 0, 2*time.Hour - time.Second},
+		"each week":           {"0 9 * * MON", 0, 24 * time.Hour},
+		"it has no more runs": {"* * * * *", 1, 24 * time.Hour},
+	} {
+		s, err := schedule.Compile(schedule.Spec{Kind: schedule.KindCron, Expr: c.expr, TZ: "UTC"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := (Timetable{Schedule: s, MaxRuns: c.maxRuns, Fired: c.maxRuns}).NotAfter(now).Sub(now); got != c.want {
+			t.Errorf("%s: %s, want %s", name, got, c.want)
+		}
+	}
+}

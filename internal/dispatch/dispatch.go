@@ -312,7 +312,7 @@ func (d *Dispatcher) connect(ctx context.Context, deps Deps) error {
 	d.publisher.Subscribe(d.endAgentSession, func(chat.Event) bool { return false })
 	d.sender = outbox.New(outbox.Config{Channels: p.channels, Gone: func(ctx context.Context, o store.Outgoing, u store.UndeliveredParams) error {
 		return d.svc.Delivery.AddressGone(ctx, o, u)
-	}, Shown: d.shown}, p.store, d.owner, p.obs, p.log)
+	}, Expired: func(ctx context.Context, o store.Outgoing) { d.svc.Delivery.Expired(ctx, o) }, Shown: d.shown}, p.store, d.owner, p.obs, p.log)
 	if err := d.connectMeter(); err != nil {
 		return err
 	}

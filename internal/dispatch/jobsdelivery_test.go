@@ -353,3 +353,35 @@ func TestAChatUsersJobDeliversNothingToASessionOfAnother(t *testing.T) {
 		h.close()
 	})
 }
+
+func TestLateAnswersExpireAndRemindersNameTheirTime(t *testing.T) {
+	inJobs(t, func(t *testing.T, h *jobHarness) {
+		began := time.Now()
+		h.box.change(func() {
+			h.box.fail = func(r chat.Reply) error {
+				if r.Target.ChatID == "9" && time.Since(began) < 105*time.Minute {
+					return &channel.SendError{Reason: "connection", Uncounted: true}
+				}
+				return nil
+			}
+		})
+		to := deliverTo(cron.Delivery{Mode: cron.DeliverAnnounce, Channel: "box", To: "9"})
+		h.put(cron.Job{ID: "often", Schedule: schedule.Spec{Kind: schedule.KindEvery, EveryMs: (20 * time.Minute).Milliseconds()}, Payload: cron.Payload{Text: "often"}},
+			to, func(j *cron.Job) {
+				j.Alert.Delivery = cron.Delivery{Mode: cron.DeliverAnnounce, Channel: "box", To: "ops"}
+			})
+		h.put(cron.Job{ID: "pills", Schedule: schedule.Spec{Kind: schedule.KindAt, At: began.Add(time.Minute)}, Session: cron.Isolated, WakeMode: cron.WakeLater,
+			Payload: cron.Payload{Kind: cron.PayloadSystemEvent, Text: "take the pills"}}, to)
+		after(110 * time.Minute)
+		planned := began.Add(time.Minute).UTC().Format("15:04")
+		wantList(t, "sent", h.box.texts("9"), []string{"(planned " + planned + ") Reminder: take the pills", "often", "often", "often"}) // of the last hour
+		wantList(t, "alerts", h.box.texts("ops"), []string{`An answer of the job "often" could not be sent in time and is not sent any more. The runs of the job show it.`})
+		var became []string
+		for _, r := range h.runs("often") {
+			became = append(became, strings.TrimSpace(string(r.Delivery)+" "+r.DeliveryError))
+		}
+		late := "not-delivered it was not sent in time"
+		wantList(t, "deliveries", became, []string{late, late, "delivered", "delivered", "delivered"})
+		want(t, "of the reminder", h.runs("pills")[0].Delivery, cron.DeliveryDone)
+	})
+}

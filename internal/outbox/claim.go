@@ -24,6 +24,7 @@ var (
 type claim struct {
 	s        *Sender
 	node, id string
+	mark     string // before the progress, see plannedMark
 
 	mu       sync.Mutex
 	progress string // what has arrived, "" = nothing new
@@ -46,6 +47,7 @@ func (c *claim) Check() error {
 // Record implements [channel.Claim]. Progress that cannot be written now is written with the result
 // of the attempt.
 func (c *claim) Record(ctx context.Context, progress string) error {
+	progress = c.mark + progress
 	c.mu.Lock()
 	c.progress = progress
 	c.mu.Unlock()
@@ -206,7 +208,8 @@ const (
 	// maxAttempts ends a message that a provider never accepts.
 	maxAttempts = 50
 	// maxAge ends a message whose attempts do not count: an answer that old is not useful any more.
-	// A message that was never tried gets its attempt.
+	// A message that was never tried gets its attempt, and one about a moment, such as a reminder,
+	// is tried until it arrives.
 	maxAge = 24 * time.Hour
 	// maxError bounds the recorded reason, in bytes.
 	maxError = 500
@@ -233,7 +236,7 @@ func undelivered(node string, row store.Outgoing, err error, down bool) store.Un
 	switch {
 	case !failed.Uncounted:
 		p.Permanent = p.Permanent || row.Attempt >= maxAttempts
-	case !p.Permanent && row.Attempt > 1 && time.Since(row.CreatedAt) >= maxAge:
+	case !p.Permanent && !once(&row) && row.Attempt > 1 && time.Since(row.CreatedAt) >= maxAge:
 		p.Permanent, p.Error = true, "given up after "+maxAge.String()+": "+failed.Reason
 	}
 	// When a message may have arrived although the channel works, its responses get lost: each

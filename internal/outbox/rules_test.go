@@ -41,6 +41,7 @@ func TestAFailedAttemptMeansForItsRow(t *testing.T) {
 			"it may have arrived, and a wait is asked": {row: store.Outgoing{Attempt: 1}, err: &channel.SendError{Reason: "rate", Uncounted: true, Unknown: true, RetryAfter: time.Minute}, want: store.UndeliveredParams{Error: "rate", Uncounted: true, MaybeSent: true}, wait: -time.Minute},
 			"its claim has ended":                      {row: store.Outgoing{Attempt: 3}, err: stale(errStale), want: store.UndeliveredParams{Error: reasonStale, Uncounted: true}, wait: -1},
 			"a day old, tried before":                  {row: store.Outgoing{Attempt: 2, CreatedAt: made}, err: &channel.SendError{Reason: "connection", Uncounted: true}, want: store.UndeliveredParams{Error: "given up after 24h0m0s: connection", Permanent: true, Uncounted: true}, wait: 3 * time.Second},
+			"a day old, about a moment":                {row: store.Outgoing{Attempt: 2, CreatedAt: made, Origin: &chat.Origin{Once: true}}, err: &channel.SendError{Reason: "connection", Uncounted: true}, want: store.UndeliveredParams{Error: "connection", Uncounted: true}, wait: 3 * time.Second},
 			"a day old, its first attempt":             {row: store.Outgoing{Attempt: 1, CreatedAt: made}, err: &channel.SendError{Reason: "connection", Uncounted: true}, want: store.UndeliveredParams{Error: "connection", Uncounted: true}, wait: 3 * time.Second},
 			"less than a day old":                      {row: store.Outgoing{Attempt: 2, CreatedAt: made.Add(1)}, err: &channel.SendError{Reason: "connection", Uncounted: true}, want: store.UndeliveredParams{Error: "connection", Uncounted: true}, wait: 3 * time.Second},
 		} {
@@ -104,6 +105,38 @@ func TestARowIsTheReplyOfItsChannel(t *testing.T) {
 		want := chat.Reply{ID: "o", RunID: c.run, Target: r.Target, Principal: "ann", Kind: store.KindReply, Text: c.text, Attempt: 3, Progress: "1"}
 		if got := reply(r); !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: got %+v, want %+v", name, got, want)
+		}
+	}
+}
+
+func TestLateMessagesAboutAMomentNameIt(t *testing.T) {
+	t.Parallel()
+	slot := time.Date(2026, 11, 27, 15, 0, 0, 0, time.FixedZone("", 3600))
+	once := &chat.Origin{Once: true, Slot: slot}
+	for name, c := range map[string]struct {
+		row  store.Outgoing
+		late time.Duration
+		text string
+		mark bool
+	}{
+		"not late":                 {store.Outgoing{Origin: once}, lateAfter, "pills", false},
+		"late":                     {store.Outgoing{Origin: once}, lateAfter + 1, "(planned 15:00) pills", true},
+		"on the next day":          {store.Outgoing{Origin: once}, 9 * time.Hour, "(planned Fri 27 Nov 15:00) pills", true},
+		"before the end of a day":  {store.Outgoing{Origin: once}, 9*time.Hour - 1, "(planned 15:00) pills", true},
+		"of a job that repeats":    {store.Outgoing{Origin: &chat.Origin{Slot: slot}}, time.Hour, "pills", false},
+		"an answer to a person":    {store.Outgoing{}, time.Hour, "pills", false},
+		"a part arrived in time":   {store.Outgoing{Origin: once, Progress: "1"}, time.Hour, "pills", false},
+		"a part arrived late":      {store.Outgoing{Origin: once, Progress: plannedMark + "1"}, time.Hour, "(planned 15:00) pills", true},
+		"a file":                   {store.Outgoing{Origin: once, File: new(chat.Attachment)}, time.Hour, "pills", false},
+		"a notice about a failure": {store.Outgoing{Origin: once, Kind: store.KindNotice}, time.Hour, "pills", false},
+	} {
+		c.row.Text = "pills"
+		if c.row.Kind == "" {
+			c.row.Kind = store.KindReply
+		}
+		mark := datePlanned(&c.row, slot.Add(c.late))
+		if c.row.Text != c.text || (mark != "") != c.mark || strings.Contains(c.row.Progress, plannedMark) {
+			t.Errorf("%s: %q, %q, progress %q", name, c.row.Text, mark, c.row.Progress)
 		}
 	}
 }

@@ -120,6 +120,8 @@ type Config struct {
 	// Gone ends a row whose address no longer accepts messages, as Undelivered does; nil =
 	// Undelivered is used.
 	Gone func(ctx context.Context, row store.Outgoing, p store.UndeliveredParams) error
+	// Expired is called with a row that was not sent in time; nil = nothing is called.
+	Expired func(ctx context.Context, row store.Outgoing)
 	// Shown is called with an entry that a delivery has added to a conversation; nil = it is not
 	// published.
 	Shown func(ctx context.Context, entry *store.ShownEntry)
@@ -351,7 +353,8 @@ func (s *Sender) pipeline() []stage {
 
 // attempt makes one attempt to send a row and records its result; false when that failed.
 func (s *Sender) attempt(ctx context.Context, node string, row store.Outgoing) (recorded bool) {
-	d := &delivery{node: node, row: row, kind: label(row.Target.Channel), claim: &claim{s: s, node: node, id: row.ID}}
+	mark := datePlanned(&row, time.Now())
+	d := &delivery{node: node, row: row, kind: label(row.Target.Channel), claim: &claim{s: s, node: node, id: row.ID, mark: mark}}
 	for _, run := range s.pipeline() {
 		if run(ctx, d) {
 			break
@@ -367,6 +370,9 @@ func (s *Sender) expire(ctx context.Context, d *delivery) bool {
 	}
 	s.obs.Sent(d.kind, d.row.Kind, "expired")
 	s.log.WarnContext(ctx, "an outgoing message expired before it was sent", "outbox_id", d.row.ID, "channel", d.kind)
+	if s.cfg.Expired != nil {
+		s.cfg.Expired(ctx, d.row)
+	}
 	return true
 }
 
@@ -470,7 +476,7 @@ func (s *Sender) seen(d *delivery, p store.UndeliveredParams) string {
 	}
 	c, ok := s.cfg.Channels[d.row.Target.Channel].(channel.Converser)
 	if p.Progress != "" {
-		r.Progress = p.Progress
+		r.Progress = strings.TrimPrefix(p.Progress, plannedMark)
 	}
 	if !ok || r.Progress == "" {
 		return ""
@@ -507,6 +513,33 @@ func sendContext(ctx context.Context, row store.Outgoing) (context.Context, cont
 	}
 	return context.WithTimeoutCause(ctx, sendTimeout, errSendTime)
 }
+
+// lateAfter is how late a message about one moment names its planned time.
+const lateAfter = 5 * time.Minute
+
+// plannedMark begins the progress of a row whose text names its planned time, so that a later
+// attempt continues the same text.
+const plannedMark = "planned\n"
+
+// datePlanned lets the text of a row that is late begin with its planned time, see
+// [chat.Origin].Once, and returns the mark of its progress.
+func datePlanned(row *store.Outgoing, now time.Time) (mark string) {
+	progress, marked := strings.CutPrefix(row.Progress, plannedMark)
+	row.Progress = progress
+	o := row.Origin
+	if !marked && (progress != "" || !once(row) || row.Kind != store.KindReply || row.File != nil || now.Sub(o.Slot) <= lateAfter) {
+		return ""
+	}
+	layout := "15:04"
+	if now.In(o.Slot.Location()).Format(time.DateOnly) != o.Slot.Format(time.DateOnly) {
+		layout = "Mon 2 Jan 15:04"
+	}
+	row.Text = "(planned " + o.Slot.Format(layout) + ") " + row.Text
+	return plannedMark
+}
+
+// once reports whether a row is sent however late it is.
+func once(row *store.Outgoing) bool { return row.Origin != nil && row.Origin.Once }
 
 // reply is a row in the form that a channel sends.
 func reply(row store.Outgoing) chat.Reply {

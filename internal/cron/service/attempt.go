@@ -234,7 +234,7 @@ func (a *Attempt) End(ctx context.Context, t Turn, how Ending, p *store.FinishPa
 	if e.State == cron.RunOK {
 		e.Error, e.ErrorClass, e.Attempt.Error, e.Attempt.ErrorClass = "", "", "", ""
 	}
-	a.delivery.deliver(answer{attempt: a, turn: t, how: how, end: e}, job, p)
+	a.delivery.deliver(ctx, answer{attempt: a, turn: t, how: how, end: e}, job, p)
 	e.Job = func(old cron.Job, r cron.Run, now time.Time) *cron.Job {
 		next, alert := old.After(r, now)
 		out.alert, out.job, out.run = alert, old, &r

@@ -1,6 +1,7 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"laneway/internal/channel"
 	"laneway/internal/chat"
 	"laneway/internal/cron"
+	"laneway/internal/cron/schedule"
 	"laneway/internal/store"
 )
 
@@ -26,7 +28,7 @@ const (
 type Delivery struct {
 	*parts
 
-	takenAlerts dailyAlerts // by job
+	takenAlerts, expiredAlerts dailyAlerts // by job
 }
 
 // answer is the end of an attempt to be put into the outbox.
@@ -54,7 +56,7 @@ func (how *Ending) suppressed() string {
 // deliver adds the outgoing rows of an attempt to p, and its delivery state to the ledger. Nothing
 // is sent when the run will be retried, or for a run that a budget has prevented: people get one
 // notice a day about the budget.
-func (d *Delivery) deliver(a answer, job *cron.Job, p *store.FinishParams) {
+func (d *Delivery) deliver(ctx context.Context, a answer, job *cron.Job, p *store.FinishParams) {
 	e := a.end
 	if !e.State.Final() || e.State == cron.RunSkipped || job == nil {
 		p.Outgoing = nil
@@ -72,9 +74,7 @@ func (d *Delivery) deliver(a answer, job *cron.Job, p *store.FinishParams) {
 		}
 	case cron.DeliverAnnounce:
 		announce(a, why, job, p)
-		for i := range p.Outgoing {
-			p.Outgoing[i].Origin = a.origin(job, p.Outgoing[i].Kind)
-		}
+		d.address(ctx, a, job, p.Outgoing)
 	default:
 		p.Outgoing = nil
 	}
@@ -84,6 +84,44 @@ func (d *Delivery) deliver(a answer, job *cron.Job, p *store.FinishParams) {
 			p.Outgoing = append(p.Outgoing, row)
 		}
 	}
+}
+
+// address sets where the rows of an answer come from, and until when they are sent.
+func (d *Delivery) address(ctx context.Context, a answer, job *cron.Job, rows []store.Outgoing) {
+	if len(rows) == 0 {
+		return
+	}
+	var notAfter time.Time
+	var zone *time.Location
+	if job.Once() {
+		zone = d.zoneOf(ctx, job)
+	} else if t, err := d.planner.Timetable(*job); err == nil {
+		notAfter = t.NotAfter(a.turn.storeNow())
+	}
+	for i := range rows {
+		o := a.origin(job, rows[i].Kind)
+		if zone != nil {
+			o.Once, o.Slot = true, o.Slot.In(zone)
+		}
+		rows[i].Origin, rows[i].ExpiresAt = o, notAfter
+	}
+}
+
+// zoneOf is the zone in which the owner of a job reads times.
+func (d *Delivery) zoneOf(ctx context.Context, job *cron.Job) *time.Location {
+	name := job.Schedule.TZ
+	if name == "" {
+		chosen, err := d.store.ZoneOf(ctx, job.Owner)
+		if err != nil {
+			d.log.WarnContext(ctx, "the time zone of a person cannot be read; a late reminder shows the time of the gateway", "job_id", job.ID, "err", err)
+		}
+		name = cmp.Or(chosen, d.cfg.Rules.DefaultTZ, "UTC")
+	}
+	zone, err := schedule.LoadZone(name)
+	if err != nil {
+		return time.UTC
+	}
+	return zone
 }
 
 // origin is the origin of a row of the answer.
@@ -336,6 +374,17 @@ func (d *Delivery) AddressGone(ctx context.Context, o store.Outgoing, p store.Un
 	d.log.WarnContext(ctx, "cron alert", "job_id", job.ID, "run_id", run.ID, "alert", string(cron.AlertGone), "channel", chat.ChannelKind(o.Target.Channel), "reason", p.Error)
 	d.events.publish(cron.Event{Action: cron.ActionUpdated, Job: *done.Job})
 	return nil
+}
+
+// Expired alerts people that an answer of a job was not sent in time, once a day for each job.
+func (d *Delivery) Expired(ctx context.Context, o store.Outgoing) {
+	if o.Kind != store.KindReply {
+		return
+	}
+	job, run, ok := d.answers(ctx, o)
+	if ok && !job.Alert.Off && d.expiredAlerts.first(job.ID, time.Now()) {
+		d.alert(ctx, job, run, cron.AlertExpired)
+	}
 }
 
 // answers is the job and the run whose answer a row is, if the job still sends to the address of

@@ -288,6 +288,7 @@ type Store interface {
 	Undelivered(ctx context.Context, p store.UndeliveredParams) (store.Gone, error)
 	Prune(ctx context.Context, p store.PruneParams) (int, error)
 	FilesInUse(ctx context.Context) ([]string, error)
+	ZoneOf(ctx context.Context, principal string) (string, error)
 }
 
 // Upkeeper is a store with periodic maintenance. Upkeep checks its context between the steps.
