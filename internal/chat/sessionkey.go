@@ -135,21 +135,6 @@ func CompactionKey(agent, transcript string) SessionKey {
 	return SessionKey{Agent: agent, Rest: compactionPrefix + transcript}
 }
 
-// likeUUID matches the names that the gateway generates for such sessions.
-var likeUUID = regexp.MustCompile(`^.{8}-.{4}-.{4}-.{4}-.{12}$`)
-
-// OfSideTurns reports whether the gateway made the session for turns beside a conversation: for a
-// sub-turn or for the compactions of a transcript. These keys have a UUID after the prefix, which
-// distinguishes them from names with the same prefix that a client chose.
-func (k SessionKey) OfSideTurns() bool {
-	for _, prefix := range []string{taskPrefix, compactionPrefix} {
-		if id, ok := strings.CutPrefix(k.Rest, prefix); ok && likeUUID.MatchString(id) {
-			return true
-		}
-	}
-	return false
-}
-
 // Channel returns the channel that made the key, or "" when the key names no channel.
 func (k SessionKey) Channel() string {
 	if k.Kind() == KindUnknown || k.Rest == "main" {

@@ -183,31 +183,6 @@ func TestRefusalIsAnErrorWithItsCodes(t *testing.T) {
 	}
 }
 
-func TestCallTwiceGetsBothAnswers(t *testing.T) {
-	t.Parallel()
-	c := dial(t, newServer(t, func(ws *websocket.Conn, id, method string) bool {
-		if method == "refused" {
-			fail(ws, id, `{"code":"INVALID_REQUEST","message":"no"}`)
-			return true
-		}
-		ok(ws, id, `{"status":"accepted"}`)
-		ok(ws, id, `{"status":"ok"}`)
-		return true
-	}))
-	var first, last struct{ Status string }
-	err := c.CallTwice(ctx(t), client.TwoAnswers{Method: "agent", First: &first, Last: &last, Accepted: func() {
-		if first.Status != "accepted" || last.Status != "" {
-			t.Errorf("when accepted: %+v %+v", first, last)
-		}
-	}})
-	if err != nil || last.Status != "ok" {
-		t.Errorf("%v %+v", err, last)
-	}
-	if err := c.CallTwice(ctx(t), client.TwoAnswers{Method: "refused"}); err == nil {
-		t.Error("a refused first answer is no error")
-	}
-}
-
 func TestConnectionThatIsLostEndsItsCalls(t *testing.T) {
 	t.Parallel()
 	c := dial(t, newServer(t, func(ws *websocket.Conn, _, _ string) bool {

@@ -143,32 +143,6 @@ func (c *Conn) Call(ctx context.Context, method string, params, result any) erro
 	return c.answer(ctx, method, answers, result)
 }
 
-// TwoAnswers is a request that is answered twice (`agent`).
-type TwoAnswers struct {
-	Method string
-	Params any
-	// First is filled when the work was accepted, Last when it has ended; a nil one is skipped.
-	First, Last any
-	// Accepted, if not nil, is called between the two.
-	Accepted func()
-}
-
-// CallTwice is Call for a method with two answers. A refusal in either place is an [*Error].
-func (c *Conn) CallTwice(ctx context.Context, r TwoAnswers) error {
-	id, answers, err := c.send(r.Method, r.Params)
-	if err != nil {
-		return err
-	}
-	defer c.forget(id)
-	if err := c.answer(ctx, r.Method, answers, r.First); err != nil {
-		return err
-	}
-	if r.Accepted != nil {
-		r.Accepted()
-	}
-	return c.answer(ctx, r.Method, answers, r.Last)
-}
-
 func (c *Conn) send(method string, params any) (string, <-chan wire.Frame, error) {
 	answers := make(chan wire.Frame, 2)
 	c.mu.Lock()

@@ -210,14 +210,6 @@ func (j Job) Decided(v Verdict, made int) Job {
 	return j
 }
 
-// WithoutEnded is the job without a run that is ending: the run no longer counts as active.
-func (j Job) WithoutEnded() Job {
-	if j.State.Queued--; j.State.Queued <= 0 {
-		j.State.Queued, j.State.RunningAt = 0, time.Time{}
-	}
-	return j
-}
-
 // Clone returns a deep copy, so that a function that changes the copy in place does not change the
 // original.
 func (j Job) Clone() Job {

@@ -11,30 +11,6 @@ import (
 	"laneway/internal/chat"
 )
 
-func TestFirstCharsCutsBehindOneCharacterMore(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		text string
-		n    int
-		want string
-	}{
-		{"abc", 0, "abc"},
-		{"abc", -1, "abc"},
-		{"abc", 3, "abc"},
-		{"abc", 2, "abc"},
-		{"abcd", 2, "abc"},
-		{"", 1, ""},
-		{"äöü", 3, "äöü"},
-		{"äöü", 2, "äöü"},
-		{"äöüß", 2, "äöü"},
-		{"a\xff\xfeb", 2, "a\xff\xfe"},
-	} {
-		if got := FirstChars(c.text, c.n); got != c.want {
-			t.Errorf("FirstChars(%q, %d) = %q, want %q", c.text, c.n, got, c.want)
-		}
-	}
-}
-
 func TestASearchIsCutToItsNewestHits(t *testing.T) {
 	t.Parallel()
 	at := time.UnixMilli(1_800_000_000_000)

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-	"unicode/utf8"
 
 	"laneway/internal/chat"
 	"laneway/internal/words"
@@ -301,23 +300,6 @@ func (b *Budget) Take(n int) bool {
 	fits := b.used <= b.bytes || !b.any
 	b.any = true
 	return fits
-}
-
-// FirstChars is what a read with MaxChars n returns of a string: all of it when it has at most n
-// characters, else its first n+1 characters. n 0 = all of it.
-func FirstChars(text string, n int) string {
-	if n <= 0 || len(text) <= n {
-		return text
-	}
-	rest := text
-	for range n + 1 {
-		if rest == "" {
-			return text
-		}
-		_, size := utf8.DecodeRuneInString(rest)
-		rest = rest[size:]
-	}
-	return text[:len(text)-len(rest)]
 }
 
 // keptReaders is how many readers lists and searches never take.

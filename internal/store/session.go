@@ -121,8 +121,8 @@ type TranscriptQuery struct {
 	// NoCount leaves Total at 0, and LastSeq is then the last number that the session gave to an
 	// entry of any of its transcripts. Without it the cost grows with the whole transcript.
 	NoCount bool
-	// MaxChars > 0 shortens long text in the database to its first MaxChars+1 characters, see
-	// [FirstChars].
+	// MaxChars > 0 shortens long text in the database to its first MaxChars+1 characters: the
+	// last one says that there is more.
 	MaxChars int
 	// MaxBytes bounds the text of all returned entries together; 0 = [ReadBytes]. A single larger
 	// entry is returned alone. Backwards the newest entries are returned, forwards the oldest. A
@@ -203,9 +203,9 @@ const (
 	// must be called after PruneMessages has returned 0 for the same moment: until then a message
 	// may name its notice.
 	PruneOutgoing Prunable = "outgoing messages"
-	// PruneSessions: sessions that the gateway made for sub-turns and compactions
-	// ([chat.SessionKey.OfSideTurns]) and that last changed before a moment, with their messages,
-	// runs, transcripts and index entries. A session stays while it has an unfinished message or
+	// PruneSessions: sessions that the gateway made for sub-turns and compactions (a UUID
+	// distinguishes their keys from names that a client chose with the same prefix) and that last
+	// changed before a moment, with their messages, runs, transcripts and index entries. A session stays while it has an unfinished message or
 	// run, while the end of its sub-turn is not announced, or while a parent or the root of its
 	// tree still runs.
 	PruneSessions Prunable = "sessions"

@@ -36,8 +36,8 @@ const (
 	backwardSQL = shortEntries + entriesFrom + ` ORDER BY t.seq DESC {limit $5} OFFSET $6) c`
 	beforeSQL   = shortEntries + entriesFrom + ` AND t.seq < $6 ORDER BY t.seq DESC {limit $5}) c`
 
-	// shortEntries cuts the text of an entry as store.FirstChars does. A string has at least as
-	// many bytes as characters.
+	// shortEntries cuts the text of an entry to MaxChars+1 characters. A string has at least as many
+	// bytes as characters.
 	shortEntries = `SELECT c.*, octet_length(c.content) AS page_size FROM (SELECT t.seq, t.run_id, t.role,
 		CASE WHEN CAST($4 AS bigint) > 0 AND octet_length(t.content) > $4 THEN substr(t.content, 1, CAST($4 AS integer) + 1) ELSE t.content END AS content,
 		t.sender, t.tokens, t.stop_reason, t.command, t.from_seq, t.to_seq, t.outside, t.origin, t.at`
