@@ -42,9 +42,9 @@ func (storeTokens) Revoke(ctx context.Context, cfg config.Config, name, by strin
 }
 
 type tokenCmd struct {
-	Create tokenCreate `cmd:"" help:"Make a token; its secret is shown once."`
-	List   tokenList   `cmd:"" help:"Show the tokens without their secrets."`
-	Revoke tokenRevoke `cmd:"" help:"Revoke a token; its connections end within seconds."`
+	Create tokenCreate `cmd:"" help:"Create a token; its secret is shown once."`
+	List   tokenList   `cmd:"" help:"List tokens, without their secrets."`
+	Revoke tokenRevoke `cmd:"" help:"Revoke a token; its connections close within seconds."`
 }
 
 type tokenFlags struct {
@@ -54,9 +54,9 @@ type tokenFlags struct {
 
 type tokenCreate struct {
 	tokenFlags
-	Name    string        `arg:"" help:"Name of the token, which owns what is made with it."`
-	Scope   []string      `help:"What it may do: read, write or admin; each includes those before it." default:"read" placeholder:"SCOPE" complete:"read,write,admin"`
-	Visible string        `help:"What it sees: all, or own (only what it made)." default:"all" enum:"all,own" placeholder:"all|own"`
+	Name    string        `arg:"" help:"Name of the token, which owns what it creates."`
+	Scope   []string      `help:"What it may do: read, write or admin; write includes read, admin includes both." default:"read" placeholder:"SCOPE" complete:"read,write,admin"`
+	Visible string        `help:"What it sees: all, or own (only what it created)." default:"all" enum:"all,own" placeholder:"all|own"`
 	Expires time.Duration `help:"Lifetime, such as 720h; 0 = until it is revoked." default:"0"`
 }
 
@@ -69,8 +69,7 @@ type tokenRevoke struct {
 
 // Help is the example of the command.
 func (*tokenCreate) Help() string {
-	return `The secret goes to standard output and nowhere else; the store keeps only its digest. A running gateway takes the token within
-seconds.
+	return `The secret is printed on standard output, once: laneway stores only its digest. A running gateway accepts the token within seconds.
 
 Examples:
 
@@ -205,10 +204,10 @@ func (c *tokenRevoke) Run(ctx context.Context, env *environment) error {
 }
 
 type pairCmd struct {
-	List    pairList    `cmd:"" help:"Show open requests for access to a bot, and the people with access."`
-	Approve pairApprove `cmd:"" help:"Grant a person access, by the code that they received or by the request."`
-	Dismiss pairDismiss `cmd:"" help:"Refuse a request."`
-	Revoke  pairRevoke  `cmd:"" help:"Revoke the access of a person."`
+	List    pairList    `cmd:"" help:"List approved users and open requests."`
+	Approve pairApprove `cmd:"" help:"Approve a user, by pairing code or request."`
+	Dismiss pairDismiss `cmd:"" help:"Dismiss a request."`
+	Revoke  pairRevoke  `cmd:"" help:"Revoke a user's access."`
 }
 
 type pairList struct {
@@ -218,19 +217,19 @@ type pairList struct {
 
 type pairApprove struct {
 	clientFlags
-	Code  string `arg:"" help:"The code that the person received, or the request as laneway pair list shows it."`
-	Quiet bool   `help:"Send the person no message."`
+	Code  string `arg:"" help:"The pairing code, or the request from laneway pair list."`
+	Quiet bool   `help:"Don't notify the user."`
 }
 
 type pairDismiss struct {
 	clientFlags
-	Request string `arg:"" help:"The request, as laneway pair list shows it."`
+	Request string `arg:"" help:"The request, from laneway pair list."`
 }
 
 type pairRevoke struct {
 	clientFlags
-	ID      string `arg:"" help:"The person's number, as laneway pair list shows it."`
-	Account string `help:"Only for this account of a bot." placeholder:"NAME"`
+	ID      string `arg:"" help:"The user's number, from laneway pair list."`
+	Account string `help:"Only for this bot account." placeholder:"NAME"`
 }
 
 // Help is the example of the command.
@@ -238,7 +237,7 @@ func (*pairList) Help() string { return "Example:\n\n    laneway pair list --jso
 
 // Help is the example of the command.
 func (*pairApprove) Help() string {
-	return "The code is good for one hour and for one use; it lets one person in, in one chat.\n\nExample:\n\n    laneway pair approve K7QF2M3A"
+	return "A code is valid for one hour, and approves one user in one chat.\n\nExample:\n\n    laneway pair approve K7QF2M3A"
 }
 
 // Help is the example of the command.

@@ -20,19 +20,19 @@ type chatCmd struct {
 	clientFlags
 	Session string `help:"Session key." default:"main" placeholder:"KEY" complete:"sessions"`
 	Agent   string `help:"Agent that answers; default the gateway's." placeholder:"ID" complete:"agents"`
-	History int    `help:"How many earlier messages to show at the beginning, on a terminal." default:"6"`
+	History int    `help:"How many earlier messages to show first, on a terminal." default:"6"`
 }
 
 // Help is the long help of the command.
 func (*chatCmd) Help() string {
-	return `Answers appear while they are written, Markdown in the styles of the terminal (not with NO_COLOR). Lines that begin with / are
-commands: /help lists them, /stop stops the answer. Ctrl-C stops the answer, too; without one, or a second time, it leaves. Ctrl-D and
-/quit leave; Ctrl-D waits for the answer. Arrow keys walk through earlier lines, Tab completes commands.
+	return `Answers appear while the agent writes them, with Markdown rendered (except with NO_COLOR). Lines that begin with / are commands: /help lists
+them. /stop or Ctrl-C stops the answer. Ctrl-C again, /quit and Ctrl-D leave; Ctrl-D waits for the answer first. Use the arrow keys for
+earlier lines, and Tab to complete commands.
 
-What happens in the session meanwhile appears at once: answers of jobs, reminders, messages of other clients, and questions of the agent. A
-question is answered by the number of an answer or a word such as yes.
+You also see what happens in the session meanwhile: answers of jobs, reminders, messages from other clients, and questions of the agent.
+Answer a question with the number of an answer, or a word such as yes.
 
-Lines of a pipe are sent one after the other, each after the answer to the last.
+In a pipe, each line is sent after the answer to the line before.
 
 Examples:
 

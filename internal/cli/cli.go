@@ -144,36 +144,36 @@ const (
 
 // commands is the table of commands.
 type commands struct {
-	Quiet quietFlag `name:"no-notes" short:"q" help:"Print results and errors only: no notes, no progress, no banner."`
+	Quiet quietFlag `name:"no-notes" short:"q" help:"Print only results and errors: no notes, no progress, no banner."`
 
 	Serve      serveCmd      `cmd:"" help:"Run the gateway."`
-	Chat       chatCmd       `cmd:"" help:"Talk to an agent in the terminal."`
+	Chat       chatCmd       `cmd:"" help:"Chat with an agent in the terminal."`
 	Send       sendCmd       `cmd:"" help:"Send one message and print the answer."`
-	Dashboard  dashboardCmd  `cmd:"" help:"Open the dashboard in a browser, with a token of its own that expires."`
-	Status     statusCmd     `cmd:"" help:"Show lanes, sessions, channels, jobs and the database."`
-	Runs       runsCmd       `cmd:"" help:"Show what runs, what waits and for what, and what has ended."`
-	Why        whyCmd        `cmd:"" help:"Say where the answer to a message is."`
-	Questions  questionsCmd  `cmd:"" help:"Show what agents ask before they act, and answer."`
+	Dashboard  dashboardCmd  `cmd:"" help:"Open the dashboard in a browser, with a temporary token."`
+	Status     statusCmd     `cmd:"" help:"Show what needs attention, and the state of everything."`
+	Runs       runsCmd       `cmd:"" help:"Show what runs, what waits and why, and what has ended."`
+	Why        whyCmd        `cmd:"" help:"Explain where the answer to a message is."`
+	Questions  questionsCmd  `cmd:"" help:"List and answer the permission questions of agents."`
 	Logs       logsCmd       `cmd:"" help:"Show the log of the gateway on this host."`
-	Usage      usageCmd      `cmd:"" help:"Show what agents have used, what it cost, and the budgets."`
-	Files      filesCmd      `cmd:"" help:"Save files that agents made."`
-	Pair       pairCmd       `cmd:"" help:"Say who may talk to the bots."`
-	Agents     agentsCmd     `cmd:"" help:"Show the agents and the MCP servers whose tools they call."`
-	Tasks      tasksCmd      `cmd:"" help:"Look at tasks that agents gave to others, or stop them."`
-	Sessions   sessionsCmd   `cmd:"" help:"Look at sessions, reset or stop them."`
-	Toc        tocCmd        `cmd:"" help:"Show what was said, by day, week or month."`
-	Cron       cronCmd       `cmd:"" help:"Look at jobs, make and change them."`
-	Scheduler  schedulerCmd  `cmd:"" help:"Show and drive jobs and built-in maintenance."`
-	Health     healthCmd     `cmd:"" help:"Ask a gateway whether it is well; for container health checks."`
-	MCP        mcpCmd        `cmd:"" name:"mcp" help:"Serve the tools of a gateway as an MCP server on standard input and output."`
-	Token      tokenCmd      `cmd:"" help:"Make, list and revoke named tokens."`
-	Migrate    migrateCmd    `cmd:"" help:"Bring the database to the version of this program, or back."`
-	Store      storeCmd      `cmd:"" help:"Copy everything from one store to another."`
-	Hold       holdCmd       `cmd:"" help:"Let the gateway do nothing on its own: no sending, no receiving from channels, no jobs."`
-	Release    releaseCmd    `cmd:"" help:"End a hold, after showing what begins with that."`
-	Backup     backupCmd     `cmd:"" help:"Copy the database and the files of a running gateway into a new directory."`
-	Config     configCmd     `cmd:"" help:"Write a first configuration file, or print every key."`
-	Doctor     doctorCmd     `cmd:"" help:"Check configuration, data directory and gateway, with a cure for each fault."`
+	Usage      usageCmd      `cmd:"" help:"Show tokens, costs and budgets."`
+	Files      filesCmd      `cmd:"" help:"Download files that agents created."`
+	Pair       pairCmd       `cmd:"" help:"Approve or revoke chat users."`
+	Agents     agentsCmd     `cmd:"" help:"List agents and their MCP servers, or detect coding agents."`
+	Tasks      tasksCmd      `cmd:"" help:"List, show and stop tasks that agents delegated."`
+	Sessions   sessionsCmd   `cmd:"" help:"List, search, reset, stop and delete sessions."`
+	Toc        tocCmd        `cmd:"" help:"Show summaries of conversations, by day, week or month."`
+	Cron       cronCmd       `cmd:"" help:"Schedule jobs, and see their runs."`
+	Scheduler  schedulerCmd  `cmd:"" help:"Show, pause and run jobs and built-in maintenance."`
+	Health     healthCmd     `cmd:"" help:"Check gateway health, for example in a container."`
+	MCP        mcpCmd        `cmd:"" name:"mcp" help:"Serve the tools of the gateway as an MCP server over stdio."`
+	Token      tokenCmd      `cmd:"" help:"Create, list and revoke tokens."`
+	Migrate    migrateCmd    `cmd:"" help:"Upgrade or roll back the database schema."`
+	Store      storeCmd      `cmd:"" help:"Copy everything between SQLite and PostgreSQL."`
+	Hold       holdCmd       `cmd:"" help:"Pause all automatic activity: sending, receiving, jobs."`
+	Release    releaseCmd    `cmd:"" help:"End a hold, after showing what will start."`
+	Backup     backupCmd     `cmd:"" help:"Back up a running gateway into a new directory."`
+	Config     configCmd     `cmd:"" help:"Create a configuration file, or list every key."`
+	Doctor     doctorCmd     `cmd:"" help:"Find problems with the installation, and how to fix them."`
 	Completion completionCmd `cmd:"" help:"Print a completion script for a shell."`
 	Version    versionCmd    `cmd:"" help:"Print the version."`
 	Man        manCmd        `cmd:"" name:"__man" hidden:"" help:"Write the manual pages."`

@@ -22,18 +22,18 @@ import (
 )
 
 type configCmd struct {
-	Init configInit `cmd:"" help:"Write a configuration file with the most important keys, and the agent that was found."`
-	Keys configKeys `cmd:"" help:"Print every key: meaning, default, variable."`
+	Init configInit `cmd:"" help:"Create a configuration file with the most important keys and the agent that was found."`
+	Keys configKeys `cmd:"" help:"List every key: meaning, default, variable."`
 }
 
 type configInit struct {
-	Agent string `help:"The agent main, as for laneway serve --agent. Default: what the environment offers." placeholder:"AGENT"`
+	Agent string `help:"The agent, as for laneway serve --agent. Default: the one that was found." placeholder:"AGENT"`
 	File  string `arg:"" optional:"" help:"The file; - prints it. Default ~/.config/laneway/config.yaml, where laneway serve finds it." type:"path"`
 }
 
 // Help is the example of the command.
 func (*configInit) Help() string {
-	return `A file that exists is never changed.
+	return `An existing file is never changed.
 
 Examples:
 
@@ -191,8 +191,8 @@ func (c *configKeys) Run(env *environment) error {
 }
 
 type agentsCmd struct {
-	List   agentsListCmd   `cmd:"" default:"withargs" help:"Show the agents of the gateway and the MCP servers whose tools they call."`
-	Detect agentsDetectCmd `cmd:"" help:"Show which coding agents are installed on this host, and what the others need."`
+	List   agentsListCmd   `cmd:"" default:"withargs" help:"List the gateway's agents and their MCP servers."`
+	Detect agentsDetectCmd `cmd:"" help:"Detect installed coding agents, and what the others need."`
 }
 
 // Help is the example of the command.

@@ -18,14 +18,14 @@ import (
 // scheduleFlags set when a job fires; exactly one of the first three.
 type scheduleFlags struct {
 	At         string         `help:"Once: a moment such as 2027-03-02T08:00, 'in 20m', 15:00 or 'tomorrow 9:00' (in --tz, else UTC)." placeholder:"TIME" xor:"when"`
-	Every      *time.Duration `help:"Again and again, at a fixed distance." placeholder:"DURATION" xor:"when"`
+	Every      *time.Duration `help:"Repeat at a fixed interval, such as 30m." placeholder:"DURATION" xor:"when"`
 	Cron       string         `help:"A cron expression of five or six fields." placeholder:"EXPR" xor:"when"`
-	TZ         string         `help:"Time zone of the schedule; default that of the gateway." placeholder:"ZONE" name:"tz"`
-	DSTGap     string         `help:"Wall times that do not exist: run_after or skip." placeholder:"RULE" name:"dst-gap" enum:",run_after,skip" default:""`
-	DSTOverlap string         `help:"Wall times that come twice: first, second or both." placeholder:"RULE" name:"dst-overlap" enum:",first,second,both" default:""`
-	From       string         `help:"No fires before this moment, written as for --at; none = no bound." placeholder:"TIME"`
-	Until      string         `help:"No fires after this moment, written as for --at; none = no bound." placeholder:"TIME"`
-	MaxRuns    *int           `help:"The job ends after so many planned fires; 0 = no limit." placeholder:"N" name:"max-runs"`
+	TZ         string         `help:"Time zone of the schedule; default the gateway's." placeholder:"ZONE" name:"tz"`
+	DSTGap     string         `help:"Local times skipped by a clock change: run_after or skip." placeholder:"RULE" name:"dst-gap" enum:",run_after,skip" default:""`
+	DSTOverlap string         `help:"Local times repeated by a clock change: first, second or both." placeholder:"RULE" name:"dst-overlap" enum:",first,second,both" default:""`
+	From       string         `help:"Don't run before this time, written as for --at; none = no limit." placeholder:"TIME"`
+	Until      string         `help:"Don't run after this time, written as for --at; none = no limit." placeholder:"TIME"`
+	MaxRuns    *int           `help:"End the job after this many scheduled runs; 0 = no limit." placeholder:"N" name:"max-runs"`
 }
 
 // schedule returns nil when no flag gives a schedule.
@@ -106,36 +106,36 @@ type jobFlags struct {
 	Message string `help:"The message to the agent." placeholder:"TEXT"`
 	Agent   string `help:"The agent; default the gateway's." placeholder:"ID" complete:"agents"`
 	Session string `help:"isolated, main or session:KEY." placeholder:"TARGET" complete:"isolated,main,session:"`
-	Deliver string `help:"Where the answer goes: CHANNEL:CHAT[:THREAD], web:SESSION, or last." placeholder:"TARGET" xor:"deliver"`
-	Webhook string `help:"URL that gets a request when a run has ended." placeholder:"URL" xor:"deliver"`
-	Overlap string `help:"What a fire does while a run is active: skip, concurrent, buffer_one or cancel_previous." placeholder:"POLICY" enum:",skip,concurrent,buffer_one,cancel_previous" default:""`
-	Missed  string `help:"What happens to fires that were missed: skip, fire_once or fire_all." placeholder:"POLICY" enum:",skip,fire_once,fire_all" default:""`
+	Deliver string `help:"Where to send the answer: CHANNEL:CHAT[:THREAD], web:SESSION, or last." placeholder:"TARGET" xor:"deliver"`
+	Webhook string `help:"URL to call when a run has ended." placeholder:"URL" xor:"deliver"`
+	Overlap string `help:"If the previous run is still active: skip, concurrent, buffer_one or cancel_previous." placeholder:"POLICY" enum:",skip,concurrent,buffer_one,cancel_previous" default:""`
+	Missed  string `help:"If the gateway was down: skip, fire_once or fire_all." placeholder:"POLICY" enum:",skip,fire_once,fire_all" default:""`
 
-	MissedWindow *time.Duration `help:"How old a missed fire that still runs may be; 0 = none runs." placeholder:"DURATION" name:"missed-window"`
-	MissedMost   *int           `help:"How many missed fires run at most." placeholder:"N" name:"missed-most"`
+	MissedWindow *time.Duration `help:"Run missed times up to this age; 0 = none." placeholder:"DURATION" name:"missed-window"`
+	MissedMost   *int           `help:"Run at most this many missed times." placeholder:"N" name:"missed-most"`
 
-	Jitter  *time.Duration `help:"Spread the fires over this time." placeholder:"DURATION"`
-	Timeout time.Duration  `help:"Limit of an attempt; default 10m." placeholder:"DURATION"`
-	Retries *int           `help:"Further attempts after a failure; default 3." placeholder:"N"`
+	Jitter  *time.Duration `help:"Delay each run by a random time up to this." placeholder:"DURATION"`
+	Timeout time.Duration  `help:"Time limit of an attempt; default 10m." placeholder:"DURATION"`
+	Retries *int           `help:"How often to retry after a failure; default 3." placeholder:"N"`
 
-	AlertAfter *int   `help:"Failures in a row before an alert; 0 = no alert; default that of the gateway." placeholder:"N" name:"alert-after"`
-	AlertTo    string `help:"Where the alert goes: CHANNEL:CHAT; default where the answer goes." placeholder:"TARGET" name:"alert-to"`
+	AlertAfter *int   `help:"Alert after this many failures in a row; 0 = never; default the gateway's." placeholder:"N" name:"alert-after"`
+	AlertTo    string `help:"Where to send alerts: CHANNEL:CHAT; default where the answer goes." placeholder:"TARGET" name:"alert-to"`
 }
 
 type cronAdd struct {
 	clientFlags
 	jobFlags
 
-	Key     string `help:"Key under which the same job is found again." placeholder:"KEY"`
-	Paused  string `help:"Make the job paused, with the reason." placeholder:"NOTE"`
-	Replace bool   `help:"Change the job of this name, if there is one." xor:"name"`
-	New     bool   `help:"Make a second job of this name." xor:"name"`
+	Key     string `help:"A stable key, so that a repeated call updates the same job." placeholder:"KEY"`
+	Paused  string `help:"Create the job paused, with this reason." placeholder:"NOTE"`
+	Replace bool   `help:"Update the job of this name, if it exists." xor:"name"`
+	New     bool   `help:"Create another job of this name." xor:"name"`
 	JSON    bool   `help:"Print JSON."`
 }
 
 // Help is the example of the command.
 func (*cronAdd) Help() string {
-	return `A name identifies a job: with a name that exists nothing is changed, unless --replace or --new say what is meant.
+	return `A name identifies a job. If it exists, choose --replace to update that job, or --new to create another one.
 
 Example:
 

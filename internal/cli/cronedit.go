@@ -18,13 +18,13 @@ type cronEdit struct {
 	jobArg
 	jobFlags
 
-	Patch string `arg:"" optional:"" help:"Members to change, in JSON; for programs."`
-	Yes   bool   `help:"Do not ask before it is saved."`
+	Patch string `arg:"" optional:"" help:"Members to change, as JSON; for programs."`
+	Yes   bool   `help:"Don't ask before saving."`
 }
 
 // Help is the example of the command.
 func (*cronEdit) Help() string {
-	return `The flags are those of laneway cron add. What changes and the next fires are shown before the job is saved; on a terminal with a question.
+	return `Takes the flags of laneway cron add. Shows the changes and the next runs before it saves the job, and asks on a terminal.
 
 Examples:
 

@@ -16,21 +16,21 @@ import (
 )
 
 type cronCmd struct {
-	List     cronList     `cmd:"" help:"List jobs, the next one first."`
-	Add      cronAdd      `cmd:"" help:"Make a job; a name that exists needs --replace or --new."`
+	List     cronList     `cmd:"" help:"List jobs, next one first."`
+	Add      cronAdd      `cmd:"" help:"Create a job; for an existing name, add --replace or --new."`
 	Get      cronGet      `cmd:"" help:"Show one job."`
-	Edit     cronEdit     `cmd:"" help:"Change a job by the flags of add, or by a JSON patch."`
-	Rm       cronRm       `cmd:"" help:"Remove a job; its history is kept."`
+	Edit     cronEdit     `cmd:"" help:"Change a job, with the flags of add or a JSON patch."`
+	Rm       cronRm       `cmd:"" help:"Remove a job, and keep its history."`
 	Pause    cronPause    `cmd:"" help:"Pause a job."`
-	Resume   cronResume   `cmd:"" help:"End the pause of a job."`
+	Resume   cronResume   `cmd:"" help:"Resume a paused job."`
 	Run      cronRun      `cmd:"" help:"Run a job now."`
-	Cancel   cronCancel   `cmd:"" help:"End active runs of a job, or one run."`
-	Runs     cronRuns     `cmd:"" help:"Show the outcome of each fire."`
-	Why      cronWhy      `cmd:"" help:"Explain why a slot of a job ran or did not run."`
-	Next     cronNext     `cmd:"" help:"Show the next fires of a schedule; needs no gateway."`
-	Backfill cronBackfill `cmd:"" help:"Run the fires of a time that has passed."`
-	Import   cronImport   `cmd:"" help:"Make or change jobs from a file of laneway cron export."`
-	Export   cronExport   `cmd:"" help:"Print all jobs as YAML for import."`
+	Cancel   cronCancel   `cmd:"" help:"Cancel the active runs of a job, or one run."`
+	Runs     cronRuns     `cmd:"" help:"List the runs of jobs, with their outcomes."`
+	Why      cronWhy      `cmd:"" help:"Explain why a job ran or did not run at a time."`
+	Next     cronNext     `cmd:"" help:"Preview a schedule; needs no gateway."`
+	Backfill cronBackfill `cmd:"" help:"Run the scheduled times of a past period."`
+	Import   cronImport   `cmd:"" help:"Create or update jobs from a file of laneway cron export."`
+	Export   cronExport   `cmd:"" help:"Print all jobs as YAML, for laneway cron import."`
 }
 
 // scheduleOf describes when a job fires, for a person.
@@ -67,15 +67,15 @@ func stateOf(j wire.Job) string {
 type cronList struct {
 	clientFlags
 
-	All    bool   `help:"Disabled and paused jobs, too."`
-	System bool   `help:"Built-in jobs, too."`
+	All    bool   `help:"Include disabled and paused jobs."`
+	System bool   `help:"Include built-in jobs."`
 	Query  string `help:"Only jobs that contain this text." placeholder:"TEXT"`
-	Only   string `help:"Only jobs in this state, also those that do not fire: failing, paused, running, late, invalid or unsent." enum:",failing,paused,running,late,invalid,unsent" default:"" placeholder:"STATE"`
+	Only   string `help:"Only jobs in this state, including disabled ones: failing, paused, running, late, invalid or unsent." enum:",failing,paused,running,late,invalid,unsent" default:"" placeholder:"STATE"`
 	Agent  string `help:"Only jobs of this agent." placeholder:"ID" complete:"agents"`
 	Target string `help:"Only jobs whose answers go to this channel or chat." placeholder:"NAME"`
-	Sort   string `help:"The order: next, name, last or failing; last and failing show the latest run and the most failures in a row first." enum:",next,name,last,failing" default:"" placeholder:"ORDER"`
+	Sort   string `help:"Sort by next, name, last (latest run first) or failing (most failures in a row first)." enum:",next,name,last,failing" default:"" placeholder:"ORDER"`
 	Limit  int    `help:"How many; 0 = all." default:"0"`
-	Offset int    `help:"How many to pass over." default:"0"`
+	Offset int    `help:"How many to skip." default:"0"`
 	JSON   bool   `help:"Print JSON."`
 }
 
@@ -196,7 +196,7 @@ func (a jobArg) onJob(ctx context.Context, env *environment, method, done string
 type cronRm struct {
 	jobArg
 
-	Cancel bool `help:"End its active runs, too."`
+	Cancel bool `help:"Also cancel its active runs."`
 }
 
 // Help is the example of the command.
@@ -210,8 +210,8 @@ func (c *cronRm) Run(ctx context.Context, env *environment) error {
 type cronPause struct {
 	jobArg
 
-	Note string        `help:"Why." default:"paused by hand"`
-	For  time.Duration `help:"Resume by itself after this time." placeholder:"DURATION"`
+	Note string        `help:"The reason." default:"paused by hand"`
+	For  time.Duration `help:"Resume automatically after this time." placeholder:"DURATION"`
 }
 
 // Help is the example of the command.
@@ -243,11 +243,11 @@ func (c *cronResume) Run(ctx context.Context, env *environment) error {
 type cronBackfill struct {
 	jobArg
 
-	From  string `help:"First moment, RFC 3339." required:"" placeholder:"TIME"`
-	To    string `help:"Last moment, RFC 3339." required:"" placeholder:"TIME"`
-	Max   int    `help:"Most runs, 1 to 1000." default:"100"`
-	Dry   bool   `help:"Only say what would run." name:"dry-run"`
-	Force bool   `help:"Also run fires whose runs succeeded."`
+	From  string `help:"Start of the period, RFC 3339." required:"" placeholder:"TIME"`
+	To    string `help:"End of the period, RFC 3339." required:"" placeholder:"TIME"`
+	Max   int    `help:"At most this many runs, 1 to 1000." default:"100"`
+	Dry   bool   `help:"Only print what would run." name:"dry-run"`
+	Force bool   `help:"Also repeat successful runs."`
 }
 
 // Help is the example of the command.

@@ -19,8 +19,8 @@ type cronRuns struct {
 
 	Job    string `arg:"" optional:"" help:"Id, name or key of the job. Default: all jobs." complete:"jobs"`
 	Limit  int    `help:"How many, 1 to 200." default:"50"`
-	Offset int    `help:"How many to pass over." default:"0"`
-	Active bool   `help:"Also runs that wait or run."`
+	Offset int    `help:"How many to skip." default:"0"`
+	Active bool   `help:"Include running and waiting runs."`
 	JSON   bool   `help:"Print JSON."`
 }
 
@@ -153,7 +153,7 @@ func removedJob(ctx context.Context, conn gatewayConn, name string) (string, err
 type cronRun struct {
 	jobArg
 
-	Wait bool   `help:"Wait for the end; status 1 when the run failed."`
+	Wait bool   `help:"Wait for the run; exit status 1 if it fails."`
 	Mode string `help:"force, due or if-enabled." default:"force" enum:"force,due,if-enabled"`
 }
 
@@ -225,8 +225,8 @@ func waitForRun(ctx context.Context, conn gatewayConn, id string) (wire.LedgerEn
 type cronCancel struct {
 	clientFlags
 
-	What   string `arg:"" help:"Id of a run, or id, name or key of a job." complete:"jobs"`
-	Reason string `help:"Why." placeholder:"TEXT"`
+	What   string `arg:"" help:"A run's id, or a job's id, name or key." complete:"jobs"`
+	Reason string `help:"The reason." placeholder:"TEXT"`
 	JSON   bool   `help:"Print JSON."`
 }
 
@@ -264,10 +264,10 @@ func (c *cronCancel) Run(ctx context.Context, env *environment) error {
 
 type schedulerCmd struct {
 	List   schedulerList   `cmd:"" help:"List jobs and built-in maintenance."`
-	Status schedulerStatus `cmd:"" help:"Show one of them."`
-	Pause  cronPause       `cmd:"" help:"Pause one."`
-	Resume cronResume      `cmd:"" help:"End a pause."`
-	Run    cronRun         `cmd:"" help:"Run one now."`
+	Status schedulerStatus `cmd:"" help:"Show one job."`
+	Pause  cronPause       `cmd:"" help:"Pause a job."`
+	Resume cronResume      `cmd:"" help:"Resume a paused job."`
+	Run    cronRun         `cmd:"" help:"Run a job now."`
 }
 
 func orDash(s *string) string {
@@ -344,8 +344,8 @@ func showScheduler(ctx context.Context, env *environment, f clientFlags, name st
 type cronWhy struct {
 	clientFlags
 
-	Job  string   `arg:"" help:"Id, name or key of the job; also one that was removed." complete:"jobs"`
-	When []string `arg:"" optional:"" help:"The slot, in the time zone of the job, such as 9:00, yesterday 9:00, monday 8:30 or 2027-03-02 09:00. Default: the newest one that has passed."`
+	Job  string   `arg:"" help:"Id, name or key of the job, even if it was removed." complete:"jobs"`
+	When []string `arg:"" optional:"" help:"A time in the job's zone, such as 9:00, yesterday 9:00, monday 8:30 or 2027-03-02 09:00. Default: the newest past one."`
 	JSON bool     `help:"Print JSON."`
 }
 

@@ -30,16 +30,16 @@ type dashboardCmd struct {
 	configFlags
 	Read  bool          `help:"The token may only read."`
 	For   time.Duration `help:"Lifetime of the token, 1m to 168h." default:"12h" placeholder:"DURATION"`
-	Print bool          `help:"Print the link and open nothing: for another machine, or a browser that cannot read the data directory."`
-	URL   string        `name:"url" help:"Address at which the browser reaches the gateway, such as https://gateway.example/laneway; default the listener on this host." placeholder:"URL"`
+	Print bool          `help:"Print the link instead of opening it, for example for another machine."`
+	URL   string        `name:"url" help:"Address of the gateway for the browser, such as https://gateway.example/laneway; default this host." placeholder:"URL"`
 }
 
 // Help is the example of the command.
 func (*dashboardCmd) Help() string {
-	return `Makes a named token that expires, and opens the dashboard with it. The page asks once before it uses the token.
+	return `Creates a token that expires, and opens the dashboard with it. The page asks once before it uses the token.
 
-The link is a credential. It is not passed on a command line, which all users can see: the browser opens a page in the data directory that only
-you can read and that forwards to the link. It is removed after a minute, or with Ctrl+C. "laneway token revoke NAME" takes the token back.
+The link is a credential. To keep it off the command line, which every user can see, the browser opens a private file in the data directory
+that forwards to the link. The file is deleted after a minute, or with Ctrl-C. To revoke the token, run "laneway token revoke NAME".
 
 Examples:
 

@@ -57,16 +57,16 @@ type patient struct {
 type doctorCmd struct {
 	configFlags
 	URL            string        `help:"Address of the gateway; default LANEWAY_URL, else ws://127.0.0.1:18790." placeholder:"URL"`
-	Token          string        `help:"Credential; default LANEWAY_TOKEN, else the token file of the data directory." placeholder:"TOKEN"`
-	AllowPlaintext bool          `help:"Send the credential over ws:// to another host."`
-	Timeout        time.Duration `help:"How long each check may take." default:"10s"`
-	Agents         bool          `help:"Start each agent over ACP and make a session with it; a first start may install it. No model is called."`
+	Token          string        `help:"Token; default LANEWAY_TOKEN, else the token file of the data directory." placeholder:"TOKEN"`
+	AllowPlaintext bool          `help:"Allow sending the token unencrypted (ws://) to another host."`
+	Timeout        time.Duration `help:"Time limit of each check." default:"10s"`
+	Agents         bool          `help:"Also start each coding agent and open a session, which may install it. No model is called."`
 	JSON           bool          `help:"Print JSON."`
 }
 
 // Help is the long help of the command.
 func (*doctorCmd) Help() string {
-	return `Each line is ok, a warning or a failure with its cure. Exit status 1 means that there is a failure.
+	return `Each line is ok, a warning or a failure, with what to do. Exit status 1 means that something failed.
 
 Example:
 

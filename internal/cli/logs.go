@@ -17,16 +17,16 @@ import (
 
 type logsCmd struct {
 	Config string `help:"Configuration file of the gateway on this host; default as for laneway serve." placeholder:"FILE" type:"path"`
-	File   string `help:"The file to read; default log.file of the configuration, else the journal of systemd." placeholder:"FILE" type:"path"`
-	Unit   string `help:"The unit whose journal is read." default:"laneway" placeholder:"UNIT"`
-	Lines  int    `help:"How many of the last lines are shown." short:"n" default:"100" placeholder:"N"`
-	Follow bool   `help:"Also print new lines, until Ctrl-C." short:"f"`
+	File   string `help:"The file to read; default log.file of the configuration, else the systemd journal." placeholder:"FILE" type:"path"`
+	Unit   string `help:"The systemd unit." default:"laneway" placeholder:"UNIT"`
+	Lines  int    `help:"How many lines to show." short:"n" default:"100" placeholder:"N"`
+	Follow bool   `help:"Follow new lines until Ctrl-C." short:"f"`
 }
 
 // Help is the long help of the command.
 func (*logsCmd) Help() string {
-	return `Shows the log of the gateway on this host: the file that log.file of the configuration names, else what systemd keeps for the unit. A
-gateway that was started in a terminal writes its log there.
+	return `Shows the file of log.file in the configuration, else the systemd journal of the unit. A gateway that you started in a terminal writes its log
+to that terminal.
 
 Examples:
 

@@ -12,17 +12,17 @@ import (
 
 type runsCmd struct {
 	clientFlags
-	ID      string `arg:"" optional:"" help:"Show this run alone." complete:"runs"`
+	ID      string `arg:"" optional:"" help:"Show only this run." complete:"runs"`
 	State   string `help:"open (running and waiting), running, waiting or ended." enum:"open,running,waiting,ended" default:"open"`
-	Session string `help:"Only those of this session." placeholder:"KEY" complete:"sessions"`
-	Lane    string `help:"Only those of this lane." placeholder:"NAME"`
+	Session string `help:"Only runs of this session." placeholder:"KEY" complete:"sessions"`
+	Lane    string `help:"Only runs of this lane." placeholder:"NAME"`
 	Limit   int    `help:"How many, 1 to 200." default:"50"`
 	JSON    bool   `help:"Print JSON."`
 }
 
 // Help is the example of the command.
 func (*runsCmd) Help() string {
-	return "Open runs come with what they wait for, the oldest first; ended ones with the reason, the newest first.\n\nExamples:\n\n    laneway runs --lane main\n    laneway runs --state ended --limit 10"
+	return "Lists open runs with what they wait for, oldest first, or ended runs with the reason, newest first.\n\nExamples:\n\n    laneway runs --lane main\n    laneway runs --state ended --limit 10"
 }
 
 // Run lists runs, or shows one.
@@ -186,14 +186,14 @@ func (c *runsCmd) show(ctx context.Context, env *environment) error {
 
 type whyCmd struct {
 	clientFlags
-	ID      string `arg:"" help:"A run as laneway runs shows it, or the id of a message." complete:"runs"`
-	Session string `help:"The session in which the id is that of a message in its chat network, such as 4711 in Telegram." placeholder:"KEY" complete:"sessions"`
+	ID      string `arg:"" help:"A run from laneway runs, or the id of a message." complete:"runs"`
+	Session string `help:"The session, if the id is that of a chat network, such as 4711 in Telegram." placeholder:"KEY" complete:"sessions"`
 	JSON    bool   `help:"Print JSON."`
 }
 
 // Help is the example of the command.
 func (*whyCmd) Help() string {
-	return "In a chat, /why as a reply to your own message says the same.\n\nExamples:\n\n    laneway why 01a221a6-d693-76bf-b7de-5991ff6d7e7e\n    laneway why 4711 --session agent:main:telegram:direct:7"
+	return "In a chat, reply /why to your own message instead.\n\nExamples:\n\n    laneway why 01a221a6-d693-76bf-b7de-5991ff6d7e7e\n    laneway why 4711 --session agent:main:telegram:direct:7"
 }
 
 // Run queries the gateway.
@@ -213,15 +213,15 @@ func (c *whyCmd) Run(ctx context.Context, env *environment) error {
 }
 
 type tasksCmd struct {
-	List tasksList `cmd:"" help:"List tasks, the newest first: turns that agents have requested."`
+	List tasksList `cmd:"" help:"List tasks, newest first."`
 	Show tasksShow `cmd:"" help:"Show one task."`
 	Stop tasksStop `cmd:"" help:"Stop a task and its sub-tasks."`
 }
 
 type tasksList struct {
 	clientFlags
-	Session string `help:"Only those of trees that began in this session." placeholder:"KEY" complete:"sessions"`
-	All     bool   `help:"Those that have ended, too."`
+	Session string `help:"Only tasks that began in this session." placeholder:"KEY" complete:"sessions"`
+	All     bool   `help:"Include ended tasks."`
 	Limit   int    `help:"How many, 1 to 200." default:"50"`
 	JSON    bool   `help:"Print JSON."`
 }
@@ -264,7 +264,7 @@ type tasksShow struct {
 
 // Help is the example of the command.
 func (*tasksShow) Help() string {
-	return "Its conversation: laneway sessions show with the session of the task.\n\nExample:\n\n    laneway tasks show 0b6c1f7e-90a1-5c55-8a0e-1f2d3c4b5a69"
+	return "To read its conversation, use laneway sessions show with the session of the task.\n\nExample:\n\n    laneway tasks show 0b6c1f7e-90a1-5c55-8a0e-1f2d3c4b5a69"
 }
 
 // Run shows a task.
@@ -300,7 +300,7 @@ type tasksStop struct {
 
 // Help is the example of the command.
 func (*tasksStop) Help() string {
-	return "Works while every lane is full.\n\nExample:\n\n    laneway tasks stop 0b6c1f7e-90a1-5c55-8a0e-1f2d3c4b5a69"
+	return "It works even when every lane is full.\n\nExample:\n\n    laneway tasks stop 0b6c1f7e-90a1-5c55-8a0e-1f2d3c4b5a69"
 }
 
 // Run stops a task.
@@ -322,8 +322,8 @@ func (c *tasksStop) Run(ctx context.Context, env *environment) error {
 
 type usageCmd struct {
 	clientFlags
-	Days int    `help:"How many days, today included, 1 to 100." default:"7"`
-	By   string `help:"What a line is for besides its day: day, principal, agent, model or job." enum:"day,principal,agent,model,job" default:"day"`
+	Days int    `help:"How many days, including today, 1 to 100." default:"7"`
+	By   string `help:"Group by day, principal, agent, model or job." enum:"day,principal,agent,model,job" default:"day"`
 	JSON bool   `help:"Print JSON."`
 }
 

@@ -27,19 +27,19 @@ type sendCmd struct {
 	Text    string        `arg:"" help:"The message; - reads it from standard input."`
 	Session string        `help:"Session key." default:"main" placeholder:"KEY" complete:"sessions"`
 	Agent   string        `help:"Agent that answers; default the gateway's." placeholder:"ID" complete:"agents"`
-	File    []string      `help:"A file that goes with the message, at most 20 MB; may be given more than once." placeholder:"PATH" type:"path" sep:"none"`
-	Timeout time.Duration `help:"How long to wait for the answer; then the message is stopped." default:"10m"`
-	NoWait  bool          `help:"When the agent asks for a permission, stop and fail at once."`
-	JSON    bool          `help:"Print the answer, its run id and how it ended as JSON."`
+	File    []string      `help:"Attach a file, at most 20 MB; may be repeated." placeholder:"PATH" type:"path" sep:"none"`
+	Timeout time.Duration `help:"Stop the message if there is no answer after this time." default:"10m"`
+	NoWait  bool          `help:"Fail instead of waiting when the agent asks for permission."`
+	JSON    bool          `help:"Print the answer, its run id and its outcome as JSON."`
 }
 
 // Help is the long help of the command.
 func (*sendCmd) Help() string {
-	return `Prints the answer on standard output. Exit status 0 means answered; 1 that it was not, with the reason on standard error. A lost
-connection is taken up again; the message is never sent twice.
+	return `Prints the answer on standard output. Exit status 0 means answered; 1 means not answered, with the reason on standard error. If the
+connection breaks, send reconnects; it never sends the message twice.
 
-When the agent asks for a permission, the question appears on standard error with a number for each answer. On a terminal, type the number
-or a word such as yes. Elsewhere the command that answers it is printed, and send waits for the answer; with --no-wait it fails at once.
+If the agent asks for permission, the question appears on standard error with a number for each answer. On a terminal, type the number or a
+word such as yes. Elsewhere, send prints the command that answers the question, and waits; with --no-wait it fails immediately.
 
 Examples:
 
@@ -305,18 +305,18 @@ func sessionKey(session, agent string) string {
 }
 
 type filesCmd struct {
-	Get filesGetCmd `cmd:"" help:"Save a file that an agent made or that was uploaded."`
+	Get filesGetCmd `cmd:"" help:"Download a file that an agent created or a client uploaded."`
 }
 
 type filesGetCmd struct {
 	clientFlags
-	ID     string `arg:"" help:"The id of the file: the last word of its line in the answer."`
-	Output string `help:"Where to write it; - is standard output. Default: its name, in this directory." short:"o" placeholder:"PATH"`
+	ID     string `arg:"" help:"The file's id: the last word of its line in the answer."`
+	Output string `help:"Where to write it; - is standard output. Default: its own name, in this directory." short:"o" placeholder:"PATH"`
 }
 
 // Help is the long help of the command.
 func (*filesGetCmd) Help() string {
-	return `An answer ends with a line for each file: [file: chart.png, image/png, 81 bytes, file-0192…]. A file that exists is not replaced.
+	return `An answer ends with a line for each file: [file: chart.png, image/png, 81 bytes, file-0192…]. An existing file is not replaced.
 
 Examples:
 

@@ -43,9 +43,9 @@ type serveInput struct {
 // configFlags are settings on the command line. A flag that is given takes effect, even when it is
 // empty.
 type configFlags struct {
-	Config   string  `help:"Configuration file; default LANEWAY_CONFIG, else ~/.config/laneway/config.yaml or /etc/laneway/config.yaml where one exists." placeholder:"FILE" type:"path"`
+	Config   string  `help:"Configuration file; default LANEWAY_CONFIG, ~/.config/laneway/config.yaml or /etc/laneway/config.yaml, whichever exists first." placeholder:"FILE" type:"path"`
 	Data     *string `help:"Data directory; default $$XDG_DATA_HOME/laneway." placeholder:"DIR" type:"path"`
-	Database *string `help:"postgres://… or sqlite:PATH; default SQLite in the data directory. A password belongs into LANEWAY_DATABASE_URL." placeholder:"URL"`
+	Database *string `help:"postgres://… or sqlite:PATH; default SQLite in the data directory. Put a password into LANEWAY_DATABASE_URL instead." placeholder:"URL"`
 }
 
 func (f configFlags) settings() []config.Setting {
@@ -84,24 +84,25 @@ func (f configFlags) options(env *environment, more ...config.Setting) config.Op
 
 type serveCmd struct {
 	configFlags
-	Listen        []string `help:"Address of the main listener; may be given several times. Default 127.0.0.1:18790." placeholder:"HOST:PORT"`
-	MetricsListen *string  `help:"Address of the metrics listener on loopback, main, or off." placeholder:"HOST:PORT"`
-	Agent         *string  `help:"A first agent: claude, codex, gemini, opencode, qwen, copilot, openclaw, echo, command:PROGRAM ARG…, acp:PROGRAM ARG…, openai:MODEL@BASE_URL, anthropic:MODEL, ollama: or NAME:MODEL of another endpoint." placeholder:"AGENT"`
+	Listen        []string `help:"Where to listen; may be repeated. Default 127.0.0.1:18790." placeholder:"HOST:PORT"`
+	MetricsListen *string  `help:"Where to serve metrics: a loopback address, main (the main listener), or off." placeholder:"HOST:PORT"`
+	Agent         *string  `help:"The agent to use: claude, codex, gemini, opencode, qwen, copilot, openclaw, echo, command:PROGRAM ARG…, acp:PROGRAM ARG…, openai:MODEL@BASE_URL, anthropic:MODEL, ollama: or NAME:MODEL of another endpoint." placeholder:"AGENT"`
 	Roles         []string `help:"What this process does: gateway,channels,cron,worker. Default all." placeholder:"ROLE" complete:"gateway,channels,cron,worker"`
 	LogLevel      *string  `help:"debug, info, warn or error." placeholder:"LEVEL" complete:"debug,info,warn,error"`
 	LogFormat     *string  `help:"text or json." placeholder:"FORMAT" complete:"text,json"`
-	DrainTimeout  *string  `help:"How long running turns may continue after a stop was requested. Default 30s." placeholder:"DURATION"`
-	Hold          bool     `help:"Start held: nothing is sent, received from channels or started by the clock until laneway release."`
+	DrainTimeout  *string  `help:"How long running turns may finish after a stop. Default 30s." placeholder:"DURATION"`
+	Hold          bool     `help:"Start paused: send nothing, receive nothing from chats and start no jobs until laneway release."`
 	PrintConfig   bool     `help:"Print the effective configuration and where each value comes from, and exit."`
 	JSON          bool     `help:"With --print-config: print JSON."`
 }
 
 // Help is the long help of the command.
 func (*serveCmd) Help() string {
-	return `Without any configuration the gateway listens on 127.0.0.1:18790, keeps everything in SQLite in its data directory, makes a
-token there, and answers with the echo, a demonstration.
+	return `Without configuration, the gateway listens on 127.0.0.1:18790, stores everything in SQLite in its data directory, creates a token there, and
+answers with echo, a demo agent that repeats what you type.
 
-SIGINT or SIGTERM drains, a second one ends at once. SIGHUP reads the configuration again, SIGUSR1 restarts the scheduler in place.
+Ctrl-C or SIGTERM lets running turns finish; press it again to end immediately. SIGHUP reloads the configuration, SIGUSR1 restarts the
+scheduler in place.
 
 Examples:
 
@@ -357,9 +358,9 @@ type migration struct {
 }
 
 type migrateCmd struct {
-	Up     migrateUp     `cmd:"" help:"Apply all missing steps."`
-	Down   migrateDown   `cmd:"" help:"Take the newest step back; for a downgrade of the program."`
-	Status migrateStatus `cmd:"" help:"Show each step and whether it is applied."`
+	Up     migrateUp     `cmd:"" help:"Apply all missing migrations."`
+	Down   migrateDown   `cmd:"" help:"Undo the newest migration, before you install an older version."`
+	Status migrateStatus `cmd:"" help:"List migrations, and which are applied."`
 }
 
 type migrateFlags struct {
@@ -371,21 +372,21 @@ type (
 	migrateUp   struct{ migrateFlags }
 	migrateDown struct {
 		migrateFlags
-		Force bool `help:"Take the step back although gateways use the database; each message fails until they are stopped."`
-		Yes   bool `help:"Answer the question of --force with yes; required where there is no terminal."`
+		Force bool `help:"Undo it although gateways use the database; messages fail until you stop them."`
+		Yes   bool `help:"With --force: don't ask. Required without a terminal."`
 	}
 	migrateStatus struct{ migrateFlags }
 )
 
 // Help is the example of the command.
 func (*migrateUp) Help() string {
-	return "Safe to run from several replicas at once.\n\nExample:\n\n    laneway migrate up --config laneway.yaml"
+	return "Several replicas may run it at the same time.\n\nExample:\n\n    laneway migrate up --config laneway.yaml"
 }
 
 // Help is the example of the command.
 func (*migrateDown) Help() string {
-	return `Stop every gateway on the database first, and make a backup. While gateways use the database the command changes nothing and ends
-with 1.
+	return `Stop every gateway on the database first, and back it up. While a gateway uses the database, the command changes nothing and ends with
+exit status 1.
 
 Example:
 

@@ -13,22 +13,22 @@ import (
 )
 
 type sessionsCmd struct {
-	List   sessionsList   `cmd:"" help:"List sessions, the newest first."`
+	List   sessionsList   `cmd:"" help:"List sessions, newest first."`
 	Show   sessionsShow   `cmd:"" help:"Show one session and its last messages."`
-	Search sessionsSearch `cmd:"" help:"Find messages by their words."`
-	Reset  sessionsReset  `cmd:"" help:"Stop all work of a session and begin an empty transcript."`
-	Stop   sessionsStop   `cmd:"" help:"Stop the oldest running turn of a session, or all work."`
+	Search sessionsSearch `cmd:"" help:"Search messages."`
+	Reset  sessionsReset  `cmd:"" help:"Stop all work of a session and start an empty conversation."`
+	Stop   sessionsStop   `cmd:"" help:"Stop the oldest running turn of a session, or everything."`
 
-	Delete sessionsDelete `cmd:"" help:"Stop all work of a session and delete it with its transcripts."`
+	Delete sessionsDelete `cmd:"" help:"Stop all work of a session and delete its conversations."`
 }
 
 type sessionsList struct {
 	clientFlags
 	Limit  int    `help:"How many, 1 to 200." default:"50"`
-	Offset int    `help:"How many to pass over." default:"0"`
+	Offset int    `help:"How many to skip." default:"0"`
 	Agent  string `help:"Only sessions of this agent." placeholder:"ID" complete:"agents"`
 	Search string `help:"Only keys that contain this text." placeholder:"TEXT"`
-	All    bool   `help:"The sessions of single runs of jobs and of tasks, too."`
+	All    bool   `help:"Include sessions of job runs and tasks."`
 	JSON   bool   `help:"Print JSON."`
 }
 
@@ -180,14 +180,14 @@ func (c *sessionsReset) Run(ctx context.Context, env *environment) error {
 type sessionsDelete struct {
 	clientFlags
 	Key      string `arg:"" help:"Session key." complete:"sessions"`
-	Branches bool   `help:"Also delete the sessions that continue an earlier response of it; otherwise they keep the earlier messages."`
-	Yes      bool   `help:"Do not ask; required where there is no terminal."`
+	Branches bool   `help:"Also delete sessions that branched from it; otherwise they keep the messages they share."`
+	Yes      bool   `help:"Don't ask. Required without a terminal."`
 	JSON     bool   `help:"Print JSON."`
 }
 
 // Help is the example of the command.
 func (*sessionsDelete) Help() string {
-	return "What was deleted does not come back.\n\nExample:\n\n    laneway sessions delete agent:main:test --yes"
+	return "You can't undo this.\n\nExample:\n\n    laneway sessions delete agent:main:test --yes"
 }
 
 // Run deletes the session after a confirmation.
@@ -226,13 +226,13 @@ type sessionsStop struct {
 	clientFlags
 	Key  string `arg:"" help:"Session key." complete:"sessions"`
 	Only string `help:"Only this run." placeholder:"ID" name:"run" xor:"what"`
-	All  bool   `help:"All running and waiting work." xor:"what"`
+	All  bool   `help:"Stop all running and waiting work." xor:"what"`
 	JSON bool   `help:"Print JSON."`
 }
 
 // Help is the example of the command.
 func (*sessionsStop) Help() string {
-	return "Works while every lane is full.\n\nExample:\n\n    laneway sessions stop agent:main:main --all"
+	return "It works even when every lane is full.\n\nExample:\n\n    laneway sessions stop agent:main:main --all"
 }
 
 // Run stops the named runs or all.
@@ -255,7 +255,7 @@ func (c *sessionsStop) Run(ctx context.Context, env *environment) error {
 
 type sessionsSearch struct {
 	clientFlags
-	Query   []string      `arg:"" help:"The words; a message must contain each of them."`
+	Query   []string      `arg:"" help:"The words; a message must contain all of them."`
 	Session string        `help:"Only this session." placeholder:"KEY"`
 	Agent   string        `help:"Only sessions of this agent." placeholder:"ID"`
 	Since   time.Duration `help:"Only messages of this last period, such as 720h." placeholder:"DURATION"`
@@ -266,7 +266,7 @@ type sessionsSearch struct {
 
 // Help is the example of the command.
 func (*sessionsSearch) Help() string {
-	return "Case and accents do not count, and a word finds longer words that begin with it.\n\nExample:\n\n    laneway sessions search invoice 4711"
+	return "Search ignores case and accents, and a word finds longer words that begin with it.\n\nExample:\n\n    laneway sessions search invoice 4711"
 }
 
 // Run searches the transcripts.
@@ -327,7 +327,7 @@ type tocCmd struct {
 
 // Help is the example of the command.
 func (*tocCmd) Help() string {
-	return "Summaries are made where the setting history.summary_agent names an agent.\n\nExample:\n\n    laneway toc week --from 2026-W10"
+	return "laneway writes summaries if history.summary_agent names an agent.\n\nExample:\n\n    laneway toc week --from 2026-W10"
 }
 
 // Run lists summaries.

@@ -21,8 +21,8 @@ import (
 
 type statusCmd struct {
 	clientFlags
-	Watch bool          `help:"Show it repeatedly, until Ctrl-C." xor:"how"`
-	Every time.Duration `help:"With --watch: how often." default:"2s"`
+	Watch bool          `help:"Refresh until Ctrl-C." xor:"how"`
+	Every time.Duration `help:"With --watch: how often to refresh." default:"2s"`
 	JSON  bool          `help:"Print JSON." xor:"how"`
 }
 
@@ -287,16 +287,16 @@ func nodeRows(s wire.StatusResult) [][]string {
 }
 
 type healthCmd struct {
-	URL     string        `help:"Address of the gateway; default LANEWAY_URL, else that of the configuration." placeholder:"URL"`
+	URL     string        `help:"Address of the gateway; default LANEWAY_URL, else from the configuration." placeholder:"URL"`
 	Config  string        `help:"Configuration file of the gateway on this host; default as for laneway serve." placeholder:"FILE" type:"path"`
-	Ready   bool          `help:"Ask whether it is ready for work, with its database, instead of whether it is alive."`
+	Ready   bool          `help:"Check that it can take work, database included, instead of only that it is alive."`
 	Timeout time.Duration `help:"How long to wait for the answer." default:"3s"`
 	JSON    bool          `help:"Print the answer as JSON."`
 }
 
 // Help is the long help of the command.
 func (*healthCmd) Help() string {
-	return `Needs no credential. Exit status 0 means well, 1 means not well or not there.
+	return `You need no token. Exit status 0 means healthy; 1 means unhealthy or unreachable.
 
 Examples:
 
@@ -402,18 +402,18 @@ func rootCause(err error) error {
 
 type holdCmd struct {
 	configFlags
-	Reason string `help:"Why, for those who look at the status." placeholder:"TEXT"`
+	Reason string `help:"The reason, which laneway status shows." placeholder:"TEXT"`
 }
 
 type releaseCmd struct {
 	configFlags
-	Yes bool `help:"Release without a question."`
+	Yes bool `help:"Don't ask."`
 }
 
 // Help is the example of the command.
 func (*holdCmd) Help() string {
-	return `Holds every gateway on the configured store within a heartbeat (some seconds): nothing is sent, nothing is received from channels, and no job starts. Turns that
-run end. Everything can be looked at, and administrators can chat. A backup is held from the beginning. laneway release ends it.
+	return `Pauses every gateway on the configured store within some seconds: laneway sends nothing, receives nothing from chats, and starts no jobs.
+Running turns finish. You can still inspect everything, and administrators can chat. A backup starts paused. End it with laneway release.
 
 Example:
 
@@ -422,7 +422,7 @@ Example:
 
 // Help is the example of the command.
 func (*releaseCmd) Help() string {
-	return `Shows what begins with the release, and asks. Stop the original before you release a backup of it: else both send the same messages and run the same jobs.
+	return `Shows what will start, and asks. Before you release a backup, stop the original; otherwise both send the same messages and run the same jobs.
 
 Example:
 

@@ -12,23 +12,23 @@ import (
 )
 
 type storeCmd struct {
-	Copy storeCopy `cmd:"" help:"Copy everything from one store to another."`
+	Copy storeCopy `cmd:"" help:"Copy everything from one database to another."`
 }
 
 type storeCopy struct {
 	configFlags
-	From string `help:"Store to copy from: sqlite:PATH or postgres://…; default the configured one." placeholder:"URL"`
-	To   string `help:"Store to copy to, which must be empty; default the configured one." placeholder:"URL"`
+	From string `help:"Database to copy from: sqlite:PATH or postgres://…; default the configured one." placeholder:"URL"`
+	To   string `help:"Empty database to copy to; default the configured one." placeholder:"URL"`
 	JSON bool   `help:"Print JSON."`
 }
 
 // Help is the example of the command.
 func (*storeCopy) Help() string {
-	return `Stop every gateway on both stores first; while one uses either, the command changes nothing and ends with 1. A copy that was interrupted continues when the
-same command is given again. At the end both sides are read and compared: rows and checksums of every table. The source is never written. The files of
-conversations are not in the store: copy the directory attachments of the data directory as well.
+	return `Stop every gateway on both databases first; while one runs, the command changes nothing and ends with exit status 1. If a copy is
+interrupted, run the same command again to continue. At the end, laneway compares the rows and checksums of every table. It never writes to
+the source. Copy the directory attachments of the data directory as well, because files are not in the database.
 
-A password belongs into LANEWAY_DATABASE_URL (leave --from or --to out), or into PGPASSFILE.
+Put a password into LANEWAY_DATABASE_URL (and leave out --from or --to), or into PGPASSFILE.
 
 Examples:
 
@@ -192,8 +192,8 @@ type backupCmd struct {
 
 // Help is the example of the command.
 func (*backupCmd) Help() string {
-	return `Copies the SQLite database, the files of conversations and the token of the data directory, while the gateway runs. The new directory can be
-served: laneway serve --data DIR. It is as secret as the data directory. PostgreSQL has tools of its own (pg_dump).
+	return `Copies the SQLite database, attachments and the token while the gateway runs. To use the backup, run laneway serve --data DIR. It is as
+secret as the data directory. For PostgreSQL, use pg_dump.
 
 Example:
 

@@ -52,13 +52,13 @@ type uploader func(ctx context.Context, t target, name string, content io.Reader
 
 // clientFlags locate the gateway. They are the same for every client command.
 type clientFlags struct {
-	URL            []string `help:"Address of the gateway; default LANEWAY_URL, else that of the configuration. Several, or several with commas, are replicas that are tried in turn." placeholder:"URL"`
-	Token          string   `help:"Credential; better in LANEWAY_TOKEN, because arguments are visible to all users." placeholder:"TOKEN"`
-	Config         string   `help:"Configuration file of the gateway on this host, which names its address and token; default LANEWAY_CONFIG, else the file that laneway serve would find." placeholder:"FILE" type:"path"`
-	Data           string   `help:"Data directory whose token file is used for a gateway on this host." placeholder:"DIR" type:"path"`
-	AllowPlaintext bool     `help:"Send the credential over ws:// to another host."`
+	URL            []string `help:"Address of the gateway; default LANEWAY_URL, else from the configuration. Repeat it, or use commas, to try several replicas." placeholder:"URL"`
+	Token          string   `help:"Token; better in LANEWAY_TOKEN, because every user can see arguments." placeholder:"TOKEN"`
+	Config         string   `help:"Configuration file of the gateway on this host, for its address and token; default as for laneway serve." placeholder:"FILE" type:"path"`
+	Data           string   `help:"Data directory of a gateway on this host, for its token." placeholder:"DIR" type:"path"`
+	AllowPlaintext bool     `help:"Allow sending the token unencrypted (ws://) to another host."`
 
-	ConnectWait time.Duration `help:"How long to wait for a gateway that is starting, or for one of several; 0 = not." default:"5s" placeholder:"DURATION"`
+	ConnectWait time.Duration `help:"How long to wait for a gateway that is starting; 0 = don't wait." default:"5s" placeholder:"DURATION"`
 }
 
 // targets returns the gateways and the credential: from flags, variables, or the configuration of
@@ -355,8 +355,8 @@ type mcpCmd struct{ clientFlags }
 
 // Help is the long help of the command.
 func (*mcpCmd) Help() string {
-	return `For programs that start an MCP server and speak with it over its standard input and output. The tools act for the credential and reach
-what belongs to it alone. In the turn of an agent, LANEWAY_MCP_URL and LANEWAY_MCP_TOKEN stand for the turn and are used.
+	return `For programs that start their MCP servers themselves. The tools act for your token, and reach only what belongs to it. In an agent's turn,
+the command uses LANEWAY_MCP_URL and LANEWAY_MCP_TOKEN, and the tools act for the user of that turn.
 
 Examples:
 

@@ -468,7 +468,7 @@ func (c *conversation) answer(ctx context.Context, id string, option int64) (str
 }
 
 type questionsCmd struct {
-	List   questionsList   `cmd:"" default:"withargs" help:"List the questions of agents that wait for an answer, the oldest first."`
+	List   questionsList   `cmd:"" default:"withargs" help:"List open questions of agents, oldest first."`
 	Answer questionsAnswer `cmd:"" help:"Answer a question."`
 }
 
@@ -479,7 +479,7 @@ type questionsList struct {
 
 // Help is the example of the command.
 func (*questionsList) Help() string {
-	return "An administrator sees the questions of all persons; each is answered by the person whom the agent asks.\n\nExample:\n\n    laneway questions list"
+	return "An administrator sees all questions, but only the user whom the agent asks can answer.\n\nExample:\n\n    laneway questions list"
 }
 
 // Run lists questions.
@@ -520,8 +520,8 @@ func answersOf(q *wire.Question) string {
 
 type questionsAnswer struct {
 	clientFlags
-	ID     string `arg:"" help:"Question, as laneway questions shows it."`
-	Number int64  `arg:"" help:"The number of the answer, as laneway questions shows it."`
+	ID     string `arg:"" help:"The question, from laneway questions."`
+	Number int64  `arg:"" help:"The number of the answer, from laneway questions."`
 	JSON   bool   `help:"Print JSON."`
 }
 
