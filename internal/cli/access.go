@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -264,7 +265,7 @@ func (c *pairList) Run(ctx context.Context, env *environment) error {
 		rows = append(rows, append(row, env.cell(p.RequestID, 40)))
 	}
 	for _, p := range list.Granted {
-		rows = append(rows, append(pairRow(p, "let in", ago(now, instant(p.ApprovedAt).UnixMilli())), "-"))
+		rows = append(rows, append(pairRow(p, "approved", ago(now, instant(p.ApprovedAt).UnixMilli())), "-"))
 	}
 	return table(env.stdout, rows)
 }
@@ -295,35 +296,42 @@ func (c *pairApprove) Run(ctx context.Context, env *environment) error {
 	defer closeQuietly(conn)
 	notify := !c.Quiet
 	params := wire.PairingApproveParams{Code: c.Code, Notify: &notify}
-	if request, err := findRequest(ctx, conn, c.Code); err != nil {
+	open, err := openRequests(ctx, conn)
+	if err != nil {
 		return err
-	} else if request != nil {
+	}
+	if request := findRequest(open, c.Code); request != nil {
 		params.Code, params.RequestID = "", request.RequestID
 	}
 	var done wire.PairingApproveResult
 	if err := conn.Call(ctx, "channels.pairing.approve", params, &done); err != nil {
 		return err
 	}
-	notified := "and is told so"
-	if done.Notification != "sent" {
-		notified = "and is not told"
+	user := oneLine(done.SenderID)
+	if request := findRequest(open, done.RequestID); request != nil && request.SenderLabel != "" {
+		user = oneLine(request.SenderLabel) + " (" + user + ")"
 	}
-	_, err = fmt.Fprintf(env.stdout, "%s may talk to the bot %s\n", oneLine(done.SenderID), notified)
+	notified := "has been notified"
+	if done.Notification != "sent" {
+		notified = "has not been notified"
+	}
+	_, err = fmt.Fprintf(env.stdout, "%s can now use the bot and %s\n", user, notified)
 	return err
 }
 
-// findRequest returns the request with an id, or nil: the argument is then a code.
-func findRequest(ctx context.Context, conn gatewayConn, id string) (*wire.PairingRequest, error) {
+func openRequests(ctx context.Context, conn gatewayConn) ([]wire.PairingRequest, error) {
 	var list wire.PairingListResult
-	if err := conn.Call(ctx, "channels.pairing.list", map[string]any{}, &list); err != nil {
-		return nil, err
+	err := conn.Call(ctx, "channels.pairing.list", map[string]any{}, &list)
+	return list.Requests, err
+}
+
+// findRequest returns the request with an id, or nil.
+func findRequest(open []wire.PairingRequest, id string) *wire.PairingRequest {
+	i := slices.IndexFunc(open, func(r wire.PairingRequest) bool { return r.RequestID == id })
+	if i < 0 {
+		return nil
 	}
-	for _, r := range list.Requests {
-		if r.RequestID == id {
-			return &r, nil
-		}
-	}
-	return nil, nil //nolint:nilnil // not every word is a request
+	return &open[i]
 }
 
 // Help is the example of the command.
@@ -338,10 +346,11 @@ func (c *pairDismiss) Run(ctx context.Context, env *environment) error {
 		return err
 	}
 	defer closeQuietly(conn)
-	request, err := findRequest(ctx, conn, c.Request)
+	open, err := openRequests(ctx, conn)
 	if err != nil {
 		return err
 	}
+	request := findRequest(open, c.Request)
 	if request == nil {
 		return fmt.Errorf("there is no request %s; see laneway pair list", oneLine(c.Request))
 	}

@@ -238,8 +238,8 @@ func TestEveryCommandAnswers(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range []struct{ text, answer, did string }{
-		{"/new", "A new conversation begins here.", "new"},
-		{"/reset", "A new conversation begins here.", "new"},
+		{"/new", "This is a new conversation.", "new"},
+		{"/reset", "This is a new conversation.", "new"},
 		{"/toc week", "week 1  agent:main:other\n" + strings.Repeat("ä", 300) + " …\n\nweek 2\nbread", "toc"},
 		{"/compact", "The older part of this conversation is being summarised. You can continue meanwhile.", "compact"},
 		{"/stop", "Stopped the running turn.", "stop"},
@@ -247,7 +247,7 @@ func TestEveryCommandAnswers(t *testing.T) {
 		{"/queue", "Mode collect, 1 running turn, 2 waiting messages of at most 10, lane main.", "queue"},
 		{"/queue clear", "Removed 3 waiting messages.", "clear"},
 		{"/queue STEER", "From now on messages here use the mode steer.", "mode steer"},
-		{"/queue default", "Back to the default mode.", "mode "},
+		{"/queue default", "Using the default mode again.", "mode "},
 
 		{"/model", "The model here is m.", "overview"},
 		{"/model big-1", "From now on this conversation uses big-1.", "model big-1"},
@@ -256,7 +256,7 @@ func TestEveryCommandAnswers(t *testing.T) {
 		{"/dir /srv/site", "From the next turn on the agent works in /srv/site.", "dir /srv/site"},
 		{"/dir 1", "From the next turn on the agent works in /srv/app.", "dir "},
 		{"/dir default", "From the next turn on the agent works in /srv/app.", "dir "},
-		{"/model default", "Back to the agent's own model.", "model "},
+		{"/model default", "Using the agent's default model again.", "model "},
 		{"/allow 0a1b2c", "question 0a1b2c: true 0", "answer 0a1b2c"},
 		{"/deny 0a1b2c", "question 0a1b2c: false 0", "answer 0a1b2c"},
 		{"/answer 0a1b2c 2", "question 0a1b2c: false 2", "answer 0a1b2c"},

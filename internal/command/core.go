@@ -94,11 +94,11 @@ func core() []Command {
 	return []Command{
 		{
 			Name: "new", Aliases: []string{"reset"}, Common: true, Category: "session", Method: "sessions.reset",
-			Description: "Stop everything here and begin an empty conversation.", Run: textOnly(runNew),
+			Description: "Stop everything here and start a new conversation.", Run: textOnly(runNew),
 		},
 		{
 			Name: "compact", Category: "session", Method: "chat.send",
-			Description: "Let the agent summarise the older part of this conversation. Nothing is deleted.", Run: textOnly(runCompact),
+			Description: "Summarise the older part of this conversation. Nothing is deleted.", Run: textOnly(runCompact),
 		},
 		{
 			Name: "stop", Common: true, Category: "session", Method: "chat.abort", Urgent: true,
@@ -106,7 +106,7 @@ func core() []Command {
 		},
 		{
 			Name: "stopall", Category: "session", Method: "chat.abort", Urgent: true,
-			Description: "Stop all turns of this conversation and empty its queue.", Run: textOnly(runStopAll),
+			Description: "Stop everything in this conversation and empty its queue.", Run: textOnly(runStopAll),
 		},
 		{
 			Name: "status", Category: "status", Method: "status",
@@ -124,11 +124,11 @@ func core() []Command {
 		},
 		{
 			Name: "dir", Args: "[number | default]", Category: "session", Method: "sessions.describe", Verbs: map[string]string{"*": "chat.send"},
-			Description: "Show or choose the directory in which the agent of this conversation works.", Run: runDir,
+			Description: "Show or choose the agent's directory in this conversation.", Run: runDir,
 		},
 		{
 			Name: "agent", Category: "status", Method: "agents.list",
-			Description: "Show which agents there are.", Run: textOnly(runAgent),
+			Description: "List the agents.", Run: textOnly(runAgent),
 		},
 		{
 			Name: "whoami", Category: "status", Method: "status",
@@ -152,7 +152,7 @@ func New(more ...Command) (*Table, error) {
 	var table *Table
 	list = append(list, Command{
 		Name: "help", Aliases: []string{"start"}, Args: "[all]", Common: true, Category: "status", Method: "commands.list",
-		Description: "Show what you can say here.",
+		Description: "List the commands.",
 		Run:         textOnly(func(_ context.Context, _ Actions, c Call) (string, error) { return table.Help(wantsAll(c)), nil }),
 	})
 	table, err := NewTable(list)
@@ -189,7 +189,7 @@ func runNew(ctx context.Context, a Actions, c Call) (string, error) {
 	if err := a.NewSession(ctx, c); err != nil {
 		return "", err
 	}
-	return "A new conversation begins here.", nil
+	return "This is a new conversation.", nil
 }
 
 func runCompact(ctx context.Context, a Actions, c Call) (string, error) {
@@ -199,9 +199,9 @@ func runCompact(ctx context.Context, a Actions, c Call) (string, error) {
 	case how == CompactionBegun:
 		return "The older part of this conversation is being summarised. You can continue meanwhile.", nil
 	case how == CompactionRunning:
-		return "A summary of this conversation is running already. You can continue meanwhile.", nil
+		return "This conversation is already being summarised. You can continue meanwhile.", nil
 	default:
-		return "There is nothing to summarise here.", nil
+		return "There's nothing to summarise here.", nil
 	}
 }
 
@@ -215,7 +215,7 @@ func runStop(ctx context.Context, a Actions, c Call) (string, error) {
 	case r.Waiting > 0:
 		return "Stopped the oldest waiting message; nothing was running.", nil
 	default:
-		return "There is nothing to stop.", nil
+		return "There's nothing to stop.", nil
 	}
 }
 
@@ -225,7 +225,7 @@ func runStopAll(ctx context.Context, a Actions, c Call) (string, error) {
 	case err != nil:
 		return "", err
 	case r.Running+r.Waiting == 0:
-		return "There is nothing to stop.", nil
+		return "There's nothing to stop.", nil
 	default:
 		return "Stopped " + count(r.Running, "running turn") + " and " + count(r.Waiting, "waiting message") + ".", nil
 	}
@@ -249,7 +249,7 @@ func runModel(ctx context.Context, a Actions, c Call) (string, error) {
 	case len(c.Args) > 200 || strings.ContainsFunc(c.Args, chat.Unprintable):
 		return "", chat.Errorf(chat.CodeInvalid, "the name of a model has at most 200 printable characters")
 	case strings.EqualFold(c.Args, "default"):
-		return "Back to the agent's own model.", a.SetModel(ctx, c, "")
+		return "Using the agent's default model again.", a.SetModel(ctx, c, "")
 	default:
 		return "From now on this conversation uses " + c.Args + ".", a.SetModel(ctx, c, c.Args)
 	}
@@ -262,7 +262,7 @@ func runDir(ctx context.Context, a Actions, c Call) (Answer, error) {
 		return Answer{}, err
 	}
 	if len(dirs) == 0 {
-		return Answer{Text: "The agent of this conversation has no directory of its own."}, nil
+		return Answer{Text: "The agent of this conversation has no directory to choose."}, nil
 	}
 	if c.Args == "" {
 		return shownDirs(dirs, chosen), nil
@@ -392,7 +392,7 @@ func runQueue(ctx context.Context, a Actions, c Call) (Answer, error) {
 		}
 		return Answer{Text: "Removed " + count(n, "waiting message") + "."}, nil
 	case "default":
-		return Answer{Text: "Back to the default mode."}, a.SetMode(ctx, c, "")
+		return Answer{Text: "Using the default mode again."}, a.SetMode(ctx, c, "")
 	default:
 		if !slices.Contains(chat.QueueModes(), chat.QueueMode(arg)) {
 			return Answer{}, chat.Errorf(chat.CodeInvalid, "I do not know the queue mode %q; use queue, followup, interrupt, collect, steer, default or clear", chat.Cut(arg, 40))
@@ -474,7 +474,7 @@ const tocText = 600
 func tocCommand() Command {
 	return Command{
 		Name: "toc", Args: "[day | week | month]", Category: "session", Method: "toc.list",
-		Description: "Show what was said, by day, week or month; in a group what was said here.", Run: textOnly(runToc),
+		Description: "Show summaries by day, week or month; in a group, only of this group.", Run: textOnly(runToc),
 	}
 }
 

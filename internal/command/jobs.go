@@ -54,14 +54,14 @@ func jobCommands() []Command {
 	return []Command{
 		{
 			Name: "remind", Args: "WHEN TEXT", Common: true, Category: "jobs", Method: "cron.add",
-			Description: "Send you a text later: in 20m, 15:00, tomorrow 9:00, every 30m.", Run: textOnly(runRemind),
+			Description: "Remind you later: in 20m, 15:00, tomorrow 9:00, every 30m.", Run: textOnly(runRemind),
 		},
 		{
 			Name: "cron", Args: "[add WHEN TEXT | list | show N | why N WHEN | pause N | resume N | run N | rm N]", Category: "jobs", Method: "cron.list",
 			Verbs: map[string]string{
 				"add": "cron.add", "replace": "cron.add", "new": "cron.add", "show": "cron.get", "why": "cron.explain", "pause": "cron.pause", "resume": "cron.resume", "run": "cron.run", "rm": "cron.remove", "remove": "cron.remove",
 			},
-			Description: "Let the agent do something by the clock, and look after such jobs.", Run: runCron,
+			Description: "Schedule work for the agent, and manage your jobs.", Run: runCron,
 		},
 		{
 			Name: "jobs", Common: true, Category: "jobs", Method: "cron.list",

@@ -241,19 +241,19 @@ func questionCommands() []Command {
 	return []Command{
 		{
 			Name: Allow, Args: "ID", Category: "session", Method: "chat.send",
-			Description: "Let the agent do what it has asked about.", Run: textOnly(runAllow(true)),
+			Description: "Allow what the agent asks for.", Run: textOnly(runAllow(true)),
 		},
 		{
 			Name: Deny, Args: "ID", Category: "session", Method: "chat.send",
-			Description: "Refuse what the agent has asked about.", Run: textOnly(runAllow(false)),
+			Description: "Refuse what the agent asks for.", Run: textOnly(runAllow(false)),
 		},
 		{
 			Name: Choose, Args: "ID NUMBER", Category: "session", Method: "chat.send",
-			Description: "Choose one of several answers to a question of the agent.", Run: textOnly(runChoose),
+			Description: "Answer a question of the agent.", Run: textOnly(runChoose),
 		},
 		{
 			Name: Approvals, Args: "[revoke ID | revoke all]", Category: "session", Method: "sessions.describe", Verbs: map[string]string{"*": "chat.send"},
-			Description: "Show or revoke what agents may always do in this conversation.", Run: textOnly(runApprovals),
+			Description: "List or revoke what you always allow in this conversation.", Run: textOnly(runApprovals),
 		},
 	}
 }
@@ -303,7 +303,7 @@ func shownApprovals(ctx context.Context, a Actions, c Call) (string, error) {
 		return "", err
 	}
 	if len(list) == 0 {
-		return "No agent may do anything here without a question.", nil
+		return "You haven't always allowed anything here.", nil
 	}
 	_, zone, err := a.Clock(ctx, c)
 	if err != nil {
@@ -337,10 +337,10 @@ type Task struct{ ID, Agent, State, Text string }
 func taskCommands() []Command {
 	return []Command{{
 		Name: "why", Args: "[run]", Common: true, Category: "status", Method: "runs.get",
-		Description: "Say where the answer to your newest message is, or to the one that you reply to.", Run: textOnly(runWhy),
+		Description: "Explain where the answer to your newest message is, or to the one you reply to.", Run: textOnly(runWhy),
 	}, {
 		Name: "tasks", Args: "[stop NUMBER]", Category: "session", Method: "tasks.list", Verbs: map[string]string{"stop": "tasks.stop"},
-		Description: "Show what agents work on for this conversation, or stop one of these tasks.", Run: textOnly(runTasks),
+		Description: "List the tasks of this conversation, or stop one.", Run: textOnly(runTasks),
 	}}
 }
 
@@ -378,7 +378,7 @@ func showTasks(ctx context.Context, a Actions, c Call) (string, error) {
 		return "", err
 	}
 	if len(list) == 0 {
-		return "There are no tasks at work.", nil
+		return "No tasks are running.", nil
 	}
 	var b strings.Builder
 	for i, t := range list {

@@ -260,13 +260,13 @@ func TestCompactByHand(t *testing.T) {
 			synctest.Wait()
 			return strings.Join(h.box.texts("1")[before:], "|")
 		}
-		want(t, "/compact without a conversation", say("/compact"), "There is nothing to summarise here.")
+		want(t, "/compact without a conversation", say("/compact"), "There's nothing to summarise here.")
 		for i := range 12 {
 			say(fmt.Sprintf("fact-%d ", i) + strings.Repeat("words ", 30))
 		}
 		want(t, "/compact", say("/compact"), "The older part of this conversation is being summarised. You can continue meanwhile.")
 		for range 2 {
-			want(t, "another /compact meanwhile", say("/compact"), "A summary of this conversation is running already. You can continue meanwhile.")
+			want(t, "another /compact meanwhile", say("/compact"), "This conversation is already being summarised. You can continue meanwhile.")
 		}
 		if text := say("and meanwhile"); !strings.HasPrefix(text, "Noted.") {
 			t.Errorf("a message during a compaction was answered %q", text)

@@ -435,7 +435,7 @@ func (ts *turns) takeFiles(ctx context.Context, t *turn, end *ending, made []cha
 	taken, left, err := t.output.Take(made)
 	if err != nil {
 		ts.log.ErrorContext(ctx, "the files of an answer could not be kept", "run_id", t.run.RunID, "err", err)
-		taken, left = nil, "The files of this answer could not be kept; the operator can find out why."
+		taken, left = nil, "laneway could not save the files of this answer; its log says why."
 	}
 	if t.rows[len(t.rows)-1].Content.Options.ReplyTo.IsZero() { // no channel sends the files: clients fetch them
 		taken, left = ts.keepFiles(ctx, t, taken, left)
@@ -463,7 +463,7 @@ func (ts *turns) keepFiles(ctx context.Context, t *turn, taken []chat.Attachment
 			ts.log.ErrorContext(ctx, "a file of an answer could not be kept", "run_id", t.run.RunID, "err", err)
 		}
 		if k.ID == "" {
-			left = "The files of this answer could not be kept; the operator can find out why."
+			left = "laneway could not save the files of this answer; its log says why."
 			ts.dropFiles(ctx, t, []chat.Attachment{f})
 			continue
 		}

@@ -369,7 +369,7 @@ func (d *Dispatcher) DropFile(f chat.Attachment) error {
 }
 
 // welcome is the message to a person after the operator has granted them access.
-const welcome = "You are let in. Write to me."
+const welcome = "You can now use this bot. Write to me."
 
 // errNoPairing is the error when no open request matches.
 var errNoPairing = chat.Errorf(chat.CodeNotFound, "there is no open request like this: it was used, dismissed, or is older than an hour; see laneway pair list")

@@ -24,7 +24,7 @@ func TestStopCommandWorksWhileEveryLaneIsFull(t *testing.T) {
 		want(t, "answer to c", h.end(h.send("c", "/stop")).Text, "Stopped the oldest waiting message; nothing was running.")
 		others = append(others, h.send("f", "three"))
 		want(t, "answer to a", h.end(h.send("a", "@lane_bot /stop@lane_bot")).Text, "Stopped the running turn.")
-		want(t, "answer with nothing left", h.end(h.send("a", "/stop")).Text, "There is nothing to stop.")
+		want(t, "answer with nothing left", h.end(h.send("a", "/stop")).Text, "There's nothing to stop.")
 		want(t, "a", h.end(a).Outcome, chat.OutcomeStopped)
 		want(t, "c", h.end(waiting).Outcome, chat.OutcomeStopped)
 		for _, id := range others {
@@ -316,7 +316,7 @@ func TestAStopThatComesTooLateSaysSo(t *testing.T) {
 		defer h.close()
 		first := h.send("main", "hello")
 		synctest.Wait()
-		want(t, "the answer", h.end(h.send("main", "/stop")).Text, "There is nothing to stop.")
+		want(t, "the answer", h.end(h.send("main", "/stop")).Text, "There's nothing to stop.")
 		r, err := h.d.Stop(t.Context(), store.StopParams{Session: h.msg("main", "").Session, Scope: store.StopRun, MessageID: first, By: "tester"})
 		if err != nil || len(r) != 0 {
 			t.Errorf("a stop by name: %v, %v", r, err)

@@ -167,7 +167,7 @@ func TestAnAnswerThatCountsAlwaysOutlivesTheProcess(t *testing.T) {
 			asked++
 			want(t, "the turn", h.end(id).Text, options[option].Label)
 		}
-		want(t, "before", h.by7("/approvals", own), "No agent may do anything here without a question.")
+		want(t, "before", h.by7("/approvals", own), "You haven't always allowed anything here.")
 		choose(turn(), 1)
 		choose(turn(), 2)
 		id := turn()

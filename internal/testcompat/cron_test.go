@@ -205,7 +205,7 @@ func TestDashboardShowsPeopleOfTelegramAndTheirPhotos(t *testing.T) {
 		if out, errs, exit := g.CLI(t.Context(), "", "pair", "approve", code, "--token", adminToken); exit != 0 {
 			t.Fatalf("pair approve: %s %s", out, errs)
 		}
-		says("the approval", regexp.MustCompile("You are let in"))
+		says("the approval", regexp.MustCompile("You can now use this bot"))
 		photo, err := base64.StdEncoding.DecodeString(aPicture)
 		if err != nil {
 			t.Fatal(err)

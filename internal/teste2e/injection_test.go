@@ -305,7 +305,7 @@ func (c *Chatroom) pressAsAnother(person int64) {
 			last = time.Now()
 			c.Telegram.Press(forum, person, asked[0].ID, asked[0].Buttons[0][0].Data)
 		}
-		return c.pressAnswers("for somebody else") > 0
+		return c.pressAnswers("for another user") > 0
 	})
 }
 

@@ -261,7 +261,7 @@ func TestStopStormOnOneSession(t *testing.T) {
 				say(t, c, "main", stop, "/stop")
 				answer := e.end(t, stop).text
 				took = append(took, time.Since(said))
-				if answer != "There is nothing to stop." { // as when the answer of this message or of the previous one is being written
+				if answer != "There's nothing to stop." { // as when the answer of this message or of the previous one is being written
 					stopped = append(stopped, id)
 					break
 				}

@@ -530,9 +530,9 @@ func TestAFloodOfOnePersonIsTheirOwn(t *testing.T) {
 		if n := oracle.Count("SELECT count(*) FROM inbox WHERE principal LIKE 'telegram:%:7'"); n != 20 {
 			t.Errorf("%d messages of the flood were taken; 20 a minute are allowed", n)
 		}
-		c.Await("the one who writes too much is told", func() bool { return c.Count(anna, "You write faster") > 0 })
+		c.Await("the one who writes too much is told", func() bool { return c.Count(anna, "You have reached the limit") > 0 })
 		c.rest()
-		if n := c.Count(anna, "You write faster"); n != 1 {
+		if n := c.Count(anna, "You have reached the limit"); n != 1 {
 			t.Errorf("told %d times", n)
 		}
 		t.Logf("%d others were answered %s after a flood of %d", others, took.Round(time.Millisecond), flood)

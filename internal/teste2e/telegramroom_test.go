@@ -240,7 +240,7 @@ func (c *Chatroom) LetIn(person int64) {
 	if exit != 0 || !strings.Contains(out, "may talk") {
 		c.t.Fatalf("pair approve: %q %q, code %d", out, errs, exit)
 	}
-	c.Says(person, "You are let in")
+	c.Says(person, "You can now use this bot")
 }
 
 // attachments returns the files that people sent.
@@ -331,7 +331,7 @@ func TestTwoBotsShareAGatewayAndNothingElse(t *testing.T) {
 
 		c.LetIn(anna) // only by the bot of the family, not by the other one
 		work.Say(anna, anna, "let me in")
-		await("anna is refused at work", func() bool { return strings.Contains(last(anna), "people on its list only") })
+		await("anna is refused at work", func() bool { return strings.Contains(last(anna), "Only people on a list") })
 
 		work.Say(bob, bob, "the plan for Monday")
 		await("bob is answered at work", func() bool { return strings.Contains(last(bob), "the plan for Monday") })

@@ -201,8 +201,8 @@ type activationCommand struct {
 }
 
 const (
-	usageActivation   = "Say /activation always or /activation mention."
-	refusedActivation = "Only administrators of this group may change when I answer."
+	usageActivation   = "Write /activation always or /activation mention."
+	refusedActivation = "Only administrators of this group can change when I answer."
 )
 
 // run executes the command with its argument. Without an argument it shows the current choice, with
@@ -234,7 +234,7 @@ func (a *activationCommand) show(ctx context.Context, to address, user int64) er
 		}
 		choice.Rows[0] = append(choice.Rows[0], chat.Button{Label: label, Text: "/" + activationWord + " " + word})
 	}
-	text := "I answer here when I am mentioned or answered."
+	text := "I answer here when you mention me or reply to me."
 	if now == ActivationAlways {
 		text = "I answer every message here."
 	}
@@ -253,9 +253,9 @@ func (a *activationCommand) set(ctx context.Context, to address, choice string) 
 	if err := a.access.setActivation(ctx, to.chat, choice); err != nil {
 		return err
 	}
-	answer := "From now on I answer here when I am mentioned or answered."
+	answer := "From now on I answer here when you mention me or reply to me."
 	if choice == ActivationAlways {
-		answer = "From now on I answer every message here. Telegram shows me all of them only when my privacy mode is off."
+		answer = "From now on I answer every message here. For that, turn off my privacy mode at @BotFather."
 	}
 	a.notes.send(ctx, to, answer, 0)
 	return nil
@@ -337,19 +337,19 @@ func (g *greeter) greet(ctx context.Context, from *tgbotapi.User, to address) er
 // text returns the greeting for a person. It creates the code.
 func (g *greeter) text(ctx context.Context, from *tgbotapi.User, to address) (string, error) {
 	if g.allowlist {
-		return fmt.Sprintf("This bot talks to people on its list only. To be put there, give its operator your number: %d.", from.ID), nil
+		return fmt.Sprintf("Only people on a list can use this bot. To get on it, give its operator your number: %d.", from.ID), nil
 	}
 	p, err := g.records.CreatePairing(ctx, g.identity.peer(from.ID, to.chat), nameOf(from))
 	switch {
 	case errors.Is(err, channel.ErrPairingChatFull):
-		return "You have three codes already. Ask the operator of this bot to approve one of them; they are good for an hour.", nil
+		return "You already have three codes. Ask the operator of this bot to approve one within an hour.", nil
 	case errors.Is(err, channel.ErrPairingBotFull):
-		return "Too many people are waiting to be let in. Try again in an hour.", nil
+		return "Too many people are waiting for approval. Try again in an hour.", nil
 	case err != nil:
 		return "", fmt.Errorf("creating a pairing code: %w", err)
 	}
 	g.log.InfoContext(ctx, "a person asks for access", "user", from.ID)
-	return "Hello. I do not know you yet. Ask the operator of this bot to run:\n\nlaneway pair approve " + p.Code +
+	return "Hello. You need approval to use this bot. Ask its operator to run:\n\nlaneway pair approve " + p.Code +
 		"\n\nThe code is good for one hour. Then write again.", nil
 }
 

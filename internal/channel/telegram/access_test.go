@@ -298,7 +298,7 @@ func TestActivationWithoutAWordOffersWhatThereIs(t *testing.T) {
 		b.srv.Say(group, anna, "/activation")
 		after(5 * time.Second)
 		asked := last()
-		if got := labels(asked); got != "✓ mention|always" || !strings.Contains(asked.Text, "when I am mentioned") {
+		if got := labels(asked); got != "✓ mention|always" || !strings.Contains(asked.Text, "when you mention me") {
 			t.Fatalf("the group reads %q with the buttons %q", asked.Text, got)
 		}
 		b.srv.Press(group, bob, asked.ID, asked.Buttons[0][1].Data) // it is for Anna
@@ -321,7 +321,7 @@ func TestActivationWithoutAWordOffersWhatThereIs(t *testing.T) {
 		}
 		b.srv.Say(group, anna, "/activation perhaps")
 		after(5 * time.Second)
-		if got := last().Text; got != "Say /activation always or /activation mention." {
+		if got := last().Text; got != "Write /activation always or /activation mention." {
 			t.Errorf("to a word that is none: %q", got)
 		}
 		b.stop()

@@ -112,7 +112,7 @@ func (in *inbound) early(ctx context.Context, u update, to address) (settled boo
 	isStop := isCommand && (word == "stop" || word == "stopall")
 	if !isStop && !u.memo.counted && !in.limits.allow(u.message.From.ID, 1) {
 		in.obs.Update("limited")
-		in.notes.sendOnce(ctx, to, fmt.Sprintf("You write faster than I may read: %d messages a minute. What came above that was left out; send it again in a minute.", in.cfg.userRate))
+		in.notes.sendOnce(ctx, to, fmt.Sprintf("You have reached the limit of %d messages a minute. I skipped the rest; send it again in a minute.", in.cfg.userRate))
 		return true, nil
 	}
 	u.memo.counted = true
@@ -121,7 +121,7 @@ func (in *inbound) early(ctx context.Context, u update, to address) (settled boo
 	}
 	switch {
 	case isStop && in.cfg.groupStop == StopAdmins:
-		return in.adminsOnly(ctx, u, to, "Only administrators of this group may stop a turn here.")
+		return in.adminsOnly(ctx, u, to, "Only administrators of this group can stop a turn here.")
 	case isCommand && word == activationWord:
 		if settled, err := in.adminsOnly(ctx, u, to, refusedActivation); settled || err != nil {
 			return true, err
@@ -166,13 +166,13 @@ func (in *inbound) pressed(ctx context.Context, u update) error {
 		return err
 	}
 	if who != admit {
-		in.refusePress(ctx, u, "You may not use this.")
+		in.refusePress(ctx, u, "You can't use this.")
 		return nil
 	}
 	text, err := in.choices.take(ctx, p.Data, p.From.ID, p.Message.Chat.ID, int64(u.id))
 	switch {
 	case errors.Is(err, channel.ErrButtonNotYours):
-		in.refusePress(ctx, u, "This button is for somebody else.")
+		in.refusePress(ctx, u, "This button is for another user.")
 		return nil
 	case errors.Is(err, channel.ErrButtonUnknown):
 		in.refusePress(ctx, u, "This button was used or is too old. Ask again.")
@@ -295,7 +295,7 @@ func (in *inbound) gather(ctx context.Context, parts []update, to address) (chat
 		}
 		if !in.mayFetch(lead.message.From.ID, p, file) {
 			texts = append(texts, "["+chat.FileName(file.name)+" was left out: too many files in a minute]")
-			in.notes.sendOnce(ctx, to, fmt.Sprintf("You send files faster than I may keep them: %d MB a minute. What came above that was left out; send it again in a minute.",
+			in.notes.sendOnce(ctx, to, fmt.Sprintf("You have reached the limit of %d MB of files a minute. I skipped the rest; send it again in a minute.",
 				in.cfg.userFileBytes>>20))
 			continue
 		}
@@ -312,7 +312,7 @@ func (in *inbound) gather(ctx context.Context, parts []update, to address) (chat
 	}
 	content.Text = strings.Join(texts, "\n")
 	if content.Text == "" && len(content.Attachments) == 0 && unreadable(lead.message) {
-		in.notes.sendOnce(ctx, to, "I cannot read this kind of message. Send text, a photo, a document or a voice message.")
+		in.notes.sendOnce(ctx, to, "I can't read this kind of message. Send text, a photo, a document or a voice message.")
 	}
 	return content, nil
 }

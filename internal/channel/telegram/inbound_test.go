@@ -103,7 +103,7 @@ func TestOddText(t *testing.T) {
 		b.srv.Say(anna, anna, "", testtelegram.With("dice", map[string]any{"emoji": "🎲", "value": 3}))
 		after(5 * time.Second)
 		wantTexts(t, "received", b.texts(), "ab\ufffdc", "Place: 48.200000, 16.370000", "👍")
-		if got := b.srv.Texts(anna); len(got) != 1 || !strings.Contains(got[0], "cannot read") {
+		if got := b.srv.Texts(anna); len(got) != 1 || !strings.Contains(got[0], "can't read") {
 			t.Errorf("anna reads %q", got)
 		}
 		b.stop()

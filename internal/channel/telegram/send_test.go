@@ -482,7 +482,7 @@ func TestSameErrorOnceAMinute(t *testing.T) {
 		wantTexts(t, "anna reads", b.srv.Texts(anna), "the model is overloaded; try again", "another error", "the model is overloaded; try again")
 
 		for _, id := range []string{"5", "6"} { // the answer to a command is always sent
-			send("command", id, "There is nothing to stop.")
+			send("command", id, "There's nothing to stop.")
 		}
 		if got := b.srv.Texts(anna); len(got) != 5 {
 			t.Errorf("anna reads %q", got)

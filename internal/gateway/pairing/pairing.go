@@ -207,7 +207,7 @@ func (h handlers) revoke(ctx context.Context, c *rpc.Call, p wire.PairingRevokeP
 		}
 	}
 	if revoked == 0 {
-		return wire.PairingRevokeResult{}, chat.Errorf(chat.CodeNotFound, "nobody with the number %d was let in; see laneway pair list", user)
+		return wire.PairingRevokeResult{}, chat.Errorf(chat.CodeNotFound, "no approved user has the number %d; see laneway pair list", user)
 	}
 	return wire.PairingRevokeResult{SenderID: p.SenderID, Revoked: revoked}, nil
 }
