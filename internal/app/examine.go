@@ -52,7 +52,8 @@ const (
 
 // ExamineStore checks whether the configured database can be used: that it answers, that its schema
 // fits this program, its clock, the permissions of its role, the invariants of its tables, and that
-// they contain none of the secrets. It changes nothing and may run beside a gateway.
+// they contain none of the secrets, and that it takes a message, which is rolled back. It changes
+// nothing and may run beside a gateway.
 func ExamineStore(ctx context.Context, cfg config.Config, secrets []secret.Secret, clock func() time.Time) []Finding {
 	s, err := openCommandStore(ctx, cfg)
 	switch {
@@ -66,6 +67,9 @@ func ExamineStore(ctx context.Context, cfg config.Config, secrets []secret.Secre
 		return []Finding{{Failure, err.Error(), "check the address of the database and whether it runs"}}
 	}
 	found := []Finding{{Weight: Fine, Text: s.Kind() + " answers, and its schema is that of this program"}}
+	if err := s.Rehearse(ctx); err != nil {
+		found = append(found, Finding{Failure, "the database takes no message: " + err.Error(), ""})
+	}
 	found = append(found, examineRole(ctx, s)...)
 	switch h, err := s.Hold(ctx); {
 	case err != nil:

@@ -43,10 +43,16 @@ func sqlitePath(cfg config.Config) string {
 // once. A current schema is not changed, so a role without permission to change it suffices. It
 // waits for a database that cannot be reached, starts or has no connection left until ctx is done,
 // because a machine that boots starts the gateway first; every other refusal ends it. The log has
-// one line for each change of the cause.
+// one line for each change of the cause. It also waits for a database that answers and takes no
+// message: the start rehearses one.
 func openStore(ctx context.Context, cfg config.Config, log *slog.Logger) (dispatch.Store, error) {
 	if !cfg.Database.IsPostgres() {
 		s, err := sqlite.Open(ctx, sqlite.Config{Path: sqlitePath(cfg), Logger: log})
+		if err == nil {
+			if err = s.Rehearse(ctx); err != nil {
+				err = errors.Join(err, s.Close())
+			}
+		}
 		if err != nil {
 			return nil, fmt.Errorf("opening the store: %w", err)
 		}
@@ -68,6 +74,12 @@ func openStore(ctx context.Context, cfg config.Config, log *slog.Logger) (dispat
 			if _, err = postgres.MigrateUp(ctx, config.URL, log); err == nil {
 				s, err = postgres.Open(ctx, config)
 			}
+		}
+		if err != nil {
+			return err
+		}
+		if err = s.Rehearse(ctx); err != nil {
+			err = errors.Join(err, s.Close())
 		}
 		return err
 	})

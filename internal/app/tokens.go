@@ -148,6 +148,7 @@ func withTokens(ctx context.Context, cfg config.Config, do func(tokenStore) erro
 type commandStore interface {
 	tokenStore
 	store.Inspector
+	store.Rehearser
 	store.Holds
 	Kind() string
 }

@@ -101,6 +101,35 @@ func TestARefusedWriteCountsForABoundedTime(t *testing.T) {
 	})
 }
 
+// An error without a known cause may be the fault of one message; three in a row are the store's.
+func TestThreeInternalErrorsOfAcceptsMakeItUnready(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var w writeRecord
+		defect := errors.New("a statement that does not exist")
+		step := func(what string, err error, pause time.Duration, ready bool) {
+			t.Helper()
+			time.Sleep(pause)
+			w.note(err)
+			if got := w.fault() == nil; got != ready {
+				t.Errorf("%s: ready %v, want %v", what, got, ready)
+			}
+		}
+		step("the first", defect, 0, true)
+		step("the second", defect, time.Second, true)
+		step("a message that was stored", nil, time.Second, true)
+		step("the first after it", defect, time.Second, true)
+		step("the second", defect, time.Second, true)
+		step("a caller that left", context.Canceled, time.Second, true)
+		step("a refusal of the message", chat.ErrQueueFull, time.Second, true)
+		step("the third, too late", defect, writeHold, true)
+		step("two of them within the time", defect, time.Second, true)
+		step("three of them within the time", defect, time.Second, false)
+		step("each further one", defect, time.Second, false)
+		step("a message that was stored", nil, time.Second, true)
+	})
+}
+
 func filled(id string, n int, text string) *tail {
 	t := newTail(id)
 	entries := make([]chat.TranscriptEntry, 0, n)

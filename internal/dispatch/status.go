@@ -467,17 +467,38 @@ const writeHold = 10 * time.Second
 type writeRecord struct{ failed atomic.Pointer[failedWrite] }
 
 type failedWrite struct {
-	err error
+	err error // nil = fewer than defects errors
 	at  time.Time
+	// defects are the times of the last errors that are not refusals, oldest first.
+	defects []time.Time
 }
+
+// defects is how many errors without a known cause within writeHold make a process not ready. One
+// may be the fault of a message.
+const defects = 3
+
+// errDefects is the state after them. Their causes are in the log.
+var errDefects = chat.Errorf(chat.CodeStoreUnavailable, "the store refused the last %d messages with an internal error, which the log has", defects)
 
 // note records the result of an Accept. Refusals of the message itself are ignored.
 func (w *writeRecord) note(err error) {
+	last, now := w.failed.Load(), time.Now()
 	switch {
 	case err == nil:
-		w.failed.Store(nil)
+		if last != nil {
+			w.failed.Store(nil)
+		}
 	case errors.Is(err, chat.ErrStoreUnavailable):
-		w.failed.Store(&failedWrite{err: err, at: time.Now()})
+		w.failed.Store(&failedWrite{err: err, at: now})
+	case chat.CodeOf(err) == chat.CodeInternal && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded):
+		next := failedWrite{at: now, defects: []time.Time{now}}
+		if last != nil { // a concurrent call may replace it, and the next error counts again
+			next.defects = append(slices.Clone(last.defects[max(0, len(last.defects)-defects+1):]), now)
+		}
+		if len(next.defects) == defects && now.Sub(next.defects[0]) <= writeHold {
+			next.err = errDefects
+		}
+		w.failed.Store(&next)
 	}
 }
 
@@ -488,5 +509,5 @@ func (w *writeRecord) fault() error {
 	if last == nil || time.Since(last.at) > writeHold {
 		return nil
 	}
-	return last.err
+	return last.err // nil while there are too few
 }

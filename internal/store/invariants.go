@@ -248,6 +248,13 @@ func nodeInvariants() []Invariant {
 	}
 }
 
+// Rehearser is an optional ability of a store: to try whether the database takes messages.
+type Rehearser interface {
+	// Rehearse accepts a message and starts its turn under a key that no session has, and rolls
+	// both back. It notifies no process.
+	Rehearse(ctx context.Context) error
+}
+
 // Inspector is an optional ability of a store: read-only queries of its tables.
 type Inspector interface {
 	// Violations runs one rule in a read-only transaction and returns the first limit rows as

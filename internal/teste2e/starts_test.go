@@ -399,6 +399,20 @@ func TestGatewayStartsBeforeItsDatabase(t *testing.T) {
 	}
 }
 
+// A gateway behind a pooler that keeps no sessions could answer every probe and refuse every message.
+func TestGatewayBehindAnUnfitPoolerDoesNotStart(t *testing.T) {
+	t.Parallel()
+	p := testpg.NewPooler(t, testpg.DB(t))
+	g := Install(t, p.URL(), "agents: {main: {runner: echo}}\n")
+	if err := g.TryStart(); err == nil || !strings.Contains(err.Error(), "pool_mode") {
+		t.Errorf("the start: %v, want a refusal that names the mode of the pooler", err)
+	}
+	out, _, code := g.CLI(t.Context(), "", "doctor", "--config", g.config)
+	if code == 0 || !strings.Contains(out, "pool_mode") {
+		t.Errorf("doctor ends with %d and\n%s", code, out)
+	}
+}
+
 // wantStart is the refusal of a connect during the start.
 type wantStart struct {
 	message string

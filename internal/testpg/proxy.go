@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -341,4 +342,134 @@ func (c *proxied) end(l *Loss) {
 		_ = c.client.Close()
 	}
 	close(l.done)
+}
+
+// Pooler relays its clients over one session of a database, which each has for one transaction at a
+// time, like a pooler in transaction mode that knows nothing of prepared statements and ignores the
+// settings of a connection.
+type Pooler struct {
+	url     string
+	session *pgconn.HijackedConn
+	replies *bufio.Reader
+	turn    sync.Mutex // held by the client that has the session
+}
+
+// NewPooler returns a pooler in front of a database. It ends with the test.
+func NewPooler(tb testing.TB, database string) *Pooler {
+	tb.Helper()
+	conn, err := pgconn.Connect(tb.Context(), database)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	session, err := conn.Hijack()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	l, err := new(net.ListenConfig).Listen(tb.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	p := &Pooler{session: session, replies: bufio.NewReader(session.Conn)}
+	p.url = fmt.Sprintf("postgres://%s@%s/%s?sslmode=disable", url.User(session.Config.User), l.Addr(), session.Config.Database)
+	var (
+		relays  sync.WaitGroup
+		mu      sync.Mutex
+		clients []net.Conn
+	)
+	relays.Go(func() {
+		for {
+			client, err := l.Accept()
+			if err != nil {
+				return
+			}
+			mu.Lock()
+			clients = append(clients, client)
+			mu.Unlock()
+			relays.Go(func() { p.relay(client) })
+		}
+	})
+	tb.Cleanup(func() {
+		_ = l.Close()
+		_ = session.Conn.Close()
+		mu.Lock()
+		for _, c := range clients {
+			_ = c.Close()
+		}
+		mu.Unlock()
+		relays.Wait()
+	})
+	return p
+}
+
+// URL is the address of the database through the pooler.
+func (p *Pooler) URL() string { return p.url }
+
+// relay relays one client until it leaves. Its end within a transaction ends the session.
+func (p *Pooler) relay(client net.Conn) {
+	defer func() { _ = client.Close() }()
+	r := bufio.NewReader(client)
+	if (&proxied{client: client, server: discard{client}}).start(r) != nil || p.greet(client) != nil {
+		return
+	}
+	for {
+		kind, all, err := message(r)
+		if err != nil || kind == 'X' {
+			return
+		}
+		if p.transaction(client, r, kind, all) != nil {
+			return
+		}
+	}
+}
+
+// discard is a connection to which nothing is written.
+type discard struct{ net.Conn }
+
+// Write implements io.Writer.
+func (discard) Write(b []byte) (int, error) { return len(b), nil }
+
+// greet admits a client to the session that exists.
+func (p *Pooler) greet(client net.Conn) error {
+	hello := reply('R', "\x00\x00\x00\x00")
+	for name, value := range p.session.ParameterStatuses {
+		hello = append(hello, reply('S', name+"\x00"+value+"\x00")...)
+	}
+	hello = append(hello, reply('K', "\x00\x00\x00\x01\x00\x00\x00\x01")...)
+	_, err := client.Write(append(hello, reply('Z', "I")...))
+	return err
+}
+
+// reply is a message of a server.
+func reply(kind byte, body string) []byte {
+	return append(binary.BigEndian.AppendUint32([]byte{kind}, uint32(len(body)+4)), body...) //nolint:gosec // short
+}
+
+// transaction relays from the first message of a transaction until the session is idle.
+func (p *Pooler) transaction(client net.Conn, r *bufio.Reader, kind byte, all []byte) error {
+	p.turn.Lock()
+	defer p.turn.Unlock()
+	for {
+		if _, err := p.session.Conn.Write(all); err != nil {
+			return err
+		}
+		idle := false
+		for ready := kind != 'Q' && kind != 'S'; !ready; {
+			answer, body, err := message(p.replies)
+			if err != nil {
+				return err
+			}
+			ready = answer == 'Z'
+			idle = ready && body[5] == 'I'
+			if _, err := client.Write(body); err != nil {
+				return errors.Join(err, p.session.Conn.Close())
+			}
+		}
+		if idle {
+			return nil
+		}
+		var err error
+		if kind, all, err = message(r); err != nil {
+			return errors.Join(err, p.session.Conn.Close())
+		}
+	}
 }

@@ -34,7 +34,15 @@ const (
 	codeNoColumn      = "42703"
 	codeNoDatabase    = "3D000"
 	codeNoRight       = "42501"
+	codeNoStatement   = "26000"
+	codeStatementKept = "42P05"
 )
+
+// codeProtocol is the code with which poolers refuse transactions and prepared statements.
+const codeProtocol = "08P01"
+
+// wantedEncoding is that of a database in which every message can be stored.
+const wantedEncoding = "UTF8"
 
 // The sentences for operators. None contains an address, a user or a password.
 const (
@@ -48,7 +56,10 @@ const (
 	sentenceSchema   = "the database lacks a part of laneway's schema (%s): run `laneway migrate up`; `laneway migrate status` lists the steps"
 	sentenceRight    = "the role of the database lacks a right: give it those that docs/postgres-and-replicas.md lists"
 	sentenceNotOwner = "the schema is older than this program, and this role of the database may not change it: run `laneway migrate up` with the role that owns the tables"
-	sentenceScarce   = "the database is out of memory or another resource: look at its log"
+	sentencePooler   = "a connection pooler between laneway and the database keeps no sessions: set its pool_mode to session, or give laneway the address of the database itself"
+	sentenceEncoding = "the database has the encoding %s, in which not every message can be stored: make one with CREATE DATABASE name ENCODING 'UTF8' TEMPLATE template0," +
+		" and move the content with pg_dump and pg_restore"
+	sentenceScarce = "the database is out of memory or another resource: look at its log"
 )
 
 // translate maps errors of the driver to those of the port. Errors of the application and of the
@@ -100,6 +111,8 @@ func sentenceFor(code string) string {
 		return sentenceRefused
 	case codeNoRight:
 		return sentenceRight
+	case codeNoStatement, codeStatementKept, codeProtocol:
+		return sentencePooler
 	}
 	return sentenceForClass(code)
 }

@@ -139,7 +139,13 @@ func withProvider(ctx context.Context, url, doing string, fn func(*sql.DB, *goos
 	if err != nil {
 		return errors.Join(err, db.Close())
 	}
-	err = checkReleased(ctx, db)
+	var encoding string
+	if err = db.QueryRowContext(ctx, `SHOW server_encoding`).Scan(&encoding); err == nil {
+		err = checkEncoding(encoding)
+	}
+	if err == nil {
+		err = checkReleased(ctx, db)
+	}
 	if err == nil {
 		err = fn(db, p)
 	}
@@ -147,6 +153,14 @@ func withProvider(ctx context.Context, url, doing string, fn func(*sql.DB, *goos
 		return fmt.Errorf("%s: %w", doing, notOwner(translate(err)))
 	}
 	return nil
+}
+
+// checkEncoding refuses a database in which not every message can be stored.
+func checkEncoding(encoding string) error {
+	if encoding == "" || encoding == wantedEncoding { // a pooler may not report it
+		return nil
+	}
+	return chat.Errorf(chat.CodeInvalid, sentenceEncoding, encoding)
 }
 
 // checkReleased returns [migrations.ErrUnreleased] for a database from before the first release,

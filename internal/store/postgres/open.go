@@ -359,6 +359,9 @@ FROM pg_roles r, pg_database d WHERE r.rolname = session_user AND d.datname = cu
 
 func (s *Store) connLimit(ctx context.Context) (l ConnLimit, err error) {
 	err = s.ctrl.use(ctx, func(conn *pgx.Conn) error {
+		if err := checkEncoding(conn.PgConn().ParameterStatus("server_encoding")); err != nil {
+			return err
+		}
 		var super bool
 		err := conn.QueryRow(ctx, connLimitSQL).Scan(&l.Role, &l.Limit, &super)
 		if super {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -583,6 +584,46 @@ func TestStepsOfATurnAreRepeated(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// A pooler that gives every transaction another session answers single reads, and accepts no
+// message. The start must find that, and say what to change.
+func TestPoolerWithoutSessionsIsFound(t *testing.T) {
+	t.Parallel()
+	p := testpg.NewPooler(t, testpg.DB(t))
+	s, err := postgres.Open(t.Context(), postgres.Config{URL: p.URL(), WarmConns: -1})
+	if err == nil {
+		defer func() { _ = s.Close() }()
+		if err := s.Ping(t.Context()); err != nil {
+			t.Errorf("the pooler refuses reads too: %v", err)
+		}
+		err = s.Rehearse(t.Context())
+	}
+	if !errors.Is(err, chat.ErrStoreUnavailable) || !strings.Contains(err.Error(), "pool_mode") || postgres.WaitHelps(err) {
+		t.Errorf("got %v, want a refusal that names the mode of the pooler", err)
+	}
+}
+
+// A database of another encoding stores some messages and refuses others for ever.
+func TestDatabaseOfAnotherEncodingIsRefused(t *testing.T) {
+	t.Parallel()
+	url := testpg.Empty(t)
+	other := connect(t, testpg.DB(t))
+	own := connect(t, url)
+	name := own.Config().Database
+	if err := own.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = other.Close(context.WithoutCancel(t.Context())) }()
+	execOn(t, other, "DROP DATABASE "+name)
+	execOn(t, other, "CREATE DATABASE "+name+" ENCODING 'SQL_ASCII' TEMPLATE template0 LC_COLLATE 'C' LC_CTYPE 'C'")
+	_, opened := postgres.Open(t.Context(), postgres.Config{URL: url})
+	_, migrated := postgres.MigrateUp(t.Context(), url, nil)
+	for what, err := range map[string]error{"open": opened, "migrate": migrated} {
+		if err == nil || !strings.Contains(err.Error(), "SQL_ASCII") || !strings.Contains(err.Error(), "ENCODING 'UTF8'") || postgres.WaitHelps(err) {
+			t.Errorf("%s: got %v, want a refusal that names the encoding and the cure", what, err)
+		}
 	}
 }
 

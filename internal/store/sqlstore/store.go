@@ -62,9 +62,10 @@ type Store struct {
 // New returns the operations on an engine.
 func New(db Engine) Store {
 	jobs := newCron(db)
+	inbox := newInbox(db, jobs)
 	return Store{
-		Access: Access{db}, AgentSessions: AgentSessions{db}, Calls: Calls{db}, Contents: Contents{db}, Cron: jobs, History: History{db}, Holds: Holds{db, jobs}, Inbox: newInbox(db, jobs),
-		Inspection: Inspection{db}, Journal: Journal{db}, Nodes: Nodes{db}, Outbox: Outbox{db, jobs}, Questions: Questions{db}, Ratios: Ratios{db},
+		Access: Access{db}, AgentSessions: AgentSessions{db}, Calls: Calls{db}, Contents: Contents{db}, Cron: jobs, History: History{db}, Holds: Holds{db, jobs}, Inbox: inbox,
+		Inspection: Inspection{db, inbox}, Journal: Journal{db}, Nodes: Nodes{db}, Outbox: Outbox{db, jobs}, Questions: Questions{db}, Ratios: Ratios{db},
 		Retention: Retention{db}, Search: Search{db: db}, Sessions: Sessions{db}, SubTurns: SubTurns{db}, Usage: Usage{db},
 	}
 }
@@ -403,8 +404,59 @@ func zero(n int64) any {
 	return n
 }
 
-// Inspection checks the invariants of the tables.
-type Inspection struct{ db Engine }
+// Inspection checks the invariants of the tables, and whether the database takes messages.
+type Inspection struct {
+	db    Engine
+	inbox Inbox
+}
+
+// errRehearsed rolls a rehearsal back.
+var errRehearsed = errors.New("rehearsed")
+
+// Rehearse implements store.Rehearser. The transactions of turns and the others are on different
+// connections of PostgreSQL: a pooler that gives both the same session refuses the second.
+func (s Inspection) Rehearse(ctx context.Context) error {
+	turn := func(ctx context.Context, doing string, change func(context.Context, Tx) error) error {
+		return s.db.Turn(ctx, doing, Alone, change)
+	}
+	for _, in := range []transaction{turn, s.db.Update} {
+		if err := in(ctx, "rehearse the acceptance of a message and the start of its turn", s.rehearse); !errors.Is(err, errRehearsed) {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s Inspection) rehearse(ctx context.Context, tx Tx) error {
+	id, err := newID()
+	if err != nil {
+		return err
+	}
+	if err := tx.Later(ctx, registerSQL, func(Row) error { return nil }, id, span(defaultLease), "", "", false, ""); err != nil {
+		return err
+	}
+	m := chat.Message{ID: id, Session: chat.SessionKey{Agent: "rehearsal", Rest: id}, Lane: "main", Principal: "gateway", Dedupe: id}
+	m.Content.Text = "rehearsal \u2028" // a character that only a database with the encoding UTF-8 stores
+	accepted, err := s.inbox.AcceptOn(ctx, tx, store.AcceptParams{Node: id, Take: true, Message: m})
+	if err != nil {
+		return err
+	}
+	start := startOp{p: store.StartParams{
+		Claim: store.Claim{Session: m.Session, Node: id, Epoch: accepted.Epoch}, RunID: id, Lane: m.Lane, Seqs: []int64{accepted.Seq},
+		Transcript: []chat.TranscriptEntry{{RunID: id, Role: chat.RoleUser, Text: m.Content.Text}},
+	}}
+	if _, err := s.inbox.startAll(ctx, tx, []*startOp{&start}, true); err != nil {
+		return err
+	}
+	var seq int64 // a query sends the statements that wait for the end
+	if _, err := one(ctx, tx, `SELECT seq FROM inbox WHERE message_id = $1 AND state = 'running'`, into(&seq), id); err != nil {
+		return err
+	}
+	if seq != accepted.Seq {
+		return fmt.Errorf("the database has not kept the message of a rehearsal: number %d, want %d", seq, accepted.Seq)
+	}
+	return errRehearsed
+}
 
 // Violations runs one rule and returns at most limit rows that violate it, as strings.
 func (s Inspection) Violations(ctx context.Context, rule store.Invariant, values map[string]any, limit int) (broken [][]string, err error) {

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -24,6 +25,51 @@ func nodeTests() []test {
 		{"NodeTakesOnlySessionsOfItsAgents", takesItsAgents},
 		{"UnregisterIsIdempotent", unregisterTwice},
 		{"ForgottenNodesAreDeleted", forgottenNodes},
+		{"RehearsalLeavesNothing", rehearsalLeavesNothing},
+		{"RehearsalFailsWhereMessagesFail", rehearsalFails},
+	}
+}
+
+// rehearse rehearses the acceptance of a message.
+func (w *world) rehearse() error {
+	r, ok := w.st.(store.Rehearser)
+	if !ok {
+		w.Fatalf("the store cannot rehearse")
+	}
+	return r.Rehearse(w.ctx)
+}
+
+func rehearsalLeavesNothing(w *world) {
+	w.node()
+	counts := func() (all []string) {
+		for _, table := range []string{"nodes", "sessions", "inbox", "runs", "transcript"} {
+			all = append(all, fmt.Sprint(w.h.Query(w.tb, `SELECT count(*) FROM `+table)))
+		}
+		return all
+	}
+	if w.h.Query == nil {
+		return
+	}
+	before := counts()
+	for range 3 {
+		w.ok(w.rehearse())
+	}
+	equal(w, "rows", counts(), before)
+}
+
+// rehearsalFails: a table that refuses the messages of all makes the rehearsal fail, although every
+// read succeeds.
+func rehearsalFails(w *world) {
+	if w.h.Exec == nil {
+		return
+	}
+	for _, table := range []string{"inbox", "runs"} {
+		w.h.Exec(w.tb, `ALTER TABLE `+table+` RENAME COLUMN lane TO lanes`)
+		if err := w.rehearse(); err == nil {
+			w.Errorf("the rehearsal succeeds while %s refuses every row", table)
+		}
+		w.h.Exec(w.tb, `ALTER TABLE `+table+` RENAME COLUMN lanes TO lane`)
+		w.ok(w.rehearse())
 	}
 }
 
