@@ -340,7 +340,7 @@ func stageOf(t *testing.T, page string) *stage {
 		return s
 	case "usage.md":
 		return stageWithModel(t, "price: {input: 3, output: 15}", "budgets: {currency: EUR, principal: {tokens: 2500}, day: {money: 20}}")
-	case "context.md":
+	case "conversations.md":
 		s := stageWithModel(t, "context_window: 4096", "")
 		for i := range 10 {
 			if out, err := s.run(fmt.Sprintf("laneway send --session garden 'plan %d: roses in the north for 400 euro, Anna decides on 3 May, do not forget it'", i), nil); err != nil {
