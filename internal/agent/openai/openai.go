@@ -293,10 +293,14 @@ func take(a *model.Answer, chunk model.Object) (bool, error) {
 		answered = true
 		count(a, choice.Object("usage"))
 		a.Ended(choice.String("finish_reason"))
-		for _, name := range []string{"delta", "message"} {
-			if err := piece(a, choice.Object(name)); err != nil {
-				return true, err
-			}
+		said := choice.Object("delta")
+		if len(said) > 0 {
+			a.Pieces = true
+		} else if !a.Pieces || !a.Begun() && a.Calls.Len() == 0 {
+			said = choice.Object("message")
+		}
+		if err := piece(a, said); err != nil {
+			return true, err
 		}
 	}
 	return answered, nil
@@ -363,12 +367,20 @@ func calls(a *model.Answer, p model.Object) {
 	var pieces []toolloop.Piece
 	for _, call := range p.List("tool_calls") {
 		function := call.Object("function")
-		members := call.Without("id", "type", "index", "function")
-		if inner := function.Without("name", "arguments"); len(inner) > 0 {
+		members := call.Without("id", "type", "index", "function", "name", "arguments")
+		if function == nil { // some endpoints put its members into the call
+			function = model.Object{"name": call["name"], "arguments": call["arguments"]}
+		} else if inner := function.Without("name", "arguments"); len(inner) > 0 {
 			members["function"] = map[string]any(inner)
 		}
+		args := function["arguments"]
+		for _, name := range []string{"parameters", "input"} { // names of it in older models
+			if args == nil {
+				args = function[name]
+			}
+		}
 		pieces = append(pieces, toolloop.Piece{
-			Index: call.Index("index"), ID: call.String("id"), Name: function.String("name"), Args: arguments(function["arguments"]), Members: members,
+			Index: call.Index("index"), ID: call.String("id"), Name: function.String("name"), Args: arguments(args), Members: members,
 		})
 	}
 	if call := p.Object("function_call"); len(call) > 0 {

@@ -405,6 +405,8 @@ func TestCallsOfEndpointsThatDiffer(t *testing.T) {
 		"InOneDocument": {Calls: two, Whole: true},
 		"WithoutNumbers": {Type: "text/event-stream", Body: event(`{"tool_calls":[{"id":"a","function":{"name":"set","arguments":"{\"n\":1}"}}]}`) +
 			event(`{"tool_calls":[{"id":"b","function":{"name":"set","arguments":"{\"n\":2}"}}]}`) + end},
+		"WithoutFunction":  {Type: "text/event-stream", Body: event(`{"tool_calls":[{"id":"a","name":"set","arguments":"{\"n\":1}"},{"id":"b","name":"set","arguments":{"n":2}}]}`) + end},
+		"OtherNameOfInput": {Type: "text/event-stream", Body: event(`{"tool_calls":[{"id":"a","function":{"name":"set","parameters":{"n":1}}},{"id":"b","function":{"name":"set","input":{"n":2}}}]}`) + end},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -23,6 +23,9 @@ type Answer struct {
 	Calls toolloop.Calls
 	// Message are the members of the message so far, as they came ([Merge]).
 	Message Object
+	// Pieces is true when a part of the answer came as a difference: what repeats the whole answer
+	// beside it or after it is left out then.
+	Pieces bool
 	// Refused counts the bytes of a refusal.
 	Refused int
 	// Finish is the reason of the end, in lower case; "" before it.
@@ -155,17 +158,17 @@ func (a *Answer) End() error {
 func (a *Answer) judge() error {
 	empty := !a.Begun() && a.Calls.Len() == 0
 	switch a.Finish {
-	case "content_filter", "refusal", "safety", "recitation", "prohibited_content", "sensitive", "blocklist":
+	case "content_filter", "content_filtered", "guardrail_intervened", "refusal", "safety", "image_safety", "recitation", "prohibited_content", "sensitive", "blocklist", "spii":
 		return modelhttp.Fail(chat.FailRefusal, errors.New("the answer ended with "+a.Finish))
-	case "error":
-		return modelhttp.Fail(chat.FailServer, errors.New("the answer ended with an error"))
+	case "error", "abort", "aborted", "network_error":
+		return modelhttp.Fail(chat.FailServer, errors.New("the answer ended with "+a.Finish))
 	case "insufficient_system_resource":
 		return modelhttp.Fail(chat.FailOverloaded, errors.New("the answer ended with "+a.Finish))
 	case "model_context_window_exceeded":
 		if empty {
 			return modelhttp.Fail(chat.FailContextLength, errors.New("the answer ended with "+a.Finish))
 		}
-	case "tool_calls", "tool_use", "function_call", "malformed_function_call":
+	case "tool_calls", "tool_use", "function_call", "malformed_function_call", "malformed_tool_call", "unexpected_tool_call":
 		if empty {
 			return modelhttp.Fail(chat.FailBadResponse, errors.New("the answer announced a call and has none"))
 		}
@@ -375,24 +378,46 @@ func objects(value any) []Object {
 	return out
 }
 
+// sentences are the members with which a document that is no answer says what is wrong.
+var sentences = []string{"detail", "message", "msg", "error_msg", "errmsg", "error_message", "errorMessage"} //nolint:gochecknoglobals // a constant
+
+// nothing reports a member that is absent or says nothing: some endpoints send an empty error with
+// each answer.
+func nothing(value any) bool {
+	switch v := value.(type) {
+	case nil:
+		return true
+	case bool:
+		return !v
+	case string:
+		return strings.TrimSpace(v) == ""
+	case json.Number:
+		return v == "0"
+	case []any:
+		return len(v) == 0
+	case map[string]any:
+		return len(v) == 0
+	default:
+		return false
+	}
+}
+
 // errorIn returns the error of an event or a document, in any of its forms; nil if it has none.
 func errorIn(value any) json.RawMessage {
 	for _, o := range objects(value) {
-		switch e := o["error"].(type) {
-		case nil:
-		case bool:
-			if e {
-				return encoded(o)
-			}
+		switch e := o["error"]; {
+		case nothing(e):
+		case e == true:
+			return encoded(o)
 		default:
 			return encoded(e)
 		}
-		if o.String("type") == "error" || o.String("object") == "error" || len(o.List("errors")) > 0 ||
-			o["choices"] == nil && o["type"] == nil && (o["detail"] != nil || o.String("message") != "") {
+		if o.String("type") == "error" || o.String("object") == "error" || len(o.List("errors")) > 0 || o.Object("base_resp").Int("status_code") > 0 ||
+			len(o.List("choices")) == 0 && o["type"] == nil && slices.ContainsFunc(sentences, func(name string) bool { return !nothing(o[name]) }) {
 			return encoded(o)
 		}
 		for _, choice := range o.List("choices") {
-			if e := choice["error"]; e != nil {
+			if e := choice["error"]; !nothing(e) {
 				return encoded(e)
 			}
 		}

@@ -173,8 +173,12 @@ func unnamed(err error) bool {
 var refusing = []string{ //nolint:gochecknoglobals // a constant
 	"not support", "n't support", "unsupported", "not permitted", "not allowed", "unexpected", "unknown", "unrecognized", "unrecognised", "not recognized",
 	"extra input", "extra field", "extra_forbidden", "additional propert", "not available", "not enabled", "disabled", "cannot be used", "can't be used",
-	"requires --", "no endpoints found", "not implemented", "only the default", "deprecated", "not accept", "is not a valid parameter", "support tool use",
+	"requires --", "no endpoints found", "not implemented", "only the default", "deprecated", "not accept", "is not a valid parameter", "support tool use", "only 1 is allowed",
+	"may only be set to", "unsupported_parameter", "unsupported_value",
 }
+
+// ranged are words that state which values a part may have: a level of thinking is left out then.
+var ranged = []string{"must be one of", "supported values", "should be one of", "input should be", "expected one of", "invalid value"} //nolint:gochecknoglobals // a constant
 
 // names are further words for a part; every part is also named by its own name.
 var names = map[string][]string{ //nolint:gochecknoglobals // a constant
@@ -192,14 +196,19 @@ var names = map[string][]string{ //nolint:gochecknoglobals // a constant
 // longest name counts: `max_tokens` is a part of many sentences about another member.
 func named(refused modelhttp.StatusError, used []string) string {
 	words := strings.ToLower(refused.Message + " " + refused.Code + " " + refused.Param)
-	instead := strings.Contains(words, "instead")
-	if !instead && !slices.ContainsFunc(refusing, func(sign string) bool { return strings.Contains(words, sign) }) || strings.Contains(words, "tools[") ||
-		strings.Contains(words, "tools.0") {
+	says := func(signs []string) bool {
+		return slices.ContainsFunc(signs, func(sign string) bool { return strings.Contains(words, sign) })
+	}
+	refuses := strings.Contains(words, "instead") || says(refusing)
+	if !refuses && !says(ranged) || strings.Contains(words, "tools[") || strings.Contains(words, "tools.0") {
 		return ""
 	}
 	best, length := "", 0
 	for _, part := range used {
 		name, level, _ := strings.Cut(part, " ")
+		if !refuses && name != Effort {
+			continue
+		}
 		if part == SystemRole || name != Effort {
 			name, level = part, ""
 		} else if level != "" && !hasWord(words, level) {

@@ -56,6 +56,8 @@ func TestRefusalsThatNameAPartAreLearned(t *testing.T) {
 		"NewLimit":         {member: "max_tokens", status: 400, says: `Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.`, lacks: []string{"max_tokens"}},
 		"EffortLevel":      {member: "minimal", status: 400, says: `Unsupported value: 'reasoning_effort' does not support 'minimal' with this model. Supported values are: 'low', 'medium', and 'high'.`, lacks: []string{"reasoning_effort minimal"}},
 		"Effort":           {member: "reasoning_effort", status: 400, says: `Argument not supported on this model: reasoningEffort`, lacks: []string{"reasoning_effort"}},
+		"EffortOfGroq":     {member: "reasoning_effort", status: 400, says: "reasoning_effort must be one of `none` or `default`", lacks: []string{"reasoning_effort"}},
+		"OneTemperature":   {member: "temperature", status: 400, says: `invalid temperature: only 1 is allowed for this model`, lacks: []string{"temperature"}},
 		"Thinking":         {member: "reasoning_effort", status: 400, says: `"m" does not support thinking`, lacks: []string{"reasoning_effort"}},
 		"System":           {member: `"system"`, status: 400, says: `System role not supported`, lacks: []string{"system role"}},
 		"ThinkingBudget":   {anthropic: true, member: `"enabled"`, status: 400, says: `"thinking.type.enabled" is not supported for this model. Use "thinking.type.adaptive" and "output_config.effort".`, lacks: []string{"thinking.enabled"}},
@@ -217,6 +219,9 @@ func TestErrorsAreReadAnywhere(t *testing.T) {
 		"ObjectOfTypeError":  {"text/event-stream", event(`{"object":"error","message":"` + said + `","type":"BadRequestError","code":400}`), chat.FailBadRequest},
 		"WithinTheChoice":    {"text/event-stream", event(`{"choices":[{"index":0,"delta":{},"error":{"code":502,"message":"` + said + `"}}]}`), chat.FailServer},
 		"DetailInTheBody":    {"application/json", `{"detail":[{"loc":["body"],"msg":"` + said + `"}]}`, chat.FailServer},
+		"SentenceOfANumber":  {"application/json", `{"code":20015,"msg":"` + said + `","data":null}`, chat.FailServer},
+		"WithEmptyChoices":   {"application/json", `{"choices":[],"base_resp":{"status_code":1008,"status_msg":"` + said + `"}}`, chat.FailServer},
+		"NamedInTheStream":   {"text/event-stream", event(`{"error_code":336003,"error_msg":"` + said + `"}`), chat.FailServer},
 		"StringWithinString": {"application/json", `{"error":{"message":"{\"error\":{\"message\":\"` + said + `\"}}","code":400}}`, chat.FailBadRequest},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -272,6 +277,10 @@ func TestStreamsEndInKnownWays(t *testing.T) {
 		"SecondChoice":       {event(`{"choices":[{"index":1,"delta":{"content":"b"}}]}`) + said + finish("stop"), "a", ""},
 		"NoChoicesAtTheEnd":  {said + finish("stop")[:len(finish("stop"))-len(done)] + event(`{"choices":[],"usage":null}`) + done, "a", ""},
 		"NullEverywhere":     {event(`{"choices":[{"index":null,"delta":{"content":null,"tool_calls":null,"refusal":null},"finish_reason":null}],"usage":null,"error":null}`) + said + done, "a", ""},
+		"EmptyErrors":        {event(`{"error":{},"msg":"","choices":[{"delta":{"content":"a"},"error":""}]}`) + finish("stop"), "a", ""},
+		"CumulativeMessage":  {event(`{"choices":[{"delta":{"content":"a"},"message":{"content":"a"}}]}`) + event(`{"choices":[{"delta":{"content":"b"},"message":{"content":"ab"}}]}`) + finish("stop"), "ab", ""},
+		"MessageAfterwards":  {said + event(`{"choices":[{"delta":{},"message":{"content":"a"},"finish_reason":"stop"}]}`), "a", ""},
+		"EndedByTheServer":   {said + finish("network_error"), "a", chat.FailServer},
 		"MessageInTheStream": {event(`{"choices":[{"message":{"content":"a"},"finish_reason":"stop"}]}`), "a", ""},
 	} {
 		t.Run(name, func(t *testing.T) {

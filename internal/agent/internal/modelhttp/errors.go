@@ -1,6 +1,7 @@
 package modelhttp
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -146,10 +147,24 @@ func (c *Client) refused(ctx context.Context, response *http.Response, watch *wa
 	if ended := agent.Ended(ctx); err != nil && ended != nil && !timedOut(ctx) {
 		return ended
 	}
-	refusal := RefusalOf(raw)
+	refusal := RefusalOf(document(raw))
 	refusal.Status = response.StatusCode
 	refusal.After = retryAfter(response.Header)
 	return c.Refusal(refusal)
+}
+
+// document returns the JSON of a refusal that is written as an event of a stream, or else the body.
+func document(body []byte) []byte {
+	if json.Valid(body) {
+		return body
+	}
+	events := sse.NewReader(bytes.NewReader(body), maxErrorBody)
+	for event, err := events.Next(); err == nil; event, err = events.Next() {
+		if json.Valid(event.Data) {
+			return event.Data
+		}
+	}
+	return body
 }
 
 // timedOut reports whether one of our own deadlines ended the reading; the status line suffices
@@ -207,6 +222,12 @@ func RefusalOf(raw json.RawMessage) StatusError {
 // deepest bounds how deep an error is looked for within an error.
 const deepest = 6
 
+// messageNames are the members that services use for an error, its sentence, or more of it.
+var messageNames = []string{ //nolint:gochecknoglobals // a constant
+	"error", "message", "Message", "msg", "error_msg", "errmsg", "error_message", "errorMessage", "status_msg", "detail", "details", "error_description", "errors", "base_resp",
+	"fault", "faultstring", "reason",
+}
+
 // read takes what a value has and an earlier one had not.
 func (e *StatusError) read(value any, depth int) {
 	if depth > deepest {
@@ -224,7 +245,7 @@ func (e *StatusError) read(value any, depth int) {
 			e.read(item, depth+1)
 		}
 	case map[string]any:
-		for _, name := range []string{"error", "message", "Message", "msg", "detail", "details", "error_description", "errors", "reason"} {
+		for _, name := range messageNames {
 			if member, ok := v[name]; ok {
 				e.read(member, depth+1)
 			}
@@ -240,10 +261,19 @@ func (e *StatusError) readCodes(members map[string]any) {
 			fill(&e.Kind, word)
 		}
 	}
-	if param, ok := members["param"].(string); ok {
-		fill(&e.Param, param)
+	for _, name := range []string{"param", "field"} {
+		if param, ok := members[name].(string); ok {
+			fill(&e.Param, param)
+		}
 	}
-	for _, name := range []string{"code", "status", "status_code"} {
+	if place, ok := members["loc"].([]any); ok { // of FastAPI: ["body", "stream_options"]
+		var path []string
+		for _, name := range place {
+			path = append(path, fmt.Sprint(name))
+		}
+		fill(&e.Param, strings.Join(path, "."))
+	}
+	for _, name := range []string{"code", "status", "status_code", "error_code", "errcode"} {
 		switch code := members[name].(type) {
 		case float64:
 			e.readCode(name, strconv.Itoa(int(code)))
@@ -261,7 +291,7 @@ func (e *StatusError) readCode(name, code string) {
 		if e.Status == 0 {
 			e.Status = status
 		}
-	case name == "code" && code != "0":
+	case name != "status" && name != "status_code" && code != "0":
 		fill(&e.Code, code)
 	}
 }
@@ -313,8 +343,18 @@ func reasonFor(refusal StatusError) chat.FailReason {
 	if outOfCredit(refusal) {
 		return chat.FailRateLimit
 	}
-	if refusal.Status < http.StatusInternalServerError && tooLong(refusal) {
+	if tooLong(refusal) {
 		return chat.FailContextLength
+	}
+	if refusal.Status < http.StatusInternalServerError {
+		words := strings.ToLower(refusal.Code + " " + refusal.Kind + " " + refusal.Message)
+		switch {
+		case containsAny(words, "content_filter", "content_policy", "content management policy", "responsibleaipolicy", "data_inspection_failed", "datainspectionfailed",
+			"prohibited_content", "prompt_blocked", "moderation_blocked", "flagged by moderation"):
+			return chat.FailRefusal
+		case containsAny(words, "api key not valid", "api_key_invalid", "invalid api key", "invalid api-key", "incorrect api key", "invalid_api_key"):
+			return chat.FailAuth
+		}
 	}
 	if refusal.Status != 0 {
 		return reasonForStatus(refusal.Status)
@@ -368,26 +408,34 @@ func reasonForKind(words string) chat.FailReason {
 // words for the input, for tokens or a length, and for more than fits, in one sentence.
 func tooLong(refusal StatusError) bool {
 	words := strings.ToLower(refusal.Code + " " + refusal.Kind + " " + refusal.Message)
-	if strings.Contains(words, "rate limit") || strings.Contains(words, "per minute") || strings.Contains(words, "per day") || strings.Contains(words, "quota") {
+	if containsAny(words, "rate limit", "per min", "per day", "tpm", "quota", "deadline", "timeout", "timed out") {
 		return false
 	}
-	if containsAny(words, "context_length", "context length", "context window", "context size", "exceed_context", "context limit", "maximum context",
-		"model token limit", "request_too_large", "request too large", "string_above_max_length", "reduce the length of the messages", "too many tokens in",
-		"too many total text bytes", "truncated prompt") {
-		return true
+	fixed := containsAny(words, "context_length", "context length", "context window", "context size", "exceed_context", "context limit", "maximum context",
+		"model token limit", "request_too_large", "request too large", "body too large", "tokens_limit_reached", "string_above_max_length",
+		"reduce the length of the messages", "reduce your prompt", "reduce the prompt", "too many tokens in", "too many total text bytes", "truncated prompt",
+		"超长", "上下文长度", "长度超过", "长度超出", "输入过长", "最大长度")
+	about := containsAny(words, "prompt", "input", "messages", "conversation", "request contains", "context", "your request", "the request", "request token",
+		"token count", "number of tokens")
+	measured := containsAny(words, "token", "length", "too long", "too large", "range of input", "characters")
+	beyond := containsAny(words, "exceed", "too long", "too large", "too many", "maximum", "maxlength", "max_length", "at most", "must be <=", "less than", "fewer than",
+		"greater than", "longer than", "should be [", "larger than", "limit of", "does not fit", "doesn't fit", "more than", "over the limit", "out of range")
+	switch {
+	case refusal.Status >= http.StatusInternalServerError: // mostly other failures; some servers report the length with 500
+		return (fixed || about && measured) && beyond
+	case refusal.Status == http.StatusTooManyRequests:
+		return fixed
+	default:
+		return fixed || about && measured && beyond && !isOutput(words)
 	}
-	about := containsAny(words, "prompt", "input", "messages", "conversation", "request contains", "context")
-	measured := containsAny(words, "token", "length", "too long", "too large", "range of input")
-	beyond := containsAny(words, "exceed", "too long", "too large", "too many", "maximum", "at most", "must be <=", "greater than", "longer than", "should be [",
-		"larger than", "limit of", "does not fit", "doesn't fit", "more than", "over the limit")
-	return about && measured && beyond && !isOutput(words)
 }
 
 // isOutput reports a sentence about the bound of the answer, which is a parameter of the request:
 // "max_tokens: 9000 > 8192", "supports at most 4096 completion tokens".
 func isOutput(words string) bool {
-	return containsAny(words, "completion tokens", "output tokens", "max_output_tokens", "max_completion_tokens", "stop sequence", "tool_call", "function name") &&
-		!containsAny(words, "prompt", "input token", "input length")
+	return containsAny(words, "completion tokens", "output tokens", "max_tokens", "max_new_tokens", "max_output_tokens", "max_completion_tokens", "stop sequence", "tool_call",
+		"function name", "tool name", "tools[") &&
+		!containsAny(words, "prompt", "input token", "input length", "inputs` tokens")
 }
 
 func containsAny(words string, signs ...string) bool {

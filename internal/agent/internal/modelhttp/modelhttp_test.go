@@ -34,6 +34,9 @@ func TestRefusalsAreSorted(t *testing.T) {
 		{StatusError{Status: 400, Code: "context_length_exceeded"}, chat.FailContextLength, false},
 		{StatusError{Status: 400, Message: "This model's maximum context length is 8"}, chat.FailContextLength, false},
 		{StatusError{Status: 500, Message: "context length"}, chat.FailServer, true},
+		{StatusError{Status: 400, Code: "content_filter", Message: "The response was filtered"}, chat.FailRefusal, false},
+		{StatusError{Status: 400, Code: "data_inspection_failed"}, chat.FailRefusal, false},
+		{StatusError{Status: 400, Kind: "INVALID_ARGUMENT", Message: "API key not valid. Please pass a valid API key."}, chat.FailAuth, false},
 		{StatusError{Status: 401}, chat.FailAuth, false},
 		{StatusError{Status: 403}, chat.FailAuth, false},
 		{StatusError{Status: 402}, chat.FailRateLimit, false},
@@ -101,18 +104,28 @@ func TestErrorMembersAreRead(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", raw, diff)
 		}
 	}
+	for _, body := range []string{"event: error\ndata: {\"error\":{\"message\":\"m\"}}\n\n", "\n{\"detail\":\"m\"}\n"} {
+		if got := RefusalOf(document([]byte(body))); got.Message != "m" {
+			t.Errorf("%q: got %+v", body, got)
+		}
+	}
 	for raw, want := range map[string]StatusError{
-		`{"error":{"message":"m"}}`:                                     {Message: "m"},
-		`{"error":"model not here"}`:                                    {Message: "model not here"},
-		`{"detail":"d"}`:                                                {Message: "d"},
-		`{"error":{"code":"1261","message":"m"}}`:                       {Message: "m", Code: "1261"},
-		`[{"error":{"code":400,"message":"m","status":"NOT_FOUND"}}]`:   {Message: "m", Status: 400, Kind: "NOT_FOUND"},
-		`{"detail":[{"type":"extra_forbidden","loc":["x"],"msg":"m"}]}`: {Message: "m", Kind: "extra_forbidden"},
-		`{"error":{"message":"{\"error\":{\"message\":\"m\"}}"}}`:       {Message: "m"},
-		`{"Message":"m","__type":"ValidationException"}`:                {Message: "m", Kind: "ValidationException"},
-		`<html><head><TITLE>502 Bad</TITLE></head></html>`:              {Message: "a web page with the title 502 Bad"},
-		`no healthy upstream`:                                           {Message: "no healthy upstream"},
-		`{"error":{"type":"t","param":"temperature","message":"m"}}`:    {Message: "m", Kind: "t", Param: "temperature"},
+		`{"error":{"message":"m"}}`:                                              {Message: "m"},
+		`{"error":"model not here"}`:                                             {Message: "model not here"},
+		`{"detail":"d"}`:                                                         {Message: "d"},
+		`{"error":{"code":"1261","message":"m"}}`:                                {Message: "m", Code: "1261"},
+		`[{"error":{"code":400,"message":"m","status":"NOT_FOUND"}}]`:            {Message: "m", Status: 400, Kind: "NOT_FOUND"},
+		`{"detail":[{"type":"extra_forbidden","loc":["body","x",0],"msg":"m"}]}`: {Message: "m", Kind: "extra_forbidden", Param: "body.x.0"},
+		`{"code":20015,"msg":"m"}`:                                               {Message: "m", Code: "20015"},
+		`{"error_code":336003,"error_msg":"m"}`:                                  {Message: "m", Code: "336003"},
+		`{"base_resp":{"status_code":1008,"status_msg":"m"}}`:                    {Message: "m"},
+		`{"fault":{"faultstring":"m"}}`:                                          {Message: "m"},
+		`{"error":{"message":"m","details":[{"fieldViolations":[{"field":"tools","description":"d"}]}]}}`: {Message: "m"},
+		`{"error":{"message":"{\"error\":{\"message\":\"m\"}}"}}`:                                         {Message: "m"},
+		`{"Message":"m","__type":"ValidationException"}`:                                                  {Message: "m", Kind: "ValidationException"},
+		`<html><head><TITLE>502 Bad</TITLE></head></html>`:                                                {Message: "a web page with the title 502 Bad"},
+		`no healthy upstream`: {Message: "no healthy upstream"},
+		`{"error":{"type":"t","param":"temperature","message":"m"}}`: {Message: "m", Kind: "t", Param: "temperature"},
 		`<html>`: {Message: "6 bytes of a web page"},
 	} {
 		if diff := cmp.Diff(want, RefusalOf([]byte(raw))); diff != "" {
@@ -210,7 +223,18 @@ func TestTooLongIsRecognisedByKind(t *testing.T) {
 		"`inputs` tokens + `max_new_tokens` must be <= 8193. Given: 9000":                                         chat.FailContextLength,
 		"Input is too long for requested model.":                                                                  chat.FailContextLength,
 		"Too many input tokens. Max input tokens: 8000, request input token count: 9000":                          chat.FailContextLength,
+		"`inputs` must have less than 4095 tokens. Given: 5000":                                                   chat.FailContextLength,
+		"Malformed input request: expected maxLength: 400000, actual: 523000, please reformat":                    chat.FailContextLength,
+		"The engine prompt length 1601 exceeds the max_model_len 1024. Please reduce prompt.":                     chat.FailContextLength,
+		"The input (5000 tokens) is longer than the model's context length (4096 tokens).":                        chat.FailContextLength,
+		"Request body too large for m model. Max size: 8000 tokens.":                                              chat.FailContextLength,
+		"the total number of tokens in the request (9000) exceeds what the model takes (8192)":                    chat.FailContextLength,
+		"Invalid 'messages[1].content': string too long. Expected a string with maximum length 1000":              chat.FailContextLength,
+		"invalid params, context window exceeds limit (2013)":                                                     chat.FailContextLength,
+		"Prompt 超长": chat.FailContextLength,
 		// other things
+		"max_new_tokens must be less than 4096, the largest number of tokens of an answer":    chat.FailBadRequest,
+		"Invalid 'tools[0].function.name': string too long. Expected a maximum length of 64":  chat.FailBadRequest,
 		"max_tokens: 9000 > 8192, which is the maximum allowed number of output tokens for m": chat.FailBadRequest,
 		"max_tokens is too large: 9000. This model supports at most 4096 completion tokens":   chat.FailBadRequest,
 		"Invalid input: messages must not be empty":                                           chat.FailBadRequest,
@@ -220,6 +244,15 @@ func TestTooLongIsRecognisedByKind(t *testing.T) {
 		if got := reasonFor(StatusError{Status: http.StatusBadRequest, Message: said}); got != want {
 			t.Errorf("%s: got %s, want %s", said, got, want)
 		}
+	}
+	for _, said := range []string{"the input length exceeds the context length", "Input is too long for requested model."} {
+		if got := reasonFor(StatusError{Status: http.StatusInternalServerError, Message: said}); got != chat.FailContextLength {
+			t.Errorf("%s with 500: got %s", said, got)
+		}
+	}
+	late := StatusError{Status: http.StatusGatewayTimeout, Message: "context deadline exceeded: the upstream took too long"}
+	if got := reasonFor(late); got != chat.FailServer {
+		t.Errorf("a deadline: got %s", got)
 	}
 	limited := StatusError{Status: http.StatusTooManyRequests, Message: "Request too large for m on tokens per minute (TPM): Limit 30000, Requested 40000. The input must be reduced."}
 	if got := reasonFor(limited); got != chat.FailRateLimit {
