@@ -429,7 +429,7 @@ func (p *preflight) databaseHosts(u *url.URL) []string {
 }
 
 // rootsFile refuses, for root, a configuration file that another user can change or replace: the
-// file names the programs that the gateway starts, see ADR 0074. A gateway that does not run as
+// file names the programs that the gateway starts, see ADR 0043. A gateway that does not run as
 // root can grant only the permissions of its own user.
 func (p *preflight) rootsFile() {
 	if p.loaded.File == "" || p.loaded.as.uid != 0 {
