@@ -91,9 +91,9 @@ type Claim interface {
 	Check() error
 	// Record stores how much of the reply has arrived, in the channel's own form; the next attempt,
 	// in any process, finds it as Progress of the reply. The channel calls it after each part
-	// except the last. An error is a [*SendError] and must be returned unchanged: the claim has
-	// ended.
-	Record(ctx context.Context, progress string) error
+	// except the last, with the messages that have arrived since the last call. An error is a
+	// [*SendError] and must be returned unchanged: the claim has ended.
+	Record(ctx context.Context, progress string, arrived ...chat.Part) error
 }
 
 // Typer shows that an answer is being written. Typing is called every few seconds while a turn
@@ -172,8 +172,10 @@ type Converser interface {
 	// principal that owns a new one; "" = its first writer.
 	Conversation(at chat.Target) (key chat.SessionKey, principal string, err error)
 	// Arrived returns the text of the parts of a reply that have arrived, according to its
-	// Progress; "" = none.
-	Arrived(r chat.Reply) string
+	// Progress, and where they did; "" = none.
+	Arrived(r chat.Reply) (text string, at chat.Target)
+	// Shows returns what a [chat.Part] with these bounds shows of the text of a reply.
+	Shows(text string, from, to int) string
 }
 
 // Status of a channel.

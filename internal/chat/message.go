@@ -338,6 +338,19 @@ type Choice struct {
 type Sent struct {
 	// ProviderID is the provider's id of the message; never empty for a delivered reply.
 	ProviderID string
+	// At is where it has arrived, for example outside of a topic that was deleted; zero = at the
+	// address of the reply.
+	At Target
+	// Parts are the messages that have arrived since the last progress that was recorded.
+	Parts []Part
+}
+
+// Part is a message of a chat network that shows a part of a reply.
+type Part struct {
+	At      Target
+	Message string // its id there
+	// From and To bound what it shows of the text as people see it; they are equal for a file.
+	From, To int
 }
 
 // TranscriptEntry is one line of a conversation.

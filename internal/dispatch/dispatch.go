@@ -310,7 +310,7 @@ func (d *Dispatcher) connect(ctx context.Context, deps Deps) error {
 		},
 	}, p.store, d.owner, p.log)
 	d.publisher.Subscribe(d.endAgentSession, func(chat.Event) bool { return false })
-	d.sender = outbox.New(outbox.Config{Channels: p.channels, Gone: func(ctx context.Context, o store.Outgoing, u store.UndeliveredParams) error {
+	d.sender = outbox.New(outbox.Config{Channels: p.channels, Gone: func(ctx context.Context, o store.Outgoing, u store.UndeliveredParams) (store.Gone, error) {
 		return d.svc.Delivery.AddressGone(ctx, o, u)
 	}, Expired: func(ctx context.Context, o store.Outgoing) { d.svc.Delivery.Expired(ctx, o) }, Shown: d.shown}, p.store, d.owner, p.obs, p.log)
 	if err := d.connectMeter(); err != nil {

@@ -214,7 +214,7 @@ func (s toolSessions) append(ctx context.Context, o store.Outgoing) error {
 		return fmt.Errorf("reading the session for the message of a tool: %w", err)
 	}
 	err = s.node.WhileAlive(ctx, func(ctx context.Context) error {
-		_, err := s.AppendReply(ctx, key, chat.Reply{ID: o.RunID, RunID: o.RunID, Target: o.Target, Principal: o.Principal, Kind: o.Kind, Text: o.Text})
+		_, err := s.AppendReply(ctx, key, chat.Reply{ID: o.RunID, RunID: o.RunID, Target: o.Target, Principal: o.Principal, Kind: o.Kind, Text: o.Text, Origin: o.Origin})
 		return err
 	})
 	if err != nil {

@@ -27,7 +27,8 @@ type claim struct {
 	mark     string // before the progress, see plannedMark
 
 	mu       sync.Mutex
-	progress string // what has arrived, "" = nothing new
+	progress string      // what has arrived, "" = nothing new
+	parts    []chat.Part // the messages of it that are not recorded
 }
 
 // Check implements [channel.Claim]: the incarnation that claimed the row still holds its lease, and
@@ -46,25 +47,31 @@ func (c *claim) Check() error {
 
 // Record implements [channel.Claim]. Progress that cannot be written now is written with the result
 // of the attempt.
-func (c *claim) Record(ctx context.Context, progress string) error {
+func (c *claim) Record(ctx context.Context, progress string, arrived ...chat.Part) error {
 	progress = c.mark + progress
 	c.mu.Lock()
-	c.progress = progress
+	c.progress, c.parts = progress, append(c.parts, arrived...)
+	parts := c.parts
 	c.mu.Unlock()
-	err := c.s.store.RecordProgress(ctx, c.node, c.id, progress)
+	err := c.s.store.RecordProgress(ctx, c.node, c.id, progress, parts)
 	switch {
 	case errors.Is(err, chat.ErrFenced):
 		return stale(errStale)
 	case err != nil:
 		c.s.log.WarnContext(ctx, "a part of a message was not recorded; after a crash it is sent again", "outbox_id", c.id, "err", err)
+		return nil
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.parts = nil
 	return nil
 }
 
-func (c *claim) arrived() string {
+// arrived returns what has arrived, "" = nothing new, and the messages of it that are not recorded.
+func (c *claim) arrived() (progress string, parts []chat.Part) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.progress
+	return c.progress, c.parts
 }
 
 func stale(cause error) error {

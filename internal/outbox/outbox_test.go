@@ -32,6 +32,8 @@ type mailbox struct {
 	at   []time.Time // of every attempt
 	fail func(attempt int, r chat.Reply) error
 	down bool
+	// elsewhere is where replies arrive; zero = at their address.
+	elsewhere chat.Target
 	// send replaces Send unless it is nil.
 	send func(ctx context.Context, r chat.Reply, claim channel.Claim) error
 }
@@ -60,8 +62,19 @@ func (m *mailbox) Send(ctx context.Context, r chat.Reply, claim channel.Claim) (
 		}
 	}
 	m.sent = append(m.sent, r)
-	return chat.Sent{ProviderID: "p" + r.ID}, nil
+	return chat.Sent{ProviderID: "p" + r.ID, At: m.elsewhere}, nil
 }
+
+// Conversation implements channel.Converser: each chat and topic is a group.
+func (*mailbox) Conversation(at chat.Target) (key chat.SessionKey, principal string, err error) {
+	return chat.PeerKey("main", "box", chat.KindGroup, at.ChatID, at.Thread), "", nil
+}
+
+// Arrived implements channel.Converser: the progress is the text that has arrived.
+func (m *mailbox) Arrived(r chat.Reply) (text string, at chat.Target) { return r.Progress, m.elsewhere }
+
+// Shows implements channel.Converser.
+func (*mailbox) Shows(text string, from, to int) string { return text[from:to] }
 
 func (m *mailbox) change(f func()) {
 	m.mu.Lock()
@@ -111,6 +124,7 @@ type bench struct {
 	t    *testing.T
 	st   *sqlite.Store
 	box  *mailbox
+	seen []*store.ShownEntry
 	res  results
 	gone []string
 	send *outbox.Sender
@@ -130,11 +144,10 @@ func startOn(t *testing.T, changed func(*sqlite.Store) outbox.Store) (b *bench, 
 	if err := b.st.Register(t.Context(), store.Node{ID: "n1", Lease: time.Hour * 1000, Exclusive: true}); err != nil {
 		t.Fatal(err)
 	}
-	cfg := outbox.Config{Channels: map[string]channel.Channel{"box:1": b.box}, Gone: func(ctx context.Context, row store.Outgoing, p store.UndeliveredParams) error {
+	cfg := outbox.Config{Channels: map[string]channel.Channel{"box:1": b.box}, Gone: func(ctx context.Context, row store.Outgoing, p store.UndeliveredParams) (store.Gone, error) {
 		b.gone = append(b.gone, row.Target.ChatID)
-		_, err := b.st.Undelivered(ctx, p)
-		return err
-	}}
+		return b.st.Undelivered(ctx, p)
+	}, Shown: func(_ context.Context, e *store.ShownEntry) { b.seen = append(b.seen, e) }}
 	b.node.id.Store(new("n1"))
 	b.send = outbox.New(cfg, changed(b.st), &b.node, &b.res, slog.New(slog.DiscardHandler))
 	ctx, cancel := context.WithCancel(t.Context())
@@ -168,6 +181,73 @@ func TestARowIsSentOnceAndRecorded(t *testing.T) {
 			t.Errorf("the next process claims %+v", rows)
 		}
 	})
+}
+
+// Each row has an entry in the conversation where a person has seen it, with what was seen, however
+// it ends, and the entry is published once.
+func TestEntriesAreWhereAndWhatPeopleSaw(t *testing.T) {
+	t.Parallel()
+	origin := &chat.Origin{Kind: chat.OriginJob, Job: "j1", Name: "digest", By: "agent:main:cron:j1"}
+	outside := chat.Target{Channel: "box:1", ChatID: "7"}
+	gone := &channel.SendError{Reason: "blocked", Permanent: true, Gone: true}
+	for name, c := range map[string]struct {
+		elsewhere chat.Target
+		parts     string // what arrives in the first attempt
+		fail      error
+		life      time.Duration
+		session   string
+		want      string
+	}{
+		"delivered":                      {session: "agent:main:box:group:7:topic:20", want: "all of it"},
+		"in a topic that was deleted":    {elsewhere: outside, session: "agent:main:box:group:7", want: "all of it"},
+		"expired after a part":           {parts: "all", fail: &channel.SendError{Reason: "busy", Uncounted: true}, life: 10 * time.Second, session: "agent:main:box:group:7:topic:20", want: "all\n(the rest was not delivered)"},
+		"expired after a part elsewhere": {elsewhere: outside, parts: "all", fail: &channel.SendError{Reason: "busy", Uncounted: true}, life: 10 * time.Second, session: "agent:main:box:group:7", want: "all\n(the rest was not delivered)"},
+		"expired, and may have arrived":  {fail: &channel.SendError{Reason: "reset", Unknown: true, RetryAfter: time.Minute}, life: 10 * time.Second, session: "agent:main:box:group:7:topic:20", want: "all of it\n(may not have arrived)"},
+		"expired without a part":         {fail: &channel.SendError{Reason: "busy", Uncounted: true}, life: 10 * time.Second},
+		"a chat that is gone":            {parts: "all", fail: gone, session: "agent:main:box:group:7:topic:20", want: "all\n(the rest was not delivered)"},
+		"a chat that was gone before":    {fail: gone},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				b, stop := start(t)
+				defer stop()
+				b.box.elsewhere = c.elsewhere
+				b.box.send = func(ctx context.Context, r chat.Reply, claim channel.Claim) error {
+					if c.parts != "" && r.Progress == "" {
+						return claim.Record(ctx, c.parts)
+					}
+					return nil
+				}
+				b.box.fail = func(int, chat.Reply) error { return c.fail }
+				row := store.Outgoing{Target: chat.Target{Channel: "box:1", ChatID: "7", Thread: "20"}, Kind: store.KindReply, Text: "all of it", Count: 1, Origin: origin}
+				if c.life > 0 {
+					row.ExpiresAt = time.Now().Add(c.life)
+				}
+				if err := b.st.Enqueue(t.Context(), []store.Outgoing{row}); err != nil {
+					t.Fatal(err)
+				}
+				b.send.Wake()
+				time.Sleep(time.Hour)
+				synctest.Wait()
+				var got []string
+				for _, e := range b.seen {
+					got = append(got, e.Session.String()+" "+e.Text)
+				}
+				var want []string
+				if c.want != "" {
+					want = []string{c.session + " " + c.want}
+				}
+				if !slices.Equal(got, want) {
+					t.Errorf("published %q, want %q", got, want)
+				}
+				list, _, err := b.st.ListSessions(t.Context(), store.SessionFilter{})
+				if err != nil || len(list) != len(want) {
+					t.Errorf("the sessions are %+v, %v", list, err)
+				}
+			})
+		})
+	}
 }
 
 func TestAFailedAttemptIsRepeatedAfterTheBackoff(t *testing.T) {

@@ -61,7 +61,7 @@ func TestAFailedAttemptMeansForItsRow(t *testing.T) {
 				t.Errorf("%s: the wait is %s, want %s to %s", name, got.RetryIn, least, most)
 			}
 			c.want.Node, c.want.ID, c.want.RetryIn = "n1", "r", got.RetryIn
-			if got != c.want {
+			if !reflect.DeepEqual(got, c.want) {
 				t.Errorf("%s: got %+v, want %+v", name, got, c.want)
 			}
 		}
@@ -75,7 +75,7 @@ func TestTheEndOfTheProcessSendsNothingTwice(t *testing.T) {
 		false: {},
 	} {
 		got := store.UndeliveredParams{RetryIn: time.Minute}
-		if abandon(&got, &channel.SendError{Unknown: unknown}); got != want {
+		if abandon(&got, &channel.SendError{Unknown: unknown}); !reflect.DeepEqual(got, want) {
 			t.Errorf("may have arrived %t: got %+v, want %+v", unknown, got, want)
 		}
 	}

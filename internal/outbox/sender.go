@@ -54,7 +54,6 @@ package outbox
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
@@ -87,7 +86,7 @@ const (
 // Store is the persistent side.
 type Store interface {
 	ClaimOutgoing(ctx context.Context, p store.ClaimOutgoingParams) ([]store.Outgoing, error)
-	RecordProgress(ctx context.Context, nodeID, id, progress string) error
+	RecordProgress(ctx context.Context, nodeID, id, progress string, parts []chat.Part) error
 	Delivered(ctx context.Context, p store.DeliveredParams) (*store.ShownEntry, error)
 	Undelivered(ctx context.Context, p store.UndeliveredParams) (store.Gone, error)
 	OutboxCounts(ctx context.Context) (map[string]store.OutboxCount, error)
@@ -119,7 +118,7 @@ type Config struct {
 	Channels map[string]channel.Channel
 	// Gone ends a row whose address no longer accepts messages, as Undelivered does; nil =
 	// Undelivered is used.
-	Gone func(ctx context.Context, row store.Outgoing, p store.UndeliveredParams) error
+	Gone func(ctx context.Context, row store.Outgoing, p store.UndeliveredParams) (store.Gone, error)
 	// Expired is called with a row that was not sent in time; nil = nothing is called.
 	Expired func(ctx context.Context, row store.Outgoing)
 	// Shown is called with an entry that a delivery has added to a conversation; nil = it is not
@@ -363,17 +362,33 @@ func (s *Sender) attempt(ctx context.Context, node string, row store.Outgoing) (
 	return !d.unrecorded
 }
 
-// expire ends the attempt for a row that the store has ended as expired.
+// expire ends the attempt for a row that has expired. The store has ended it, unless a person may
+// have seen a part of it.
 func (s *Sender) expire(ctx context.Context, d *delivery) bool {
 	if !d.row.Expired {
 		return false
 	}
 	s.obs.Sent(d.kind, d.row.Kind, "expired")
 	s.log.WarnContext(ctx, "an outgoing message expired before it was sent", "outbox_id", d.row.ID, "channel", d.kind)
+	if d.row.PartlySeen() {
+		s.endExpired(ctx, d)
+	}
 	if s.cfg.Expired != nil {
 		s.cfg.Expired(ctx, d.row)
 	}
 	return true
+}
+
+// endExpired ends an expired row of which a person may have seen a part.
+func (s *Sender) endExpired(ctx context.Context, d *delivery) {
+	p := store.UndeliveredParams{Node: d.node, ID: d.row.ID, Error: store.NotInTime, Permanent: true, Expired: true}
+	p.Shown = s.seen(d, p)
+	var done store.Gone
+	s.record(ctx, d, "ending an expired message", func(ctx context.Context) (err error) {
+		done, err = s.store.Undelivered(ctx, p)
+		return err
+	})
+	s.publish(ctx, done.Entry)
 }
 
 // transmit passes the message to its channel.
@@ -396,7 +411,9 @@ func (s *Sender) confirm(ctx context.Context, d *delivery) bool {
 	s.cooldowns.delivered(d.row.Target.Channel, time.Now())
 	s.obs.Sent(d.kind, d.row.Kind, "delivered")
 	var entry *store.ShownEntry
-	p := store.DeliveredParams{Node: d.node, ID: d.row.ID, ProviderID: d.sent.ProviderID, Shown: s.shown(d, reply(d.row).Text)}
+	p := store.DeliveredParams{Node: d.node, ID: d.row.ID, ProviderID: d.sent.ProviderID, Shown: s.shown(d, reply(d.row).Text, d.sent.At)}
+	_, p.Parts = d.claim.arrived()
+	p.Parts = append(p.Parts, d.sent.Parts...)
 	fenced := s.record(ctx, d, "recording a delivery", func(ctx context.Context) (err error) {
 		entry, err = s.store.Delivered(ctx, p)
 		return err
@@ -419,9 +436,9 @@ func (s *Sender) reschedule(ctx context.Context, d *delivery) bool {
 	if d.abandoned && failed != nil {
 		abandon(&p, failed)
 	}
-	p.Progress = d.claim.arrived()
+	p.Progress, p.Parts = d.claim.arrived()
 	if p.Permanent {
-		p.Shown = s.shown(d, s.seen(d, p))
+		p.Shown = s.seen(d, p)
 	}
 	var done store.Gone
 	result, write := "retry", func(ctx context.Context) (err error) {
@@ -430,7 +447,10 @@ func (s *Sender) reschedule(ctx context.Context, d *delivery) bool {
 	}
 	switch {
 	case failed != nil && failed.Gone && s.cfg.Gone != nil:
-		result, write = "gone", func(ctx context.Context) error { return s.cfg.Gone(ctx, d.row, p) }
+		result, write = "gone", func(ctx context.Context) (err error) {
+			done, err = s.cfg.Gone(ctx, d.row, p)
+			return err
+		}
 	case p.State() == store.OutMaybeSent:
 		result = "maybe_sent"
 	case p.Permanent:
@@ -446,15 +466,18 @@ func (s *Sender) reschedule(ctx context.Context, d *delivery) bool {
 	return true
 }
 
-// shown is the entry of a row in the conversation at its address; nil when the row has no origin,
-// nothing was seen, the conversation has the text already because it made the row, or the channel
-// has no conversations of its own.
-func (s *Sender) shown(d *delivery, text string) *store.Shown {
+// shown is the entry of a row in the conversation where it has arrived, at its address unless at is
+// set; nil when the row has no origin, nothing was seen, the conversation has the text already
+// because it made the row, or the channel has no conversations of its own.
+func (s *Sender) shown(d *delivery, text string, at chat.Target) *store.Shown {
 	c, ok := s.cfg.Channels[d.row.Target.Channel].(channel.Converser)
 	if !ok || d.row.Origin == nil || text == "" {
 		return nil
 	}
-	key, principal, err := c.Conversation(d.row.Target)
+	if at.IsZero() {
+		at = d.row.Target
+	}
+	key, principal, err := c.Conversation(at)
 	if err != nil || key.String() == d.row.Origin.By {
 		return nil
 	}
@@ -467,25 +490,28 @@ func (s *Sender) shown(d *delivery, text string) *store.Shown {
 	}}
 }
 
-// seen is what a person has seen, or may have, of a row that ends without its delivery; "" =
-// nothing.
-func (s *Sender) seen(d *delivery, p store.UndeliveredParams) string {
-	r := reply(d.row)
-	if p.MaybeSent || d.row.MaybeSent {
-		return r.Text + "\n(may not have arrived)"
-	}
+// seen is [Sender.shown] for a row that ends without its delivery: the entry has what a person has
+// seen of it, or may have.
+func (s *Sender) seen(d *delivery, p store.UndeliveredParams) *store.Shown {
 	c, ok := s.cfg.Channels[d.row.Target.Channel].(channel.Converser)
+	if !ok {
+		return nil
+	}
+	r := reply(d.row)
 	if p.Progress != "" {
 		r.Progress = strings.TrimPrefix(p.Progress, plannedMark)
 	}
-	if !ok || r.Progress == "" {
-		return ""
+	text, at := "", chat.Target{}
+	if r.Progress != "" {
+		text, at = c.Arrived(r)
 	}
-	arrived := c.Arrived(r)
-	if arrived == "" {
-		return ""
+	switch {
+	case p.MaybeSent || d.row.MaybeSent:
+		text = r.Text + "\n(may not have arrived)"
+	case text != "":
+		text += "\n(the rest was not delivered)"
 	}
-	return arrived + "\n(the rest was not delivered)"
+	return s.shown(d, text, at)
 }
 
 func (s *Sender) publish(ctx context.Context, entry *store.ShownEntry) {
@@ -543,12 +569,8 @@ func once(row *store.Outgoing) bool { return row.Origin != nil && row.Origin.Onc
 
 // reply is a row in the form that a channel sends.
 func reply(row store.Outgoing) chat.Reply {
-	text := row.Text
-	if row.Count > 1 && row.TextMany != "" {
-		text = fmt.Sprintf(row.TextMany, row.Count)
-	}
 	return chat.Reply{
-		ID: row.ID, RunID: runID(row), Target: row.Target, Principal: row.Principal, Kind: row.Kind, Text: text, Choice: row.Choice, File: row.File,
+		ID: row.ID, RunID: runID(row), Target: row.Target, Principal: row.Principal, Kind: row.Kind, Text: row.Words(), Choice: row.Choice, File: row.File,
 		Attempt: row.Attempt, Progress: row.Progress, Origin: row.Origin,
 	}
 }

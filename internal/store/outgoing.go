@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
@@ -81,6 +82,33 @@ type Outgoing struct {
 	Epoch     int64
 }
 
+// NotInTime is why a row that has expired was not delivered.
+const NotInTime = "it was not sent in time"
+
+// PartlySeen reports whether a person may have seen a part of a row that another conversation has
+// made. The sender ends such a row when it expires, because only its channel knows what was seen.
+func (o *Outgoing) PartlySeen() bool { return o.Origin != nil && (o.MaybeSent || o.Progress != "") }
+
+// Words returns what a row says: the text for several notices when it has joined them.
+func (o *Outgoing) Words() string {
+	if o.Count > 1 && o.TextMany != "" {
+		return fmt.Sprintf(o.TextMany, o.Count)
+	}
+	return o.Text
+}
+
+// SentMessage is a message of a chat network that shows a row, or a part of it.
+type SentMessage struct {
+	Outgoing
+
+	chat.Part
+
+	// FromOutside: the text of the row contains text from outside.
+	FromOutside bool
+	// SentAt is when the row ended, or was stored.
+	SentAt time.Time
+}
+
 // ClaimOutgoingParams is what a node can send, and what it is sending. The claims of a node follow
 // each other.
 type ClaimOutgoingParams struct {
@@ -108,6 +136,8 @@ type DeliveredParams struct {
 	Node, ID string
 	// ProviderID must not be empty.
 	ProviderID string
+	// Parts are the messages that show the row, without those of its recorded progress.
+	Parts []chat.Part
 	// Shown is nil when nothing is added to a conversation. Its entry is then returned as stored.
 	Shown *Shown
 }
@@ -124,6 +154,8 @@ type UndeliveredParams struct {
 	MaybeSent bool
 	// Progress is what has arrived, in the form of the channel; "" keeps what is recorded.
 	Progress string
+	// Parts are the messages of Progress that were not recorded with it.
+	Parts []chat.Part
 	// Uncounted: the attempt does not count. The next claim has the same Attempt as this one, or 2
 	// when this was the first.
 	Uncounted bool
@@ -132,6 +164,8 @@ type UndeliveredParams struct {
 	Gone *GoneAddress
 	// Shown is what has arrived of a row that ends here, or may have; nil = nothing.
 	Shown *Shown
+	// Expired: the row ends because it has expired. It is used with Permanent.
+	Expired bool
 }
 
 // State is the state of the row after the attempt.
@@ -139,6 +173,8 @@ func (p UndeliveredParams) State() string {
 	switch {
 	case !p.Permanent:
 		return OutPending
+	case p.Expired:
+		return OutExpired
 	case p.MaybeSent:
 		return OutMaybeSent
 	default:

@@ -259,15 +259,19 @@ type Outbox interface {
 	// is due at once for that node, and after [FirstTime] for the others. Rows of dead nodes are
 	// due again, with MaybeSent set. So are rows of the node that are Unrecorded. A row of the node
 	// that is neither Sending nor Unrecorded was claimed by a call whose result was lost: it is due
-	// as before that call. Rows past ExpiresAt end expired and are returned with Expired set.
+	// as before that call. Rows past ExpiresAt end expired and are returned with Expired set; one of
+	// which a person may have seen a part, see [Outgoing.PartlySeen], is leased, and its node ends it.
 	ClaimOutgoing(ctx context.Context, p ClaimOutgoingParams) ([]Outgoing, error)
 	// Delivered stores the provider's id and makes the row delivered. With Shown it adds the entry
 	// in the same transaction, and returns it; else nil. chat.ErrFenced: the row is no longer
 	// leased to the node, and nothing is changed.
 	Delivered(ctx context.Context, p DeliveredParams) (*ShownEntry, error)
-	// RecordProgress stores what part of a row has arrived, in the form of its channel.
-	// chat.ErrFenced: the row is no longer leased to nodeID.
-	RecordProgress(ctx context.Context, nodeID, id, progress string) error
+	// RecordProgress stores what part of a row has arrived, in the form of its channel, and the
+	// messages that show it. chat.ErrFenced: the row is no longer leased to nodeID.
+	RecordProgress(ctx context.Context, nodeID, id, progress string, parts []chat.Part) error
+	// SentMessage finds the row that a message in a chat shows. chat.ErrNotFound: no row of this
+	// chat is known for it, or the content of the row was deleted.
+	SentMessage(ctx context.Context, in chat.Target, message string) (SentMessage, error)
 	// Undelivered makes the row due for a later attempt, or ends it (Permanent). With Gone it
 	// pauses the delivery of the job in the same transaction, and with Shown it adds the entry.
 	// chat.ErrFenced: the row is no longer leased to the node, and nothing is changed.

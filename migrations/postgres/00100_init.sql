@@ -239,6 +239,18 @@ CREATE UNIQUE INDEX outbox_under_way ON outbox (channel, chat_id) WHERE state = 
 CREATE INDEX outbox_session ON outbox (session_key) WHERE session_key <> '';
 CREATE INDEX outbox_to_session ON outbox (chat_id) WHERE channel = 'web';
 
+-- Which message of a chat network shows which outgoing message, or a part of it.
+CREATE TABLE sent (
+    channel     text NOT NULL,
+    chat_id     text NOT NULL,
+    message     text NOT NULL, -- its id in the network
+    outgoing_id text NOT NULL,
+    from_byte   bigint NOT NULL, -- what it shows of the text as people see it
+    to_byte     bigint NOT NULL,
+    PRIMARY KEY (channel, chat_id, message)
+);
+CREATE INDEX sent_outgoing ON sent (outgoing_id);
+
 -- The entries of conversations. A summary is an entry that replaces older ones for the model.
 CREATE TABLE transcript (
     session_key text NOT NULL,

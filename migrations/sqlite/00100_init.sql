@@ -238,6 +238,18 @@ CREATE INDEX outbox_maybe_sent ON outbox (channel) WHERE state = 'maybe_sent';
 CREATE INDEX outbox_session ON outbox (session_key) WHERE session_key <> '';
 CREATE INDEX outbox_to_session ON outbox (chat_id) WHERE channel = 'web';
 
+-- Which message of a chat network shows which outgoing message, or a part of it.
+CREATE TABLE sent (
+    channel     TEXT NOT NULL,
+    chat_id     TEXT NOT NULL,
+    message     TEXT NOT NULL, -- its id in the network
+    outgoing_id TEXT NOT NULL,
+    from_byte   INTEGER NOT NULL, -- what it shows of the text as people see it
+    to_byte     INTEGER NOT NULL,
+    PRIMARY KEY (channel, chat_id, message)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX sent_outgoing ON sent (outgoing_id);
+
 -- The entries of conversations. A summary is an entry that replaces older ones for the model.
 CREATE TABLE transcript (
     session_key TEXT NOT NULL,

@@ -145,7 +145,7 @@ type Held struct{}
 func (Held) Check() error { return nil }
 
 // Record implements [channel.Claim].
-func (Held) Record(context.Context, string) error { return nil }
+func (Held) Record(context.Context, string, ...chat.Part) error { return nil }
 
 // Alive implements [channel.Receiver].
 func (r *receiver) Alive() error { return nil }

@@ -326,13 +326,19 @@ func (c *Channel) Conversation(at chat.Target) (key chat.SessionKey, principal s
 }
 
 // Arrived implements [channel.Converser].
-func (*Channel) Arrived(r chat.Reply) string {
+func (c *Channel) Arrived(r chat.Reply) (text string, at chat.Target) {
 	done, err := progressOf(r.Progress)
 	if err != nil || done.First == "" {
-		return ""
+		return "", at
 	}
-	d := render(r.Text)
-	return strings.TrimSpace(d.text[:min(done.UpTo, len(d.text))])
+	return c.Shows(r.Text, 0, done.UpTo), c.addresses.arrived(done)
+}
+
+// Shows implements [channel.Converser]. The bounds are bytes of the document.
+func (*Channel) Shows(text string, from, to int) string {
+	whole := render(text).text
+	to = min(to, len(whole))
+	return strings.TrimSpace(whole[min(from, to):to])
 }
 
 // SendFile implements [channel.Filer]. Telegram inspects pictures and voices and refuses some;

@@ -286,7 +286,8 @@ func (b *bot) send(id string, target chat.Target, text string) (chat.Sent, error
 type claims struct {
 	mu    sync.Mutex
 	by    map[string]string
-	check func() error // nil means that every claim is valid
+	parts map[string][]chat.Part // recorded with the progress
+	check func() error           // nil means that every claim is valid
 }
 
 // known returns a reply with its progress.
@@ -317,13 +318,17 @@ func (c claim) Check() error {
 }
 
 // Record implements channel.Claim.
-func (c claim) Record(_ context.Context, progress string) error {
+func (c claim) Record(_ context.Context, progress string, arrived ...chat.Part) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.by == nil {
 		c.by = map[string]string{}
 	}
+	if c.parts == nil {
+		c.parts = map[string][]chat.Part{}
+	}
 	c.by[c.id] = progress
+	c.parts[c.id] = append(c.parts[c.id], arrived...)
 	return nil
 }
 

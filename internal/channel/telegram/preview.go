@@ -415,7 +415,7 @@ func (p *previews) showDraft(ctx context.Context, v *preview, part chunk) bool {
 	if !p.limits.spare(v.to.chat, false) {
 		return false
 	}
-	params := place(v.to)
+	params := placed(v.to)
 	params["draft_id"], params["text"], params["parse_mode"] = number(v.draft), part.html, "HTML"
 	err := p.api.call(ctx, callTime, "sendMessageDraft", params, nil)
 	if err == nil {
@@ -571,7 +571,7 @@ func (s *signs) follow(ctx context.Context, to address, err error) {
 
 // typing shows for about five seconds that an answer is being written.
 func (s *signs) typing(ctx context.Context, to address) {
-	p := place(to)
+	p := placed(to)
 	p["action"] = "typing"
 	if err := s.show(ctx, to, "sendChatAction", p); err != nil && ctx.Err() == nil {
 		s.log.DebugContext(ctx, "typing was not shown", "reason", reasonFor(err))

@@ -84,7 +84,7 @@ func (s *sender) deliver(ctx context.Context, r chat.Reply, to address, done pro
 			}
 		}
 	}
-	id, err := s.sendParts(ctx, to, d, &done, claim)
+	parts, err := s.sendParts(ctx, to, d, &done, claim)
 	if errors.Is(err, errKeyboard) { // the words of the choice are the last part of the text
 		s.log.WarnContext(ctx, "Telegram refused the buttons of a message; writing them as words", "outbox_id", r.ID)
 		d = render(r.Text + "\n\n" + r.Choice.Typed)
@@ -95,58 +95,67 @@ func (s *sender) deliver(ctx context.Context, r chat.Reply, to address, done pro
 		if err := claim.Record(ctx, jsonOf(done)); err != nil {
 			return chat.Sent{}, err
 		}
-		id, err = s.sendParts(ctx, to, d, &done, claim)
+		parts, err = s.sendParts(ctx, to, d, &done, claim)
 	}
 	if err != nil {
 		return chat.Sent{}, err
 	}
 	if r.Kind == kindNotice {
-		s.notices.set(key, id)
+		s.notices.set(key, done.First)
 	}
-	return chat.Sent{ProviderID: id}, nil
+	return chat.Sent{ProviderID: done.First, At: s.addresses.arrived(done), Parts: parts}, nil
 }
 
 // errKeyboard means that Telegram accepts a reply only without its buttons.
 var errKeyboard = errors.New("the buttons were refused")
 
-// sendParts sends the messages of a document that have not arrived yet, and returns the id of the
-// first one. Each is recorded before the next one is sent. A message that Telegram refuses for its
-// form is sent in a simpler one, see [progress.simplify].
-func (s *sender) sendParts(ctx context.Context, to address, d *document, done *progress, claim channel.Claim) (string, error) {
+// sendParts sends the messages of a document that have not arrived yet. Each is recorded before the
+// next one is sent; the last one is returned. A message that Telegram refuses for its form is sent
+// in a simpler one, see [progress.simplify].
+func (s *sender) sendParts(ctx context.Context, to address, d *document, done *progress, claim channel.Claim) (parts []chat.Part, err error) {
 	chunks := d.rest(*done)
 	for len(chunks) > 0 {
-		out := outgoing{to: to, chunk: chunks[0], claim: claim}
+		out := outgoing{to: done.place(to), chunk: chunks[0], claim: claim}
 		if done.First == "" {
 			out.edit = done.Preview
 		}
 		if len(chunks) == 1 {
 			out.markup = done.Markup
 		}
-		id, err := s.poster.deliver(ctx, out)
+		got, err := s.poster.deliver(ctx, out)
 		refused, _ := errors.AsType[*apiError](err)
 		switch {
 		case err == nil:
+			part := chat.Part{At: s.addresses.target(got.to), Message: number(int64(got.id)), From: done.UpTo, To: chunks[0].upTo}
+			if chunks[0].within > 0 { // a piece of what goes without tags
+				part.To = min(done.PlainTo, len(d.text))
+			}
+			parts = append(parts, part)
 			done.UpTo, done.Within, chunks = chunks[0].upTo, chunks[0].within, chunks[1:]
-			done.First = cmp.Or(done.First, number(int64(id)))
+			done.First = cmp.Or(done.First, part.Message)
+			if got.to != to {
+				done.At = &place{Chat: got.to.chat, Thread: got.to.thread}
+			}
 		case refused == nil:
-			return "", err
+			return nil, err
 		case out.markup != "" && refused.ofKeyboard():
-			return "", errKeyboard
+			return nil, errKeyboard
 		case done.simplify(refused, chunks[0], len(d.text)):
 			s.log.WarnContext(ctx, "Telegram refused the form of a message; sending it in a simpler one", "err", refused)
 			chunks = d.rest(*done)
 		case out.markup != "" && refused.ofForm():
-			return "", errKeyboard
+			return nil, errKeyboard
 		default:
-			return "", err
+			return nil, err
 		}
 		if len(chunks) > 0 {
-			if err := claim.Record(ctx, jsonOf(done)); err != nil {
-				return "", err
+			if err := claim.Record(ctx, jsonOf(done), parts...); err != nil {
+				return nil, err
 			}
+			parts = nil
 		}
 	}
-	return done.First, nil
+	return parts, nil
 }
 
 // ask sends a reply with a keyboard under its last message. If no more buttons can be recorded, the
@@ -192,11 +201,12 @@ func (s *sender) sendFile(ctx context.Context, r chat.Reply, claim channel.Claim
 		s.log.ErrorContext(ctx, "a file of an answer is not on this node; with several replicas the directory for attachments must be a shared one", "outbox_id", r.ID, "err", err)
 		out.chunk = plain(r.File.Line() + "\nThis file is not on this node and cannot be sent; the operator can find out why.").chunks(maxUnits)[0]
 	}
-	id, err := s.poster.deliver(ctx, out)
+	got, err := s.poster.deliver(ctx, out)
 	if err != nil {
 		return chat.Sent{}, err
 	}
-	return chat.Sent{ProviderID: number(int64(id))}, nil
+	part := chat.Part{At: s.addresses.target(got.to), Message: number(int64(got.id))}
+	return chat.Sent{ProviderID: part.Message, At: part.At, Parts: []chat.Part{part}}, nil
 }
 
 // errNoFile means that the path does not name a file that can be sent.
@@ -235,6 +245,12 @@ type outgoing struct {
 	claim channel.Claim
 }
 
+// arrival is a message that has arrived, and where.
+type arrival struct {
+	id int
+	to address
+}
+
 // poster sends single messages. It is safe for concurrent use and has no state.
 type poster struct {
 	api       *client
@@ -246,26 +262,26 @@ type poster struct {
 
 // deliver waits for the limits and sends one message. A message that Telegram refuses at one place
 // is sent to another: outside of a deleted topic, to the new id of a group, as a new message; a
-// file is sent as a document. It returns the message's id; its errors are [*channel.SendError].
-func (p *poster) deliver(ctx context.Context, o outgoing) (int, error) {
+// file is sent as a document. Its errors are [*channel.SendError].
+func (p *poster) deliver(ctx context.Context, o outgoing) (arrival, error) {
 	for range 6 { // each change of the form is made at most once
 		if err := p.limits.wait(ctx, o.to.chat); err != nil {
-			return 0, err
+			return arrival{}, err
 		}
 		if o.claim != nil { // the claim may have ended during the wait
 			if err := o.claim.Check(); err != nil {
-				return 0, err
+				return arrival{}, err
 			}
 		}
 		id, err := p.post(ctx, o)
 		var e *apiError
 		switch {
 		case err == nil:
-			return id, nil
+			return arrival{id, o.to}, nil
 		case !errors.As(err, &e):
-			return 0, &channel.SendError{Reason: reasonConnection, Unknown: true, Uncounted: true, Cause: err}
+			return arrival{}, &channel.SendError{Reason: reasonConnection, Unknown: true, Uncounted: true, Cause: err}
 		case o.edit != 0 && e.describes("message is not modified"):
-			return o.edit, nil
+			return arrival{o.edit, o.to}, nil
 		case o.edit != 0 && (e.describes("message to edit not found") || e.describes("message can't be edited")):
 			o.edit = 0
 		case o.to.thread != 0 && e.noTopic():
@@ -279,10 +295,10 @@ func (p *poster) deliver(ctx context.Context, o outgoing) (int, error) {
 			p.log.WarnContext(ctx, "Telegram refused a file in its own form; sending it as a document", "err", e)
 			o.file.form = asDocument()
 		default:
-			return 0, e.sendError()
+			return arrival{}, e.sendError()
 		}
 	}
-	return 0, &channel.SendError{Reason: reasonBadRequest, Permanent: true}
+	return arrival{}, &channel.SendError{Reason: reasonBadRequest, Permanent: true}
 }
 
 // post makes the one call. It does not wait for the limits; its callers have counted the message.
@@ -290,7 +306,7 @@ func (p *poster) post(ctx context.Context, o outgoing) (int, error) {
 	if o.file != nil {
 		return p.postFile(ctx, o)
 	}
-	method, params := "sendMessage", place(o.to)
+	method, params := "sendMessage", placed(o.to)
 	if o.edit != 0 {
 		method, params = "editMessageText", tgbotapi.Params{"chat_id": number(o.to.chat), "message_id": number(int64(o.edit))}
 	}
@@ -315,7 +331,7 @@ func (p *poster) post(ctx context.Context, o outgoing) (int, error) {
 // postFile makes the one call of a file.
 func (p *poster) postFile(ctx context.Context, o outgoing) (int, error) {
 	var m tgbotapi.Message
-	if err := p.api.upload(ctx, o.to.chat, place(o.to), o.file, &m); err != nil {
+	if err := p.api.upload(ctx, o.to.chat, placed(o.to), o.file, &m); err != nil {
 		return 0, err
 	}
 	return messageID(o.file.method, m)
@@ -330,8 +346,8 @@ func messageID(method string, m tgbotapi.Message) (int, error) {
 	return m.MessageID, nil
 }
 
-// place returns the parameters that name an address.
-func place(to address) tgbotapi.Params {
+// placed returns the parameters that name an address.
+func placed(to address) tgbotapi.Params {
 	p := tgbotapi.Params{"chat_id": number(to.chat)}
 	if to.thread != 0 && to.thread != general {
 		p["message_thread_id"] = number(int64(to.thread))
@@ -352,12 +368,28 @@ type progress struct {
 	PlainTo int    `json:"plain_to,omitempty"`
 	Within  int    `json:"within,omitempty"`
 	First   string `json:"first,omitempty"` // id of the first message, "" if nothing has arrived
+	// At is where it has arrived, nil = at the address of the reply.
+	At *place `json:"at,omitempty"`
 	// Preview is the message that the first one replaces, 0 if none.
 	Preview int `json:"preview,omitempty"`
 	// Markup is the keyboard under the last chunk, "" if none. Typed is true when Telegram refused
 	// it: the choice is written as words.
 	Markup string `json:"markup,omitempty"`
 	Typed  bool   `json:"typed,omitempty"`
+}
+
+// place is an [address] in the form that is stored.
+type place struct {
+	Chat   int64 `json:"chat"`
+	Thread int   `json:"thread,omitempty"`
+}
+
+// place returns where the rest of a reply to an address is sent.
+func (p *progress) place(to address) address {
+	if p.At == nil {
+		return to
+	}
+	return address{chat: p.At.Chat, thread: p.At.Thread}
 }
 
 // progressOf reads what earlier attempts have recorded.
@@ -574,6 +606,14 @@ func (a *addresses) target(of address) chat.Target {
 		t.Thread = strconv.Itoa(of.thread)
 	}
 	return t
+}
+
+// arrived returns where a reply has arrived; zero = at its address.
+func (a *addresses) arrived(done progress) (at chat.Target) {
+	if done.At != nil {
+		at = a.target(done.place(address{}))
+	}
+	return at
 }
 
 // follow returns the current id of a chat.

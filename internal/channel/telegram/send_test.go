@@ -1,6 +1,7 @@
 package telegram_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -386,7 +387,12 @@ func TestTopics(t *testing.T) {
 		b.ch.Typing(t.Context(), to(group, "10"))
 		b.ch.Typing(t.Context(), to(group, "1"))
 		b.srv.CloseTopic(group, 20)
-		b.mustSend("3", to(group, "20"), "into a topic that is gone")
+		if sent := b.mustSend("3", to(group, "20"), "into a topic that is gone"); sent.At != to(group, "") {
+			t.Errorf("it arrived at %+v", sent.At)
+		}
+		if key, owner, err := b.ch.Conversation(to(group, "10")); key.String() != "agent:main:telegram:group:-100500:topic:10" || owner != "" || err != nil {
+			t.Errorf("the conversation of a topic is %s of %q, %v", key, owner, err)
+		}
 		var threads []int
 		for _, m := range b.srv.Messages(group) {
 			threads = append(threads, m.Thread)
@@ -409,8 +415,13 @@ func TestMigratedGroup(t *testing.T) {
 		b := newBot(t, func(s *setup) { s.cfg.Members, s.cfg.Activation = "any", "always" })
 		b.start()
 		b.srv.Migrate(group, next)
-		b.mustSend("1", to(group, ""), "first")
-		b.mustSend("2", to(group, ""), "second")
+		for i, text := range []string{"first", "second"} {
+			want := chat.Part{At: to(next, ""), Message: strconv.Itoa(i + 1), To: len(text)}
+			sent := b.mustSend(text, to(group, ""), text)
+			if at := cmp.Or(sent.At, want.At); at != want.At || !slices.Equal(sent.Parts, []chat.Part{want}) {
+				t.Errorf("%q arrived at %+v as %+v", text, sent.At, sent.Parts)
+			}
+		}
 		wantTexts(t, "the new group reads", b.srv.Texts(next), "first", "second")
 		if n := len(b.srv.Calls("sendMessage")); n != 3 {
 			t.Errorf("%d calls; the new number must be remembered", n)
@@ -437,6 +448,15 @@ func TestPartsAreNotRepeated(t *testing.T) {
 		}
 		if first.ProviderID != strconv.Itoa(got[0].ID) {
 			t.Errorf("delivered as %s, the first part is %d", first.ProviderID, got[0].ID)
+		}
+		parts := append(b.claims.parts["1"], first.Parts...)
+		if len(parts) != len(got) || len(first.Parts) != 1 {
+			t.Fatalf("parts %+v, of which the last call returned %+v", parts, first.Parts)
+		}
+		for i, p := range parts {
+			if p.At != to(anna, "") || p.Message != strconv.Itoa(got[i].ID) || b.ch.Shows(long, p.From, p.To) != strings.TrimSpace(got[i].Text) {
+				t.Errorf("part %d is %+v and shows %q", i, p, b.ch.Shows(long, p.From, p.To))
+			}
 		}
 		b.stop()
 	})

@@ -352,11 +352,10 @@ func (d *Delivery) taken(ctx context.Context, ended []cron.Run) {
 
 // AddressGone ends an outgoing row whose address no longer exists, and pauses the delivery of its
 // job, if the job still sends to that address.
-func (d *Delivery) AddressGone(ctx context.Context, o store.Outgoing, p store.UndeliveredParams) error {
+func (d *Delivery) AddressGone(ctx context.Context, o store.Outgoing, p store.UndeliveredParams) (store.Gone, error) {
 	job, run, ok := d.answers(ctx, o)
 	if !ok {
-		_, err := d.store.Undelivered(ctx, p)
-		return err
+		return d.store.Undelivered(ctx, p)
 	}
 	job.State.DeliveryPause = cron.DeliveryPause{Since: time.Now(), Reason: p.Error, Channel: o.Target.Channel, ChatID: o.Target.ChatID}
 	job.State.LastDelivery, job.State.LastDeliveryError = cron.DeliveryNot, p.Error
@@ -369,11 +368,11 @@ func (d *Delivery) AddressGone(ctx context.Context, o store.Outgoing, p store.Un
 	p.Gone = &store.GoneAddress{JobID: job.ID, Revision: job.Revision, Outgoing: []store.Outgoing{*row}}
 	done, err := d.store.Undelivered(ctx, p)
 	if err != nil || done.Job == nil {
-		return err
+		return done, err
 	}
 	d.log.WarnContext(ctx, "cron alert", "job_id", job.ID, "run_id", run.ID, "alert", string(cron.AlertGone), "channel", chat.ChannelKind(o.Target.Channel), "reason", p.Error)
 	d.events.publish(cron.Event{Action: cron.ActionUpdated, Job: *done.Job})
-	return nil
+	return done, nil
 }
 
 // Expired alerts people that an answer of a job was not sent in time, once a day for each job.

@@ -167,6 +167,7 @@ func empty(ctx context.Context, tx Tx, r removal) error {
 		`UPDATE runs SET error = '', detail = '' WHERE session_key = $1`,
 		`DELETE FROM tool_questions WHERE session_key = $1`,
 		`DELETE FROM approvals WHERE session_key = $1`,
+		`DELETE FROM sent WHERE outgoing_id IN (SELECT id FROM outbox WHERE ` + outgoingOf + `)`,
 		`UPDATE outbox SET payload = '', text_many = '', choice = '', file = '', origin = '', last_error = '' WHERE ` + outgoingOf,
 	}
 	if r.below && key.OfTask() {
@@ -321,7 +322,10 @@ func (s Retention) outgoing(ctx context.Context, p store.PruneParams) (int, erro
 	}
 	return result(ctx, s.db.Update, "delete old outgoing messages", func(ctx context.Context, tx Tx) (int, error) {
 		n, err := tx.Exec(ctx, `DELETE FROM outbox WHERE id {in $1} AND done_at IS NOT NULL`, old)
-		return int(n), err
+		if err != nil {
+			return 0, err
+		}
+		return int(n), tx.Later(ctx, `DELETE FROM sent WHERE outgoing_id {in $1}`, nil, old)
 	})
 }
 

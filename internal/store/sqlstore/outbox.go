@@ -48,20 +48,26 @@ const (
 		UPDATE outbox SET state = 'pending', node = '', attempt = attempt - CASE WHEN ` + unseen + ` THEN 1 ELSE 0 END,
 			next_at = CASE WHEN ` + unseen + ` THEN next_at ELSE {now} END, maybe_sent = (maybe_sent OR NOT (` + unseen + `)) WHERE id IN (SELECT id FROM lost)`
 
+	// lateRow is a row that ends as expired without its sender: no person has seen a part of it,
+	// see [store.Outgoing.PartlySeen]. lateBefore is the same for a row before it.
+	lateRow    = `(COALESCE(o.expires_at <= {now}, false) AND NOT (o.origin <> '' AND (o.maybe_sent OR o.progress <> '')))`
+	lateBefore = `(COALESCE(e.expires_at <= {now}, false) AND NOT (e.origin <> '' AND (e.maybe_sent OR e.progress <> '')))`
+
 	// dueSQL finds the expired rows, and for each chat the oldest due row, if no row of that chat
 	// is being sent and no earlier one waits for another attempt. Because only the oldest row of a
 	// chat is taken, two nodes cannot take two messages of one chat. If their snapshots differ, a
 	// unique index of PostgreSQL refuses the second, which then retries. A pending row with a node
-	// is due at once for that node, and at its next_at for the others.
-	dueSQL = `SELECT o.id, COALESCE(o.expires_at <= {now}, false) FROM outbox o
+	// is due at once for that node, and at its next_at for the others. An expired row that its
+	// sender ends is due.
+	dueSQL = `SELECT o.id, ` + lateRow + ` FROM outbox o
 		WHERE o.done_at IS NULL AND o.state IN ('pending', 'sending') AND o.state = 'pending' AND o.channel {in $1}
-			AND (COALESCE(o.expires_at <= {now}, false) OR (o.next_at <= {now} OR o.node = $3) AND NOT EXISTS (
+			AND (` + lateRow + ` OR (o.next_at <= {now} OR o.node = $3 OR o.expires_at <= {now}) AND NOT EXISTS (
 				SELECT 1 FROM outbox e WHERE e.done_at IS NULL AND e.state IN ('pending', 'sending') AND e.channel = o.channel AND e.chat_id = o.chat_id
-				AND (e.state = 'sending' OR e.place < o.place AND (e.attempt > 0 OR e.next_at <= {now} OR e.node <> '') AND (e.expires_at IS NULL OR e.expires_at > {now}))))
+				AND (e.state = 'sending' OR e.place < o.place AND (e.attempt > 0 OR e.next_at <= {now} OR e.node <> '') AND NOT ` + lateBefore + `)))
 		ORDER BY o.place {limit $2} {skip}`
 
 	claimedColumns = ` RETURNING id, COALESCE(run_id, ''), n, session_key, channel, chat_id, thread, kind, payload, text_many, count, coalesce, attempt, epoch,
-		COALESCE(expires_at, 0), maybe_sent, created_at, choice, file, principal, progress, origin, place`
+		COALESCE(expires_at, 0), maybe_sent, created_at, choice, file, principal, progress, origin, place, COALESCE(expires_at <= {now}, false)`
 	expireSQL = `UPDATE outbox SET state = 'expired', done_at = {now} WHERE id {in $1}` + claimedColumns
 	takeSQL   = `UPDATE outbox SET state = 'sending', node = $2, attempt = attempt + 1 WHERE id {in $1}` + claimedColumns
 
@@ -244,7 +250,7 @@ type claimed struct {
 func scanClaimed(r Row) (o claimed, err error) {
 	err = r.Scan(&o.ID, &o.RunID, &o.N, keyColumn{&o.Session}, &o.Target.Channel, &o.Target.ChatID, &o.Target.Thread, &o.Kind, &o.Text, &o.TextMany, &o.Count,
 		&o.Coalesce, &o.Attempt, &o.Epoch, instant{&o.ExpiresAt}, &o.MaybeSent, instant{&o.CreatedAt}, jsonColumn{&o.Choice}, jsonColumn{&o.File},
-		&o.Principal, &o.Progress, jsonColumn{&o.Origin}, &o.place)
+		&o.Principal, &o.Progress, jsonColumn{&o.Origin}, &o.place, &o.Expired)
 	return o, err
 }
 
@@ -259,9 +265,8 @@ func (s Outbox) take(ctx context.Context, tx Tx, nodeID string, late, head []str
 		return nil, err
 	}
 	for _, o := range expired {
-		o.Expired = true
 		list = append(list, o)
-		if err := noteDelivery(ctx, tx, o.RunID, o.Kind, delivery{status: cron.DeliveryNot, reason: "it was not sent in time"}); err != nil {
+		if err := noteDelivery(ctx, tx, o.RunID, o.Kind, delivery{status: cron.DeliveryNot, reason: store.NotInTime}); err != nil {
 			return nil, err
 		}
 	}
@@ -322,6 +327,19 @@ func (s Outbox) OutboxCounts(ctx context.Context) (map[string]store.OutboxCount,
 }
 
 const (
+	// addPartsSQL records the messages that show a row. A message that replaces a preview may show
+	// it again.
+	addPartsSQL = `{set channel text, chat text, message text, id text, from_byte int, to_byte int}
+		INSERT INTO sent (channel, chat_id, message, outgoing_id, from_byte, to_byte)
+		SELECT v.channel, v.chat, v.message, v.id, v.from_byte, v.to_byte {from} WHERE true
+		ON CONFLICT (channel, chat_id, message) DO UPDATE SET outgoing_id = excluded.outgoing_id, from_byte = excluded.from_byte, to_byte = excluded.to_byte`
+
+	sentMessageSQL = `SELECT o.id, COALESCE(o.run_id, ''), o.session_key, o.kind, o.payload, o.text_many, o.count, o.file, o.origin, s.channel, s.chat_id, s.message,
+			s.from_byte, s.to_byte, COALESCE(o.done_at, o.created_at),
+			EXISTS (SELECT 1 FROM runs r JOIN transcript t ON t.session_key = r.session_key AND t.session_id = r.session_id AND t.run_id = r.id
+				WHERE r.id = o.run_id AND t.role = 'assistant' AND t.outside)
+		FROM sent s JOIN outbox o ON o.id = s.outgoing_id WHERE s.channel = $1 AND s.chat_id = $2 AND s.message = $3 AND o.payload <> ''`
+
 	deliveredSQL = `UPDATE outbox SET state = 'delivered', provider_id = $3, done_at = {now} WHERE id = $1 AND state = 'sending' AND node = $2
 		RETURNING COALESCE(run_id, ''), kind`
 
@@ -446,6 +464,9 @@ func (s Outbox) Delivered(ctx context.Context, p store.DeliveredParams) (*store.
 		if err == nil {
 			err = noteDelivery(ctx, tx, run, kind, delivery{status: cron.DeliveryDone, providerID: p.ProviderID})
 		}
+		if err == nil {
+			err = addParts(ctx, tx, p.ID, p.Parts)
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -453,14 +474,46 @@ func (s Outbox) Delivered(ctx context.Context, p store.DeliveredParams) (*store.
 	})
 }
 
+// addParts records the messages that show a row.
+func addParts(ctx context.Context, tx Tx, id string, parts []chat.Part) error {
+	if len(parts) == 0 {
+		return nil
+	}
+	rows := make(Set, len(parts))
+	for i, p := range parts {
+		rows[i] = []any{p.At.Channel, p.At.ChatID, p.Message, id, p.From, p.To}
+	}
+	return tx.Later(ctx, addPartsSQL, nil, rows)
+}
+
+// SentMessage finds the row that a message in a chat shows; see store.Outbox.
+func (s Outbox) SentMessage(ctx context.Context, in chat.Target, message string) (out store.SentMessage, err error) {
+	err = s.db.View(ctx, "find the row of a message", func(ctx context.Context, tx Tx) error {
+		o := &out
+		found, err := one(ctx, tx, sentMessageSQL, func(r Row) error {
+			return r.Scan(&o.ID, &o.RunID, keyColumn{&o.Session}, &o.Kind, &o.Text, &o.TextMany, &o.Count, jsonColumn{&o.File}, jsonColumn{&o.Origin},
+				&o.At.Channel, &o.At.ChatID, &o.Message, &o.From, &o.To, instant{&o.SentAt}, &o.FromOutside)
+		}, in.Channel, in.ChatID, message)
+		if err == nil && !found {
+			err = chat.ErrNotFound
+		}
+		o.FromOutside = o.FromOutside || o.Origin != nil && o.Origin.Outside
+		return err
+	})
+	return out, err
+}
+
 // RecordProgress stores what part of a row has arrived; see store.Outbox.
-func (s Outbox) RecordProgress(ctx context.Context, nodeID, id, progress string) error {
+func (s Outbox) RecordProgress(ctx context.Context, nodeID, id, progress string, parts []chat.Part) error {
 	return s.db.Update(ctx, "note the progress of a delivery", func(ctx context.Context, tx Tx) error {
 		n, err := tx.Exec(ctx, `UPDATE outbox SET progress = $3 WHERE id = $1 AND state = 'sending' AND node = $2`, id, nodeID, progress)
 		if err == nil && n == 0 {
 			err = chat.ErrFenced
 		}
-		return err
+		if err != nil {
+			return err
+		}
+		return addParts(ctx, tx, id, parts)
 	})
 }
 
@@ -477,6 +530,9 @@ func (s Outbox) Undelivered(ctx context.Context, p store.UndeliveredParams) (sto
 			return out, err
 		}
 		to, err := undelivered(ctx, tx, p)
+		if err == nil {
+			err = addParts(ctx, tx, p.ID, p.Parts)
+		}
 		if err != nil {
 			return out, err
 		}

@@ -44,6 +44,8 @@ func outboxTests() []test {
 		{"LostClaimIsRepeated", lostClaimIsRepeated},
 		{"UnrecordedMayHaveBeenSent", unrecordedMayHaveBeenSent},
 		{"ShownTextIsAnEntryOnce", shownIsAnEntryOnce},
+		{"SentMessagesAreFoundInTheirChat", sentIsFound},
+		{"PartlySeenRowsEndByTheirSender", partlySeenExpires},
 		{"EntryOfANewGroupHasTheFirstWriterAsOwner", shownCreatesGroups},
 		{"CountsByChannel", countsByChannel},
 		{"RefusedFinishSendsNothing", refusedFinishSendsNothing},
@@ -362,6 +364,64 @@ func shownIsAnEntryOnce(w *world) {
 	equal(w, "text from outside", []bool{all[0].Outside, all[1].Outside, all[2].Outside}, []bool{false, true, true})
 }
 
+// sentIsFound looks for the messages that show a row: those that were recorded with its progress,
+// and those with its end.
+func sentIsFound(w *world) {
+	node, at := w.node(), chat.Target{Channel: "web", ChatID: "1"}
+	o, lost := w.outgoing("web", "1"), w.outgoing("web", "2")
+	o.Text, o.Origin = "a long answer", &chat.Origin{Kind: chat.OriginJob, Job: "j1", Name: "digest", Outside: true}
+	w.enqueue(o, lost)
+	w.claim(node)
+	part := func(at chat.Target, message string, from, to int) chat.Part {
+		return chat.Part{At: at, Message: message, From: from, To: to}
+	}
+	find := func(in chat.Target, message string) result[store.SentMessage] {
+		return try(w.st.SentMessage(w.ctx, in, message))
+	}
+	first, last := part(at, "11", 0, 7), part(at, "12", 7, 13)
+	w.ok(w.st.RecordProgress(w.ctx, node, o.ID, "part 1", []chat.Part{first}))
+	got := find(at, "11").ok(w)
+	equal(w, "the row of a part before its end", []any{got.ID, got.Text, got.Origin, got.Part, got.FromOutside}, []any{o.ID, o.Text, o.Origin, first, true})
+	w.fails(w.st.RecordProgress(w.ctx, "another", o.ID, "part 2", []chat.Part{last}), chat.ErrFenced)
+	find(at, "12").fails(w, chat.ErrNotFound)
+	try(w.st.Delivered(w.ctx, store.DeliveredParams{Node: node, ID: o.ID, ProviderID: "11", Parts: []chat.Part{last}})).ok(w)
+	equal(w, "the last part", find(at, "12").ok(w).Part, last)
+	elsewhere := chat.Target{Channel: "web", ChatID: "2"}
+	find(elsewhere, "12").fails(w, chat.ErrNotFound)
+	w.undelivered(store.UndeliveredParams{Node: node, ID: lost.ID, Error: "no", Permanent: true, Progress: "part 1", Parts: []chat.Part{part(elsewhere, "12", 0, 2)}})
+	got = find(elsewhere, "12").ok(w)
+	equal(w, "the same id in another chat", []any{got.ID, got.FromOutside}, []any{lost.ID, false})
+	w.clock.advance(time.Second)
+	equal(w, "removed", w.pruneAll(store.PruneOutgoing, w.clock.now(), 10), 2)
+	find(at, "11").fails(w, chat.ErrNotFound)
+	find(elsewhere, "12").fails(w, chat.ErrNotFound)
+}
+
+// partlySeenExpires lets a row expire of which a person has seen a part: the store leases it, so
+// that its sender adds what was seen with its end. It holds back later rows of its chat until then.
+func partlySeenExpires(w *world) {
+	node, key := w.node(), w.key()
+	w.lines(key, "hello")
+	o, later := w.outgoing("web", "1"), w.outgoing("web", "1")
+	o.Origin, o.ExpiresAt = &chat.Origin{Kind: chat.OriginReminder}, w.clock.now().Add(10*time.Second)
+	w.enqueue(o)
+	w.clock.advance(time.Millisecond)
+	w.enqueue(later)
+	w.claimOne(node)
+	w.undelivered(store.UndeliveredParams{Node: node, ID: o.ID, Error: "429", Progress: "part 1", RetryIn: time.Hour})
+	w.clock.advance(11 * time.Second)
+	got := w.claimOne(node)
+	equal(w, "row and expired", []any{got.ID, got.Expired}, []any{o.ID, true})
+	equal(w, "rows beside it", len(w.claim(node)), 0)
+	w.undelivered(store.UndeliveredParams{
+		Node: node, ID: o.ID, Error: "too late", Permanent: true, Expired: true,
+		Shown: &store.Shown{Session: key, Principal: "ann", Entry: chat.TranscriptEntry{RunID: "r1", Role: chat.RoleAssistant, Text: "part 1", Origin: o.Origin}},
+	})
+	equal(w, "entries", texts(w.transcript(store.TranscriptQuery{Session: key}).Entries), []string{"hello", "part 1"})
+	equal(w, "the row after it", w.claimOne(node).ID, later.ID)
+	equal(w, "waiting and failed", w.counts(), store.OutboxCount{Waiting: 1})
+}
+
 func shownCreatesGroups(w *world) {
 	node, key := w.node(), chat.SessionKey{Agent: "main", Rest: "box:group:5"}
 	o := w.outgoing("web", "1")
@@ -435,18 +495,18 @@ func progressIsKept(w *world) {
 	first, other := w.node(), w.node()
 	o := w.outgoing("web", "1")
 	w.enqueue(o)
-	w.fails(w.st.RecordProgress(w.ctx, first, o.ID, "early"), chat.ErrFenced)
+	w.fails(w.st.RecordProgress(w.ctx, first, o.ID, "early", nil), chat.ErrFenced)
 	equal(w, "progress of the first attempt", w.claimOne(first).Progress, "")
-	w.fails(w.st.RecordProgress(w.ctx, other, o.ID, "foreign"), chat.ErrFenced)
-	w.ok(w.st.RecordProgress(w.ctx, first, o.ID, "part 1"))
-	w.ok(w.st.RecordProgress(w.ctx, first, o.ID, "part 2"))
+	w.fails(w.st.RecordProgress(w.ctx, other, o.ID, "foreign", nil), chat.ErrFenced)
+	w.ok(w.st.RecordProgress(w.ctx, first, o.ID, "part 1", nil))
+	w.ok(w.st.RecordProgress(w.ctx, first, o.ID, "part 2", nil))
 	w.undelivered(store.UndeliveredParams{Node: first, ID: o.ID, Error: "429"})
 	equal(w, "progress after a failure", w.claimOne(first).Progress, "part 2")
 	w.undelivered(store.UndeliveredParams{Node: first, ID: o.ID, Error: "429", Progress: "part 3"})
 	equal(w, "progress that came with a failure", w.claimOne(first).Progress, "part 3")
 	w.ok(w.st.Unregister(w.ctx, first))
 	equal(w, "progress after the end of its node", w.claimOne(other).Progress, "part 3")
-	w.fails(w.st.RecordProgress(w.ctx, first, o.ID, "late"), chat.ErrFenced)
+	w.fails(w.st.RecordProgress(w.ctx, first, o.ID, "late", nil), chat.ErrFenced)
 }
 
 // itsNodeSendsFirst checks that a row of a node waits for it, and holds back later rows of its
