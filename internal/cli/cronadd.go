@@ -33,7 +33,7 @@ func (f scheduleFlags) schedule() (map[string]any, error) {
 	s := map[string]any{}
 	switch {
 	case f.At != "":
-		s["kind"], s["at"] = "at", momentOf(f.At, f.TZ, time.Now())
+		s["kind"], s["at"] = "at", f.At
 	case f.Every != nil:
 		s["kind"], s["everyMs"] = "every", f.Every.Milliseconds()
 	case f.Cron != "":
@@ -49,41 +49,23 @@ func (f scheduleFlags) schedule() (map[string]any, error) {
 	return s, nil
 }
 
-// momentOf converts words such as "in 20m", "15:00" and "tomorrow 9:00" to a time. It returns other
-// text unchanged for the gateway to check.
-func momentOf(text, zone string, now time.Time) string {
-	if zone == "" {
-		zone = "UTC"
-	}
-	spec, rest, err := schedule.ParseWhen(text, now, zone)
-	if err != nil || rest != "" || spec.Kind != schedule.KindAt {
-		return text
-	}
-	return spec.At.UTC().Format(time.RFC3339Nano)
-}
-
 // unbounded is the value of a flag that removes a limit.
 const unbounded = "none"
 
 // bounds sets the first and the last time and the number of fires in p.
-func (f scheduleFlags) bounds(p map[string]any) error {
+func (f scheduleFlags) bounds(p map[string]any) {
 	for _, b := range []struct{ flag, member, text string }{{"--from", "startsAtMs", f.From}, {"--until", "endsAtMs", f.Until}} {
 		switch b.text {
 		case "":
 		case unbounded:
 			p[b.member] = nil
 		default:
-			at, err := schedule.ParseAt(momentOf(b.text, f.TZ, time.Now()), f.TZ)
-			if err != nil {
-				return usageError(fmt.Sprintf("%s: %q is not a moment; write 2027-03-02T08:00, 'in 3d', 15:00, 'tomorrow 9:00' or none", b.flag, b.text))
-			}
-			p[b.member] = at.UnixMilli()
+			p[b.member] = b.text
 		}
 	}
 	if f.MaxRuns != nil {
 		p["maxRuns"] = *f.MaxRuns
 	}
-	return nil
 }
 
 func (f scheduleFlags) dst() map[string]any {
@@ -279,9 +261,7 @@ func (c *jobFlags) members() (map[string]any, error) {
 	if d := c.dst(); len(d) > 0 {
 		p["dst"] = d
 	}
-	if err := c.bounds(p); err != nil {
-		return nil, err
-	}
+	c.bounds(p)
 	if m := c.missed(); len(m) > 0 {
 		p["missed"] = m
 	}

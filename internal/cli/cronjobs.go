@@ -397,9 +397,7 @@ func (c *cronNext) Run(_ context.Context, env *environment) error {
 		return usageError("say when: --at, --every or --cron")
 	}
 	values := map[string]any{"schedule": given, "dst": c.dst()}
-	if err := c.bounds(values); err != nil {
-		return err
-	}
+	c.bounds(values)
 	m := cron.Members{}
 	for name, value := range values {
 		if m[name], err = json.Marshal(value); err != nil {

@@ -2,6 +2,7 @@ package cron
 
 import (
 	"encoding/json"
+	"errors"
 	"maps"
 	"math"
 	"slices"
@@ -111,8 +112,8 @@ func setters() map[string]setter {
 		"lane":               setLane,
 		"pauseAfterFailures": integer(func(j *Job, n int64) { j.PauseAfter = int(n) }, DefaultPauseAfter),
 		"atMostOnce":         flag(func(j *Job) *bool { return &j.AtMostOnce }, false),
-		"startsAtMs":         integer(func(j *Job, n int64) { j.StartsAt = moment(n) }, 0),
-		"endsAtMs":           integer(func(j *Job, n int64) { j.EndsAt = moment(n) }, 0),
+		"startsAtMs":         instant("startsAtMs", func(j *Job) *time.Time { return &j.StartsAt }),
+		"endsAtMs":           instant("endsAtMs", func(j *Job) *time.Time { return &j.EndsAt }),
 		"maxRuns":            integer(func(j *Job, n int64) { j.MaxRuns = int(n) }, 0),
 		"trigger":            unsupported("trigger"),
 		"pacing":             unsupported("pacing"),
@@ -343,12 +344,35 @@ func setRetry(_ Border, j *Job, raw json.RawMessage, _ Members) error {
 	return nil
 }
 
-func readAt(text *string, ms *int64, tz string) (time.Time, error) {
+// instant is a member with a moment: Unix milliseconds, null for none, or words in the zone of the
+// schedule.
+func instant(field string, at func(*Job) *time.Time) setter {
+	return func(b Border, j *Job, raw json.RawMessage, all Members) error {
+		var words string
+		if json.Unmarshal(raw, &words) != nil || isNull(raw) {
+			return integer(func(j *Job, n int64) { *at(j) = moment(n) }, 0)(b, j, raw, all)
+		}
+		in := struct {
+			TZ string `json:"tz"`
+		}{j.Schedule.TZ}
+		if given := all["schedule"]; given != nil {
+			_ = json.Unmarshal(given, &in) // its setter has refused what is not understood
+		}
+		t, err := schedule.ParseMoment(words, b.Now, in.TZ)
+		if bad, ok := errors.AsType[*schedule.InvalidError](err); ok && bad.Field == schedule.FieldAt {
+			bad.Field = field
+		}
+		*at(j) = t
+		return err
+	}
+}
+
+func (b Border) readAt(text *string, ms *int64, tz string) (time.Time, error) {
 	switch {
 	case ms != nil:
 		return schedule.AtFromMs(*ms)
 	case text != nil:
-		return schedule.ParseAt(*text, tz)
+		return schedule.ParseMoment(*text, b.Now, tz)
 	}
 	return time.Time{}, schedule.NewInvalid(schedule.FieldAt, schedule.InvalidMissing, "a moment is needed, such as 2027-03-02T08:00:00Z")
 }

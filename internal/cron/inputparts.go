@@ -44,7 +44,7 @@ func setSchedule(b Border, j *Job, raw json.RawMessage, all Members) error {
 	switch in.Kind {
 	case schedule.KindAt:
 		var err error
-		if s.At, err = readAt(in.At, in.AtMs, tz); err != nil {
+		if s.At, err = b.readAt(in.At, in.AtMs, tz); err != nil {
 			return err
 		}
 	case schedule.KindEvery:

@@ -61,7 +61,7 @@ type Job struct {
 // JobSchedule describes when a job fires.
 type JobSchedule struct {
 	AnchorMs  *int64 `json:"anchorMs,omitempty"`             // every: one of the slots, in Unix milliseconds
-	At        string `json:"at,omitempty"`                   // at: the slot, ISO 8601
+	At        string `json:"at,omitempty"`                   // at: the slot, ISO 8601; a call may give words: in 20m, 15:00, tomorrow 9:00, in tz, by the clock of the database
 	AtMs      *int64 `json:"atMs,omitempty"`                 // at: the slot in Unix milliseconds; in the result of cron.create
 	EveryMs   int64  `json:"everyMs,omitempty"`              // every: the interval between slots
 	Expr      string `json:"expr,omitempty"`                 // cron: the expression

@@ -22,7 +22,7 @@ type CronAddParams struct {
 	DisplayName        json.RawMessage `json:"displayName,omitempty"`                   // for people
 	DST                json.RawMessage `json:"dst,omitempty"`                           // what happens when the clock is changed: as dst of a job
 	Enabled            json.RawMessage `json:"enabled,omitempty"`                       // whether it fires; absent = true
-	EndsAtMs           json.RawMessage `json:"endsAtMs,omitempty"`                      // no slots after it, in Unix milliseconds
+	EndsAtMs           json.RawMessage `json:"endsAtMs,omitempty"`                      // no slots after it, in Unix milliseconds or words, as at of a schedule
 	FailureAlert       json.RawMessage `json:"failureAlert,omitempty"`                  // when failures are reported: as failureAlert of a job
 	JitterMs           json.RawMessage `json:"jitterMs,omitempty"`                      // delay its fires by a fixed time of at most this
 	Key                json.RawMessage `json:"key,omitempty"`                           // as declarationKey
@@ -36,7 +36,7 @@ type CronAddParams struct {
 	Paused             json.RawMessage `json:"paused,omitempty"`                        // make it paused: as paused of a job
 	Retry              json.RawMessage `json:"retry,omitempty"`                         // what happens when a run fails: as retry of a job
 	SessionKey         json.RawMessage `json:"sessionKey,omitempty"`                    // the session that sessionTarget current means
-	StartsAtMs         json.RawMessage `json:"startsAtMs,omitempty"`                    // no slots before it, in Unix milliseconds
+	StartsAtMs         json.RawMessage `json:"startsAtMs,omitempty"`                    // no slots before it, in Unix milliseconds or words, as at of a schedule
 	State              json.RawMessage `json:"state,omitempty"`                         // accepted and ignored
 	TimeoutSeconds     json.RawMessage `json:"timeoutSeconds,omitempty"`                // the longest time of an attempt; 0 = 24 hours
 	Trigger            json.RawMessage `json:"trigger,omitempty"`                       // refused unless it is null: not supported

@@ -1,6 +1,8 @@
 package schedule
 
 import (
+	"cmp"
+	"errors"
 	"regexp"
 	"strconv"
 	"strings"
@@ -40,6 +42,19 @@ func ParseWhen(text string, now time.Time, tz string) (Spec, string, error) {
 		return Spec{}, "", NewInvalid(fieldWhen, InvalidSyntax, "%s is not understood; %s", Excerpt(firstWords(text)), whenHelp)
 	}
 	return spec, p.text, nil
+}
+
+// ParseMoment reads an at as [ParseAt] does, or as words of [ParseWhen] that mean one moment, such as
+// `in 20m`, `15:00` and `tomorrow 9:00`. Local times are in tz, UTC if that is empty.
+func ParseMoment(text string, now time.Time, tz string) (time.Time, error) {
+	at, err := ParseAt(text, tz)
+	if bad, ok := errors.AsType[*InvalidError](err); !ok || bad.Field != FieldAt || bad.Reason != InvalidSyntax {
+		return at, err
+	}
+	if spec, rest, err := ParseWhen(text, now, cmp.Or(tz, "UTC")); err == nil && rest == "" && spec.Kind == KindAt {
+		return boundedAt(spec.At)
+	}
+	return at, NewInvalid(FieldAt, InvalidSyntax, "%s is not a moment; write 2027-03-02T08:00, in 20m, 15:00, tomorrow 9:00 or monday 8:30", Excerpt(text))
 }
 
 func firstWords(text string) string {

@@ -184,3 +184,24 @@ func TestParsePastReadsWhatAPersonAsksAbout(t *testing.T) {
 	_, err := ParsePast("today 9:00", now, "Mars/Base")
 	refused(t, "zone", err, "schedule.tz", InvalidZone, "not a known time zone: Mars/Base")
 }
+
+func TestMomentsAreReadInWords(t *testing.T) {
+	t.Parallel()
+	now := at(t, "2026-11-20T14:00:00Z")
+	for _, c := range []struct{ text, tz, want string }{
+		{"in 20m", "", "2026-11-20T14:20:00Z"},
+		{"15:00", "", "2026-11-20T15:00:00Z"},
+		{"tomorrow 9:00", "", "2026-11-21T09:00:00Z"},
+		{"15:30", "Europe/Berlin", "2026-11-20T14:30:00Z"},
+		{"2027-03-02T08:00", "", "2027-03-02T08:00:00Z"},
+		{"1803895200000", "", "2027-03-01T10:00:00Z"},
+	} {
+		if got, err := ParseMoment(c.text, now, c.tz); err != nil || !got.Equal(at(t, c.want)) {
+			t.Errorf("%q in %q is %s (%v), want %s", c.text, c.tz, got, err, c.want)
+		}
+	}
+	for text, part := range map[string]string{"every 5m": "write 2027-", "never": "in 20m", "in 20m tea": "in 20m, 15:00", "0 9 * * *": "is not a moment"} {
+		_, err := ParseMoment(text, now, "")
+		refused(t, text, err, "schedule.at", InvalidSyntax, part)
+	}
+}

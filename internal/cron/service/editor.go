@@ -56,7 +56,14 @@ func (ed *Editor) add(ctx context.Context, m cron.Members, by chat.Caller, o *ch
 	if before, err := store.AnswerOf[*cron.PutResult](ctx, ed.store.IdempotencyRecord, o); err != nil || before != nil {
 		return putOf(before, keyed), err
 	}
-	draft, err := ed.limits(by, time.Now()).Apply(cron.Job{}, m)
+	asked, err := ed.store.Now(ctx)
+	if err != nil {
+		return cron.Put{}, err
+	}
+	// One time for the draft and for the job: the key of a job contains the moment that its words
+	// mean.
+	border := ed.limits(by, asked)
+	draft, err := border.Apply(cron.Job{}, m)
 	if err != nil {
 		return cron.Put{}, wireFault(err)
 	}
@@ -81,9 +88,9 @@ func (ed *Editor) add(ctx context.Context, m cron.Members, by chat.Caller, o *ch
 	id := newID()
 	p.Change = func(old *cron.Job, now time.Time) (*cron.Job, error) {
 		if old != nil {
-			return ed.upsert(*old, m, by, now)
+			return ed.upsert(*old, m, by, border, now)
 		}
-		j, err := ed.limits(by, now).Apply(cron.Job{Owner: by.Principal, Principal: by.Principal, Key: key, KeyDerived: !keyed}, m)
+		j, err := border.Apply(cron.Job{Owner: by.Principal, Principal: by.Principal, Key: key, KeyDerived: !keyed}, m)
 		if err != nil {
 			return nil, err
 		}
@@ -126,11 +133,11 @@ func putOf(res *cron.PutResult, keyed bool) cron.Put {
 }
 
 // upsert is a second Add with the same key. It never ends a pause.
-func (ed *Editor) upsert(old cron.Job, m cron.Members, by chat.Caller, now time.Time) (*cron.Job, error) {
+func (ed *Editor) upsert(old cron.Job, m cron.Members, by chat.Caller, border cron.Border, now time.Time) (*cron.Job, error) {
 	if old.Pause != nil || old.AutoDisabled {
 		m = without(without(m, "enabled"), "paused")
 	}
-	next, err := ed.limits(by, now).Apply(old, without(m, "sessionKey"))
+	next, err := border.Apply(old, without(m, "sessionKey"))
 	if err != nil {
 		return nil, err
 	}

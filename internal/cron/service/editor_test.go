@@ -352,3 +352,34 @@ func TestASlotIsExplainedByWhatTheStoreKeeps(t *testing.T) {
 		t.Error("another person can read about the job")
 	}
 }
+
+// The clock of the host differs from the database's, which decides about every moment.
+func TestWordsFollowTheClockOfTheDatabase(t *testing.T) {
+	t.Parallel()
+	for name, now := range map[string]time.Time{"behind the host": time.Now().Add(-5 * time.Minute), "ahead of the host": time.Now().Add(5 * time.Minute)} {
+		now := now.UTC().Truncate(time.Millisecond)
+		p := open(t)
+		p.now = now
+		for form, at := range map[string]string{"words": "in 1m", "RFC 3339": now.Add(time.Minute).Format(time.RFC3339Nano)} {
+			m := members(t, map[string]any{"schedule": map[string]any{"kind": "at", "at": at}, "key": form, "startsAtMs": "in 30s", "endsAtMs": "in 2 days"})
+			put, err := p.Editor.AddInChat(t.Context(), m, operator, nil)
+			if err != nil {
+				t.Errorf("%s, %s: %v", name, form, err)
+				continue
+			}
+			equal(t, name+", "+form+": at", put.Job.Schedule.At.UTC(), now.Add(time.Minute))
+			equal(t, name+", "+form+": startsAt", put.Job.StartsAt.UTC(), now.Add(30*time.Second))
+			equal(t, name+", "+form+": endsAt", put.Job.EndsAt.UTC(), now.Add(48*time.Hour))
+		}
+		past := members(t, map[string]any{"schedule": map[string]any{"kind": "at", "at": now.Add(-2 * time.Minute).Format(time.RFC3339Nano)}})
+		if _, err := p.Editor.Add(t.Context(), past, operator, nil); err == nil || !strings.Contains(err.Error(), "before now") {
+			t.Errorf("%s: a moment that has passed: %v", name, err)
+		}
+		job := p.add(map[string]any{"key": "edited"})
+		job, err := p.Editor.Update(t.Context(), job.ID, only(t, map[string]any{"schedule": map[string]any{"kind": "at", "at": "in 3m"}}), "", operator)
+		if err != nil {
+			t.Fatal(err)
+		}
+		equal(t, name+": an edit", job.Schedule.At.UTC(), now.Add(3*time.Minute))
+	}
+}
