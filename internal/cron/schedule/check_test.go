@@ -115,7 +115,14 @@ func TestCheckRefusesExpressionsWithASentence(t *testing.T) {
 		"0 0 * * L":                             {InvalidSyntax, "L needs a day"},
 		"0 0 W * *":                             {InvalidSyntax, "W needs a day"},
 		"0 0 32W * *":                           {InvalidRange, "day of month 32 is out of range 1-31"},
-		"0 0 * JANUARY *":                       {InvalidSyntax, `month: "JANUARY" is not understood`},
+		"0 0 * JANU *":                          {InvalidSyntax, `month: "JANU" is not understood; write 1 to 12, or JAN to DEC`},
+		"H 9 * * *":                             {InvalidSyntax, "write 0 to 59: the jitter of a job spreads its fires"},
+		"0~30 9 * * *":                          {InvalidSyntax, "write 0 to 59: the jitter of a job spreads its fires"},
+		"CRON_TZ=Europe/Berlin 0 9 * * *":       {InvalidSyntax, "leave out CRON_TZ=Europe/Berlin: the time zone is a setting of its own, tz: Europe/Berlin"},
+		"TZ=UTC 0 9 * * *":                      {InvalidSyntax, "tz: UTC"},
+		"rate(5 minutes)":                       {InvalidSyntax, "every 5 minutes"},
+		"0 9 * * 1-5 # weekdays":                {InvalidSyntax, "leave out the comment: write 0 9 * * 1-5"},
+		"0 9 1/1 * ? *":                         {InvalidSyntax, "leave out the year, and write 0 9 1/1 * *"},
 		"0 0 * 1JAN *":                          {InvalidSyntax, "is not understood"},
 		"0 MON * * *":                           {InvalidSyntax, "is not understood"},
 		"*,abc * * * *":                         {InvalidSyntax, "is not understood"},
@@ -446,7 +453,7 @@ func TestWordsOfOtherSchedulersMeanWhatPeopleMean(t *testing.T) {
 		"0 9 LW * *": "01-29 02-26 03-31 04-30 05-31", "0 9 lw * *": "01-29 02-26 03-31", "0 9 L-2 * *": "01-29 02-26 03-29", "0 9 L-30 * *": "01-01 03-01 05-01", "0 9 L-0 * *": "01-31 02-28",
 		"0 9 1,LW * *": "01-01 01-29 02-01 02-26", "0 0 9 ? * MON-FRI": "01-01 01-04 01-05", "0 9 1 * ?": "01-01 02-01", "0 9 ? * ?": "01-01 01-02", "@midnight": "01-01 01-02", "@Annually": "01-01",
 		"0 9 * * FRI-MON": "01-01 01-02 01-03 01-04 01-08", "0 9 * * sat-sun": "01-02 01-03 01-09", "0 9 * * FRI-MON/2": "01-01 01-03 01-08", "0 9 1 NOV-FEB *": "01-01 02-01 11-01 12-01",
-		"0 9 * * 5-7": "01-01 01-02 01-03 01-08", "0 9 * * FRI#L": "01-29 02-26", "0 9 * * 7": "01-03 01-10", "0 9 15W * *": "01-15 02-15 03-15 04-15 05-14",
+		"0 9 * * 5-7": "01-01 01-02 01-03 01-08", "0 9 * * FRI#L": "01-29 02-26", "0 9 * * 7": "01-03 01-10", "0 9 * * monday-Friday/4": "01-01 01-04 01-08", "0 9 * * TUES,thurs": "01-05 01-07 01-12", "0 9 1 sept,December *": "09-01 12-01", "0 9 15W * *": "01-15 02-15 03-15 04-15 05-14",
 	} {
 		s, err := Check(cronSpec(expr, "UTC"), begin, Rules{})
 		if err != nil {

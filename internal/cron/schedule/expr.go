@@ -77,6 +77,9 @@ func parseExpr(text string) (expression, error) {
 		}
 	}
 	parts := strings.Fields(text)
+	if err := foreign(text, parts); err != nil {
+		return expression{}, err
+	}
 	out := expression{text: strings.Join(parts, " ")}
 	if strings.HasPrefix(parts[0], "@") {
 		var err error
@@ -95,8 +98,8 @@ func parseExpr(text string) (expression, error) {
 		return expression{}, NewInvalid(fieldExpr, InvalidSyntax, "7 fields are given; a year is not understood: leave it out, and write 5 fields, or 6 with seconds first")
 	case len(parts) != 6:
 		return expression{}, NewInvalid(fieldExpr, InvalidSyntax, "%d fields are given; 5 are needed, or 6 with seconds first", len(parts))
-	case given == 6 && strings.Contains(parts[atHour], "?"): // six fields, of which the last one is a year
-		return expression{}, NewInvalid(fieldExpr, InvalidSyntax, "hour: \"?\" is not understood; a sixth field means seconds first: leave out the year, and write %s", Excerpt(withoutYear(out.text)))
+	case given == 6 && (strings.Contains(parts[atHour], "?") || strings.Contains(parts[atMonth], "?")): // six fields, of which the last one is a year
+		return expression{}, NewInvalid(fieldExpr, InvalidSyntax, "\"?\" is for the day fields; a sixth field means seconds first: leave out the year, and write %s", Excerpt(withoutYear(out.text)))
 	}
 	for i, u := range units() {
 		field, err := u.parse(parts[i])
@@ -109,6 +112,23 @@ func parseExpr(text string) (expression, error) {
 }
 
 // withoutYear is an expression with its first five fields.
+// foreign refuses what crontabs and other schedulers write around an expression.
+func foreign(text string, parts []string) error {
+	before, comment, commented := strings.Cut(text, " #")
+	zone, isZone := strings.CutPrefix(strings.TrimPrefix(strings.ToUpper(parts[0]), "CRON_"), "TZ=")
+	rate, isRate := strings.CutPrefix(strings.ToLower(text), "rate(")
+	switch {
+	case isZone:
+		return NewInvalid(fieldExpr, InvalidSyntax, "leave out %s: the time zone is a setting of its own, tz: %s", Excerpt(parts[0]), Excerpt(parts[0][len(parts[0])-len(zone):]))
+	case isRate:
+		return NewInvalid(fieldExpr, InvalidSyntax, "rate( ) is an interval; use a schedule of kind every: every %s", Excerpt(strings.TrimSuffix(rate, ")")))
+	case commented && strings.Trim(comment, "0123456789") != "":
+		return NewInvalid(fieldExpr, InvalidSyntax, "leave out the comment: write %s", Excerpt(strings.TrimSpace(before)))
+	default:
+		return nil
+	}
+}
+
 func withoutYear(text string) string {
 	parts := strings.Fields(text)
 	return strings.ReplaceAll(strings.Join(parts[:min(len(parts), 5)], " "), "?", "*")
@@ -325,8 +345,25 @@ func (u unit) parseNth(item string) (string, error) {
 	return strconv.Itoa(n%7) + "#" + strconv.Itoa(k), nil
 }
 
+// named reports whether text is the short name of a day or month, its whole name, or a longer
+// abbreviation of it, such as TUES.
+func named(word, text string) bool {
+	if text == word {
+		return true
+	}
+	var whole string
+	for i := range 12 {
+		for _, name := range []string{time.Weekday(i % 7).String(), time.Month(i + 1).String()} {
+			if name = strings.ToUpper(name); strings.HasPrefix(name, word) {
+				whole = name
+			}
+		}
+	}
+	return text == whole || slices.Contains([]string{"TUES", "WEDS", "THUR", "THURS", "SEPT"}, text) && strings.HasPrefix(text, word)
+}
+
 func (u unit) value(text string) (int, error) {
-	if i := slices.Index(u.words, text); i >= 0 {
+	if i := slices.IndexFunc(u.words, func(word string) bool { return named(word, text) }); i >= 0 {
 		return u.low + i, nil
 	}
 	n, err := u.number(text)
@@ -342,7 +379,14 @@ func (u unit) value(text string) (int, error) {
 // number reads digits only: no sign, no space, and few enough not to overflow.
 func (u unit) number(text string) (int, error) {
 	if text == "" || strings.Trim(text, "0123456789") != "" {
-		return 0, NewInvalid(fieldExpr, InvalidSyntax, "%s: %q is not understood", u.name, Excerpt(text))
+		hint := fmt.Sprintf("; write %d to %d", u.low, u.top)
+		switch {
+		case strings.HasPrefix(text, "H") || strings.HasPrefix(text, "R") || strings.Contains(text, "~"):
+			hint += ": the jitter of a job spreads its fires"
+		case len(u.words) > 0:
+			hint += ", or " + u.words[0] + " to " + u.words[len(u.words)-1]
+		}
+		return 0, NewInvalid(fieldExpr, InvalidSyntax, "%s: %q is not understood%s", u.name, Excerpt(text), hint)
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil {
