@@ -376,6 +376,7 @@ type node interface {
 	Held(name string) (store.Lease, bool)
 	Hint(node string)
 	HintStop(node string)
+	Acknowledged(id string, ended time.Time)
 	Final(ctx context.Context, what string, write func(context.Context) error) error
 	WhileAlive(ctx context.Context, op func(context.Context) error) error
 }

@@ -275,6 +275,9 @@ func (ts *turns) writeFinish(ctx context.Context, t *turn, end ending, stillRunn
 		ts.log.ErrorContext(ctx, "a turn's end could not be written; it will run again", "session", lead.Session.String(), "run_id", t.run.RunID, "err", err)
 		return false
 	}
+	if !p.Requeue && !p.StillRunning && !fin.EndedAt.IsZero() {
+		ts.node.Acknowledged(t.run.RunID, fin.EndedAt)
+	}
 	ts.publishEnd(ctx, t, end, fin, p.Outgoing)
 	publish(fin.EndedAt)
 	return true

@@ -176,6 +176,9 @@ func (r *receiver) accept(ctx context.Context, m chat.Message) (receipt chat.Rec
 		return chat.Receipt{}, false, err
 	}
 	r.obs.Accepted(chat.ChannelKind(m.Channel), acc.Duplicate)
+	if !acc.Duplicate {
+		r.node.Acknowledged(m.ID, time.Time{})
+	}
 	receipt = chat.Receipt{RunID: m.ID, Session: m.Session, Seq: acc.Seq, AcceptedAt: acc.AcceptedAt, State: store.StateWaiting}
 	receipt.Queued, receipt.Position = r.queue.take(ctx, m, acc, node)
 	if acc.Duplicate {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -266,20 +267,93 @@ func (w *witness) sees(beat store.Beat, running map[string]bool, now time.Time, 
 	return sign, before
 }
 
-// startOver abandons the incarnation because the database has lost commits: the state of this
+// remembered is how many acknowledged commits a process remembers. Concurrent commits may be
+// acknowledged in another order than they were made, so the last one is not enough.
+const remembered = 16
+
+// acknowledged are the newest commits that this process has acknowledged, oldest first.
+type acknowledged struct {
+	mu   sync.Mutex
+	list []commit
+}
+
+// commit is an accepted message, or the end of a run, which then has a time.
+type commit struct {
+	id    string
+	ended time.Time
+}
+
+// Acknowledged remembers that the commit of a message, or with ended the end of a run, was
+// acknowledged. After a failover it must be in the database.
+func (n *Node) Acknowledged(id string, ended time.Time) {
+	n.acked.mu.Lock()
+	defer n.acked.mu.Unlock()
+	if len(n.acked.list) == remembered {
+		n.acked.list = slices.Delete(n.acked.list, 0, 1)
+	}
+	n.acked.list = append(n.acked.list, commit{id, ended})
+}
+
+// missing lists the remembered commits that the database does not have, and forgets them.
+func (n *Node) missing(ctx context.Context) (ids []string, err error) {
+	n.acked.mu.Lock()
+	list := slices.Clone(n.acked.list)
+	n.acked.mu.Unlock()
+	for _, c := range list {
+		lost := "message " + c.id
+		if c.ended.IsZero() {
+			_, err = n.store.MessageByID(ctx, c.id)
+		} else {
+			var run store.Run
+			if run, err = n.store.RunByID(ctx, c.id); err == nil && run.EndedAt.Equal(c.ended) {
+				continue
+			}
+			lost = "the end of run " + c.id
+		}
+		switch {
+		case err != nil && !errors.Is(err, chat.ErrNotFound):
+			return ids, fmt.Errorf("looking for %s: %w", lost, err)
+		case err != nil || !c.ended.IsZero():
+			ids = append(ids, lost)
+		}
+	}
+	if len(ids) > 0 {
+		n.acked.mu.Lock()
+		n.acked.list = nil
+		n.acked.mu.Unlock()
+	}
+	return ids, nil
+}
+
+// startOver abandons the incarnation because the database may have lost commits: the state of this
 // process about its messages and runs may be wrong, so the next incarnation reads everything from
 // the database. No crash is counted. It runs on the goroutine of the heartbeat.
 func (n *Node) startOver(ctx context.Context, me *incarnation, sign RollbackSign, before, after string) {
+	lost, err := n.missing(ctx)
+	if sign == SignHistory && len(lost) == 0 && err == nil {
+		n.log.WarnContext(ctx, "the database failed over; nothing acknowledged by this gateway is missing; everything is read again",
+			"history_before", before, "history_after", after)
+		n.abandon(ctx, me)
+		return
+	}
 	n.obs.RolledBack(sign)
 	n.log.ErrorContext(ctx, "the database has lost commits, perhaps in a failover; messages acknowledged shortly before may be missing; everything is read again",
-		"sign", sign, "history_before", before, "history_after", after)
-	n.current.Store(nil)
-	n.handler.LeaseLost()
-	if err := n.store.Unregister(ctx, me.id); err != nil {
-		n.log.WarnContext(ctx, "the old incarnation was not unregistered; its lease ends by itself", "err", err)
+		"sign", sign, "history_before", before, "history_after", after, "missing", lost, "err", err)
+	n.abandon(ctx, me)
+	if len(lost) > 0 {
+		after += "; missing: " + strings.Join(lost, ", ")
 	}
 	row := chat.Audit{Who: "gateway", Verb: store.VerbRollback, Object: string(sign), Before: before, After: after}
 	if err := n.store.Audit(ctx, row); err != nil {
 		n.log.WarnContext(ctx, "the loss of commits was not noted in the log of changes", "err", err)
+	}
+}
+
+// abandon leaves an incarnation and its work, which the next one finds in the database.
+func (n *Node) abandon(ctx context.Context, me *incarnation) {
+	n.current.Store(nil)
+	n.handler.LeaseLost()
+	if err := n.store.Unregister(ctx, me.id); err != nil {
+		n.log.WarnContext(ctx, "the old incarnation was not unregistered; its lease ends by itself", "err", err)
 	}
 }

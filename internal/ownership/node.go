@@ -28,8 +28,10 @@
 // A failover to a lagging standby, or a restored copy, loses commits that this process has seen.
 // Each heartbeat compares the commit history of the database with the previous one, and the runs
 // that the database assigns to this process with those that it executes. If they differ, the
-// process abandons its incarnation and reads everything again; the loss is logged, counted and
-// written to the audit log. The lost commits cannot be restored from memory.
+// process abandons its incarnation and reads everything again. Another history alone is no loss: the
+// process looks for the newest messages and ends that it has acknowledged ([Node.Acknowledged]). A
+// loss is logged with their ids, counted and written to the audit log. The lost commits cannot be
+// restored from memory.
 //
 // # Crash points
 //
@@ -87,6 +89,8 @@ type Store interface {
 	Hinted(ctx context.Context, nodeID string, known func(chat.SessionKey) int64, limit int) ([]store.Taken, error)
 	Hold(ctx context.Context) (*store.Hold, error)
 	Audit(ctx context.Context, a chat.Audit) error
+	MessageByID(ctx context.Context, id string) (store.Waiting, error)
+	RunByID(ctx context.Context, id string) (store.Run, error)
 }
 
 // Handler executes the decisions of ownership. Its methods are called on the goroutines of
@@ -177,9 +181,10 @@ type Node struct {
 	renew      chan chan struct{}         // requests a new incarnation from the heartbeat
 	sweepNow   chan struct{}              // capacity 1: sweep again
 	hold       atomic.Pointer[store.Hold] // nil while the gateway is not held
-	witness    witness                    // used only by the goroutine of the heartbeat
-	sweptAt    atomic.Int64               // Unix nanoseconds of the last iteration of the sweep loop
-	life       context.Context            //nolint:containedctx // of the loops: its end ends the waits of final writes, which survive the contexts of their callers
+	acked      acknowledged
+	witness    witness         // used only by the goroutine of the heartbeat
+	sweptAt    atomic.Int64    // Unix nanoseconds of the last iteration of the sweep loop
+	life       context.Context //nolint:containedctx // of the loops: its end ends the waits of final writes, which survive the contexts of their callers
 	end        context.CancelFunc
 }
 

@@ -20,6 +20,8 @@ import (
 type forgetful struct {
 	*sqlite.Store
 
+	node *ownership.Node // that uses it
+
 	mu      sync.Mutex
 	history string
 	runs    []string
@@ -47,6 +49,16 @@ func (f *forgetful) Audit(ctx context.Context, a chat.Audit) error {
 	return f.Store.Audit(ctx, a)
 }
 
+// accept stores a message and returns its id.
+func (f *forgetful) accept(t *testing.T, node string) string {
+	t.Helper()
+	m := chat.Message{ID: "m-kept", Session: chat.MainKey("main"), Lane: "main", Principal: "anna"}
+	if _, err := f.Accept(context.WithoutCancel(t.Context()), store.AcceptParams{Node: node, Message: m}); err != nil {
+		t.Error(err)
+	}
+	return m.ID
+}
+
 // rollbacks is an observer that records the signs of lost commits.
 type rollbacks struct {
 	quiet
@@ -68,6 +80,7 @@ func rollbackTest(t *testing.T, steps func(st *forgetful, h *handler), lost int,
 	synctest.Test(t, func(t *testing.T) {
 		st, obs, h := &forgetful{Store: sqlitetest.Open(t, sqlite.Config{}), history: "one"}, &rollbacks{}, &handler{}
 		n := ownership.New(ownership.Config{}, st, h, obs, slog.New(slog.DiscardHandler))
+		st.node = n
 		ctx, cancel := context.WithCancel(t.Context())
 		var loop sync.WaitGroup
 		loop.Go(func() { n.Run(ctx) })
@@ -100,12 +113,28 @@ func note(sign, before, after string) chat.Audit {
 	return chat.Audit{Who: "gateway", Verb: store.VerbRollback, Object: sign, Before: before, After: after}
 }
 
-func TestAnotherHistoryOfTheDatabaseMakesANewIncarnation(t *testing.T) {
+// What this process has acknowledged is in the database after the failover, so nothing is lost.
+func TestFailoverWithoutLossIsNoLoss(t *testing.T) {
 	t.Parallel()
 	rollbackTest(t, func(st *forgetful, _ *handler) {
+		st.node.Acknowledged(st.accept(t, st.node.ID()), time.Time{})
 		st.set("two")
 		time.Sleep(ownership.DefaultLease)
-	}, 1, []ownership.RollbackSign{ownership.SignHistory}, []chat.Audit{note("history", "one", "two")})
+	}, 1, nil, nil)
+}
+
+func TestAnotherHistoryWithoutWhatWasAcknowledgedIsALoss(t *testing.T) {
+	t.Parallel()
+	missing := "two; missing: message m-lost, the end of run r-lost"
+	rollbackTest(t, func(st *forgetful, _ *handler) {
+		st.node.Acknowledged("m-lost", time.Time{})
+		st.node.Acknowledged("r-lost", time.Now())
+		st.node.Acknowledged(st.accept(t, st.node.ID()), time.Time{})
+		st.set("two")
+		time.Sleep(ownership.DefaultLease)
+		st.set("three") // reported once
+		time.Sleep(ownership.DefaultLease)
+	}, 2, []ownership.RollbackSign{ownership.SignHistory}, []chat.Audit{note("history", "one", missing)})
 }
 
 func TestADatabaseThatDoesNotNameItsHistoryForAWhileIsTheSame(t *testing.T) {
