@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
@@ -431,6 +433,127 @@ func TestAnsweredMessageIsQuotedBeforeTheWords(t *testing.T) {
 		req := agent.Request{Messages: []chat.Content{{Text: "yes", Answered: a}}}
 		if got := agent.Prompt(req); got != want {
 			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
+// A message that the agent has is named when a person answers it, so that its text stands once;
+// another one is quoted.
+func TestAnsweredTextStandsOnce(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 11, 24, 9, 0, 0, 0, time.UTC)
+	job := func(name, run, text string) chat.TranscriptEntry {
+		return chat.TranscriptEntry{RunID: run, Role: chat.RoleAssistant, Text: text, At: at, Origin: &chat.Origin{Kind: chat.OriginJob, Name: name}}
+	}
+	history := []chat.TranscriptEntry{
+		job("digest", "r1", "Shall I order **40** filters?"), job("stock", "r2", "Paper is low, shall I order *ten* boxes of it for the printers?"),
+		{RunID: "r3", Role: chat.RoleAssistant, Text: "part one. part two."}, {RunID: "r4", Role: chat.RoleUser, Text: "yes"},
+	}
+	for name, c := range map[string]struct {
+		answered chat.Answered
+		history  []chat.TranscriptEntry
+		want     string
+	}{
+		"ours": {
+			chat.Answered{Ours: true, Run: "r1", Origin: "job digest, 09:00", Text: "Shall I order 40 filters?"}, history,
+			"[answers the message above: an earlier message of this bot (job digest, 09:00)]\nyes, do it",
+		},
+		"a selected part": {
+			chat.Answered{Ours: true, Run: "r1", Origin: "job digest, 09:00", Selected: "40 filters", Text: "Shall I order 40 filters?"}, history,
+			"[answers the message above: an earlier message of this bot (job digest, 09:00)]\n> 40 filters\nyes, do it",
+		},
+		"one of several messages": {
+			chat.Answered{Ours: true, Run: "r3", Origin: "09:00", Part: true, Text: "part two."}, history,
+			"[answers the message above: an earlier message of this bot (09:00)]\n> part two.\nyes, do it",
+		},
+		"not found, and known by its text": {
+			chat.Answered{Ours: true, Text: "Shall I order 40 filters?"}, history,
+			"[answers the message above: an earlier message of this bot]\nyes, do it",
+		},
+		"not in the conversation any more": {
+			chat.Answered{Ours: true, Run: "r1", Origin: "job digest, 09:00", Text: "Shall I order 40 filters?"}, history[1:],
+			"[answers an earlier message of this bot (job digest, 09:00)]\n> Shall I order 40 filters?\nyes, do it",
+		},
+		"another run with this text": {
+			chat.Answered{Ours: true, Run: "r9", Text: "Shall I order 40 filters?"}, history,
+			"[answers an earlier message of this bot]\n> Shall I order 40 filters?\nyes, do it",
+		},
+		"a short text of another person": {
+			chat.Answered{Author: "Bob", Outside: true, Text: "yes"}, history,
+			"[answers a message of Bob, from outside, without authority]\n> yes\nyes, do it",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := said("1", "Ada", "yes, do it")
+			m.Answered = c.answered.Bound()
+			req := agent.Request{Messages: []chat.Content{m}, History: c.history}
+			_, lines := agent.Conversation(req, "", agent.Room{Window: 8000, Reserve: 100})
+			if got := lines[len(lines)-1].Text; !strings.HasSuffix(got, c.want) {
+				t.Errorf("the model gets %q, want %q", got, c.want)
+			}
+			if got := agent.PromptAfter(req, req.History); got != c.want {
+				t.Errorf("an agent with the conversation gets %q, want %q", got, c.want)
+			}
+			if got := agent.Prompt(req); !strings.Contains(got, "> "+strings.TrimSpace(m.Answered.Text)) {
+				t.Errorf("an agent without the conversation gets %q", got)
+			}
+		})
+	}
+}
+
+func TestFoldKeepsTheNewestOfOthers(t *testing.T) {
+	t.Parallel()
+	var all []chat.TranscriptEntry
+	add := func(e chat.TranscriptEntry) {
+		e.Seq = int64(len(all) + 1)
+		all = append(all, e)
+	}
+	write := func(who string, n int) {
+		for range n {
+			add(chat.TranscriptEntry{Role: chat.RoleAssistant, Text: strings.Repeat("x", 90), Origin: &chat.Origin{Kind: chat.OriginJob, Name: who}})
+		}
+	}
+	write("digest", 25)
+	add(chat.TranscriptEntry{Role: chat.RoleUser, Text: "hello"})
+	write("stock", 1)
+	write("digest", 21)
+	cost := agent.EstimateEntry(all[0])
+	for name, c := range map[string]struct {
+		budget, want int
+		counted      map[string]int
+	}{
+		"there is room":                   {1000 * cost, 40, map[string]int{"job digest": 6, "job stock": 1}},
+		"room for the newest":             {22 * cost, 22, map[string]int{"job digest": 24, "job stock": 1}},
+		"room for few":                    {3 * cost, 3, map[string]int{"job digest": 43, "job stock": 1}},
+		"no room: the newest is answered": {0, 1, map[string]int{"job digest": 45, "job stock": 1}},
+	} {
+		got := agent.Fold(all, c.budget)
+		var notes, counts int
+		for i, e := range got {
+			switch {
+			case e.Folded != nil:
+				counts++
+				if diff := cmp.Diff(c.counted, e.Folded); diff != "" {
+					t.Errorf("%s: counted (-want +got):\n%s", name, diff)
+				}
+			case e.Origin != nil:
+				notes++
+			}
+			if i > 0 && e.Seq <= got[i-1].Seq {
+				t.Errorf("%s: entry %d comes after %d", name, e.Seq, got[i-1].Seq)
+			}
+		}
+		if notes != c.want || counts != 1 || got[len(got)-1].Seq != int64(len(all)) {
+			t.Errorf("%s: %d entries of others and %d counts", name, notes, counts)
+		}
+		if again := agent.Fold(got, c.budget); !cmp.Equal(again, got) {
+			t.Errorf("%s: folded again it differs: %+v", name, again)
+		}
+		whole := slices.Concat(got, all[:1])
+		whole[len(whole)-1].Seq = int64(len(all) + 1)
+		if more := agent.Fold(whole, c.budget); len(more) > len(got)+1 {
+			t.Errorf("%s: one more entry makes %d of %d", name, len(more), len(got))
 		}
 	}
 }

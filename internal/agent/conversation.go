@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode"
 	"unicode/utf8"
 
 	"laneway/internal/chat"
@@ -25,11 +26,15 @@ type Line struct {
 // message shows the name of its sender when several people speak. Text without authority (webhooks,
 // forwarded text) is quoted with `> ` on every line, so that it cannot end its own quotation;
 // system events and attachments are in brackets.
-func Prompt(req Request) string {
+func Prompt(req Request) string { return PromptAfter(req, nil) }
+
+// PromptAfter is [Prompt] for an agent that also has entries of the conversation: an answered
+// message that is one of them is only named, so that its text stands once.
+func PromptAfter(req Request, past []chat.TranscriptEntry) string {
 	named := req.Session.Kind() == chat.KindGroup || severalSenders(req.Messages)
 	parts := make([]string, 0, len(req.Messages))
 	for _, message := range req.Messages {
-		parts = append(parts, render(message, named))
+		parts = append(parts, render(message, named, past))
 	}
 	return strings.Join(parts, "\n")
 }
@@ -67,8 +72,10 @@ func PlainText(req Request) string {
 // transcript are shown in brackets as the user, because only the operator may write as the system.
 // So are answers before the first message of a person.
 func Conversation(req Request, system string, room Room) (string, []Line) {
-	system, input := fixed(req, system)
+	system, input := fixed(req, system, nil)
 	past := CutHistory(earlier(req), room.left(system, input))
+	_, input = fixed(req, system, past)
+	asNotes(past, req.Zone)
 	lines := make([]Line, 0, len(past)+1)
 	for _, entry := range past {
 		lines = appendLine(lines, lineOf(entry, req.Session.Kind() == chat.KindGroup))
@@ -77,12 +84,12 @@ func Conversation(req Request, system string, room Room) (string, []Line) {
 	return system, lines
 }
 
-// fixed returns what is never cut: the system prompt and the new input.
-func fixed(req Request, system string) (prompt, input string) {
+// fixed returns what is never cut: the system prompt and the new input after past.
+func fixed(req Request, system string, past []chat.TranscriptEntry) (prompt, input string) {
 	if req.SystemPrompt != "" {
 		system = req.SystemPrompt
 	}
-	input = Prompt(req)
+	input = PromptAfter(req, past)
 	if req.Clock != "" {
 		input = "[note] For the person it is " + req.Clock + ".\n" + input
 	}
@@ -120,7 +127,7 @@ func EstimateRequest(system string, lines []Line) int {
 // RoundTokens returns how many estimated tokens the tools and rounds of a turn may have. A quarter
 // of the room is kept for the conversation before the turn, if it has one.
 func RoundTokens(req Request, system string, room Room) int {
-	left := room.left(fixed(req, system))
+	left := room.left(fixed(req, system, nil))
 	if len(req.History) > 0 {
 		left = left * 3 / 4
 	}
@@ -142,9 +149,14 @@ func earlier(req Request) []chat.TranscriptEntry {
 	for _, message := range req.Messages {
 		add(message.Context)
 	}
+	return all
+}
+
+// asNotes turns what is not part of the conversation of an agent into notes.
+func asNotes(all []chat.TranscriptEntry, zone *time.Location) {
 	for i := range all {
-		if o := all[i].Origin; o != nil { // a note, so that a model does not take it for its own words, and cannot copy its label
-			all[i].Role, all[i].Text = chat.RoleSystem, written(all[i].At, req.Zone)+o.Who()+" wrote here:\n"+quoted(all[i].Text)
+		if o := all[i].Origin; o != nil { // so that a model does not take it for its own words, and cannot copy its label
+			all[i].Role, all[i].Text = chat.RoleSystem, written(all[i].At, zone)+o.Who()+" wrote here:\n"+quoted(all[i].Text)
 		}
 	}
 	for i := range all { // what was delivered into a new session, as the answer of a job
@@ -153,7 +165,71 @@ func earlier(req Request) []chat.TranscriptEntry {
 		}
 		all[i].Role, all[i].Text = chat.RoleSystem, "The agent wrote here:\n"+quoted(all[i].Text)
 	}
-	return all
+}
+
+// mostNotes is how many entries of others between two messages of people an agent gets.
+const mostNotes = 20
+
+// Fold limits what others wrote into a conversation, so that a job that writes often does not
+// displace it: the newest entries, at most mostNotes between two messages of people, which have at
+// most budget tokens. The newest entry always stays. One entry counts the others, at the place of
+// the newest of them.
+func Fold(entries []chat.TranscriptEntry, budget int) []chat.TranscriptEntry {
+	folded, counts := map[int]bool{}, map[string]int{}
+	at, since, kept, more := -1, 0, 0, false
+	for i := len(entries) - 1; i >= 0; i-- {
+		e := &entries[i]
+		switch {
+		case e.Folded != nil:
+			for who, n := range e.Folded {
+				counts[who] += n
+			}
+			more = more || len(folded) > 0
+		case e.Origin == nil:
+			if e.Role == chat.RoleUser {
+				since = 0
+			}
+			continue
+		case since < mostNotes && (budget >= EstimateEntry(*e) || kept == 0):
+			budget -= EstimateEntry(*e)
+			since++
+			kept++
+			continue
+		default:
+			if since < mostNotes { // the older ones are not newer than this one
+				budget = -1
+			}
+			counts[strings.TrimSuffix(e.Origin.Who(), ",")]++
+			more = true
+		}
+		folded[i], at = true, max(at, i)
+	}
+	if !more {
+		return entries
+	}
+	out := make([]chat.TranscriptEntry, 0, len(entries)-len(folded)+1)
+	for i, e := range entries {
+		if i == at {
+			out = append(out, chat.TranscriptEntry{Seq: e.Seq, Role: chat.RoleSystem, Text: foldedText(counts), Folded: counts, At: e.At})
+		}
+		if !folded[i] {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// foldedText is the text of an entry that counts others.
+func foldedText(counts map[string]int) string {
+	list := make([]string, 0, len(counts))
+	for _, who := range slices.Sorted(maps.Keys(counts)) {
+		times := "once"
+		if n := counts[who]; n > 1 {
+			times = fmt.Sprint(n, " times")
+		}
+		list = append(list, who+" "+times)
+	}
+	return "Others wrote here more often than is shown: " + strings.Join(list, ", ") + "."
 }
 
 // written returns the time of day of an entry, as the beginning of its note.
@@ -192,7 +268,7 @@ func appendLine(lines []Line, next Line) []Line {
 	return append(lines, next)
 }
 
-func render(message chat.Content, named bool) string {
+func render(message chat.Content, named bool, past []chat.TranscriptEntry) string {
 	text := message.Text
 	switch {
 	case message.External:
@@ -203,13 +279,54 @@ func render(message chat.Content, named bool) string {
 		text = withSender(message.Sender, text, named)
 	}
 	lines := []string{text}
-	if message.Answered != nil {
+	switch {
+	case message.Answered == nil:
+	case Stands(message.Answered, past):
+		lines = []string{message.Answered.Above(), text}
+	default:
 		lines = []string{message.Answered.InText(), text}
 	}
 	for _, file := range message.Attachments {
 		lines = append(lines, file.InText())
 	}
 	return strings.Join(lines, "\n")
+}
+
+// leastSame is how many letters a text has at least that is found without its run: shorter ones may
+// be the same by chance.
+const leastSame = 40
+
+// Stands reports whether entries have the text of an answered message. Chat networks show a text
+// without its marks, so only letters and digits are compared.
+func Stands(a *chat.Answered, entries []chat.TranscriptEntry) bool {
+	text := a.Text
+	if text == "" {
+		text = a.Selected
+	}
+	want := letters(text)
+	if want == "" || len(entries) == 0 {
+		return false
+	}
+	return slices.ContainsFunc(entries, func(e chat.TranscriptEntry) bool {
+		if (e.Role == chat.RoleUser) == a.Ours || e.Folded != nil || a.Run != "" && e.RunID != a.Run {
+			return false
+		}
+		has := letters(e.Text)
+		if a.Run == "" && len(want) < leastSame {
+			return e.Origin != nil && has == want
+		}
+		return strings.Contains(has, want)
+	})
+}
+
+// letters returns the letters and digits of a text.
+func letters(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsLetter(r) || unicode.IsDigit(r) {
+			return r
+		}
+		return -1
+	}, text)
 }
 
 // outsideFrom is the line before text from outside, with its sender.

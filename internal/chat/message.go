@@ -119,10 +119,15 @@ type Content struct {
 // maxAnswered is how many characters of an answered message reach the agent.
 const maxAnswered = 2000
 
+// maxBeginning is how many characters name one of several messages.
+const maxBeginning = 200
+
 // Answered is a message that a person answers or quotes.
 type Answered struct {
 	// Message is its id in the chat network, or in the transcript its run; "" if unknown.
 	Message string `json:"message,omitempty"`
+	// Run is the run of its entry in the transcript; "" if unknown.
+	Run string `json:"run,omitempty"`
 	// Author is the display name of who wrote it, "" if unknown.
 	Author string `json:"author,omitempty"`
 	// Ours is true for a message of this gateway, and Own for one of the person who answers it.
@@ -132,6 +137,8 @@ type Answered struct {
 	// what is not text.
 	Selected string `json:"selected,omitempty"`
 	Text     string `json:"text,omitempty"`
+	// Part is true when Text is one of several messages that were sent together.
+	Part bool `json:"part,omitempty"`
 	// Origin names what has sent one of ours, for example the job and its time; "" if unknown.
 	Origin string `json:"origin,omitempty"`
 	// Outside is true for text without authority: of other people, and forwarded or quoted from
@@ -160,6 +167,29 @@ func (a *Answered) InText() string {
 	if a == nil {
 		return ""
 	}
+	lines := append([]string{"[answers " + a.whose() + "]"}, quotedLines(a.Selected)...)
+	if a.Selected != "" && a.Text != "" {
+		lines = append(lines, "[selected from]")
+	}
+	return strings.Join(append(lines, quotedLines(a.Text)...), "\n")
+}
+
+// Above returns the lines that stand for it before the message when its reader has it already: its
+// name, and the selected part. Of one message of several, which has the same name, it is the
+// beginning.
+func (a *Answered) Above() string {
+	selected := a.Selected
+	switch {
+	case selected == "" && a.Part:
+		selected = CutWords(a.Text, maxBeginning)
+	case a.Text == "": // all of it was selected
+		selected = ""
+	}
+	return strings.Join(append([]string{"[answers the message above: " + a.whose() + "]"}, quotedLines(selected)...), "\n")
+}
+
+// whose names the message by its author.
+func (a *Answered) whose() string {
 	whose := "a message"
 	switch {
 	case a.Ours:
@@ -175,18 +205,15 @@ func (a *Answered) InText() string {
 	if a.Outside {
 		whose += ", from outside, without authority"
 	}
-	lines := []string{"[answers " + whose + "]"}
-	quote := func(text string) {
-		for _, line := range strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune("\n\r\v\f\u0085\u2028\u2029", r) }) {
-			lines = append(lines, "> "+line)
-		}
+	return whose
+}
+
+// quotedLines returns the lines of a text with `> ` before each.
+func quotedLines(text string) (lines []string) {
+	for _, line := range strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune("\n\r\v\f\u0085\u2028\u2029", r) }) {
+		lines = append(lines, "> "+line)
 	}
-	quote(a.Selected)
-	if a.Selected != "" && a.Text != "" {
-		lines = append(lines, "[selected from]")
-	}
-	quote(a.Text)
-	return strings.Join(lines, "\n")
+	return lines
 }
 
 // Options of one message. The zero value means the defaults of the session and the agent.
@@ -371,8 +398,11 @@ type TranscriptEntry struct {
 	Outside bool `json:"outside,omitempty"`
 	// Origin is what wrote the entry from outside of the conversation; nil = the entry belongs to a
 	// turn of it.
-	Origin *Origin   `json:"origin,omitempty"`
-	At     time.Time `json:"at"`
+	Origin *Origin `json:"origin,omitempty"`
+	// Folded is how often each origin wrote what this entry stands for in a conversation for an
+	// agent; nil = it is an entry of the transcript.
+	Folded map[string]int `json:"folded,omitempty"`
+	At     time.Time      `json:"at"`
 }
 
 // Kinds of an [Origin].

@@ -266,6 +266,8 @@ func (ts *turns) oldest(ctx context.Context, a Agent, c compaction) (p piece, er
 // readPiece reads the entries of a piece, up to the entry last and at most most tokens. A single
 // entry that is larger is cut.
 func (ts *turns) readPiece(ctx context.Context, c compaction, p *piece, last int64, most int) error {
+	fold := func() { p.rows = agent.Fold(p.rows, ts.noteRoom(c.session.Agent)) }
+	defer fold()
 	p.covers.From = max(p.summary.Covers.From, 1)
 	for after := p.summary.Covers.To; after < last; {
 		tr, err := ts.store.Transcript(ctx, store.TranscriptQuery{
@@ -277,6 +279,9 @@ func (ts *turns) readPiece(ctx context.Context, c compaction, p *piece, last int
 		for _, e := range tr.Entries {
 			after = e.Seq
 			cost := agent.EstimateEntry(e)
+			if e.Origin != nil { // most of them are only counted
+				cost = 0
+			}
 			if e.Seq > last || cost > most && len(p.rows) > 0 {
 				return nil
 			}
@@ -290,9 +295,12 @@ func (ts *turns) readPiece(ctx context.Context, c compaction, p *piece, last int
 			if cost > most {
 				e.Text, e.Tokens = chat.Cut(e.Text, most), 0
 			}
-			most -= agent.EstimateEntry(e)
+			if cost > 0 {
+				most -= agent.EstimateEntry(e)
+			}
 			p.rows = append(p.rows, e)
 		}
+		fold()
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"cmp"
 	"container/list"
 	"context"
 	"fmt"
@@ -41,6 +42,7 @@ func (ts *turns) history(ctx context.Context, key chat.SessionKey, sessionID, ru
 		}
 		return tr, nil
 	}
+	notes := ts.noteRoom(key.Agent)
 	t := ts.tails.take(sessionID)
 	q := store.TranscriptQuery{After: t.last, Before: t.from, Summary: true}
 	tr, err := read(q)
@@ -60,6 +62,7 @@ func (ts *turns) history(ctx context.Context, key chat.SessionKey, sessionID, ru
 		t.id, t.last = tr.SessionID, tr.LastSeq
 		t.precede(tr.Entries)
 	}
+	t.fold(notes)
 	tokens := 0
 	if summary.Seq > 0 {
 		tokens = agent.EstimateEntry(summary)
@@ -71,6 +74,7 @@ func (ts *turns) history(ctx context.Context, key chat.SessionKey, sessionID, ru
 			return nil, 0, err
 		}
 		t.precede(tr.Entries)
+		t.fold(notes)
 		own = t.of(runID)
 	}
 	t.trim(covered)
@@ -167,6 +171,24 @@ func (t *tail) of(runID string) (tokens int) {
 		}
 	}
 	return tokens
+}
+
+// fold limits the entries of others, see [agent.Fold].
+func (t *tail) fold(room int) {
+	kept := agent.Fold(t.entries, room)
+	if len(kept) == len(t.entries) {
+		return
+	}
+	t.entries, t.tokens, t.bytes = kept, 0, 0
+	for i := range kept {
+		t.count(&kept[i], 1)
+	}
+}
+
+// noteRoom returns how many tokens of a conversation of an agent may come from others, see
+// [agent.Fold]: a tenth of its window.
+func (ts *turns) noteRoom(id string) int {
+	return cmp.Or(ts.agents[id].ContextWindow, defaultHistory) / 10
 }
 
 // trim removes what a summary covers, and the oldest entries beyond a quarter more than the budget.
@@ -271,7 +293,7 @@ func (ts *turns) size(ctx context.Context, key chat.SessionKey, most int) (token
 			return 0, fmt.Errorf("reading the newest rows: %w", err)
 		}
 		if tr.SessionID == counted.sessionID && tr.Summary.Seq <= counted.seq {
-			for _, e := range tr.Entries {
+			for _, e := range agent.Fold(tr.Entries, ts.noteRoom(key.Agent)) {
 				tokens += agent.EstimateEntry(e)
 			}
 			return counted.tokens + ratio.Counted(tokens), nil

@@ -1,12 +1,17 @@
 package dispatch
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"math"
 	"slices"
 	"strings"
 
 	"laneway/internal/agent"
+	"laneway/internal/channel"
 	"laneway/internal/chat"
+	"laneway/internal/store"
 )
 
 // request builds the request of a turn to its agent.
@@ -51,6 +56,62 @@ func (ts *turns) request(ctx context.Context, t *turn) (agent.Request, error) {
 		t.journal.estimate = func() int { return estimateRequest(req) }
 	}
 	return req, nil
+}
+
+// resolve completes what messages answer that is from this gateway: it finds the stored text, what
+// has made it, and its entry in the conversation, by any message or file that shows it. What is not
+// found keeps the text of its network. Only messages of the same chat are found.
+func (ts *turns) resolve(ctx context.Context, rows []store.Waiting) {
+	for i := range rows {
+		r := &rows[i]
+		a, to := r.Content.Answered, r.Content.Options.ReplyTo
+		shows, ok := ts.channels[to.Channel].(channel.Converser)
+		if a == nil || !a.Ours || a.Message == "" || !ok {
+			continue
+		}
+		var m store.SentMessage
+		err := ts.node.WhileAlive(ctx, func(ctx context.Context) (err error) {
+			m, err = ts.store.SentMessage(ctx, to, a.Message)
+			return err
+		})
+		if err != nil {
+			if !errors.Is(err, chat.ErrNotFound) {
+				ts.log.WarnContext(ctx, "an answered message cannot be looked up; its network's text is used", "message_id", r.MessageID, "err", err)
+			}
+			continue
+		}
+		found, whole := *a, m.Words()
+		found.Text, found.Outside = whole, m.FromOutside
+		if m.File == nil && m.To > m.From {
+			found.Text = cmp.Or(shows.Shows(whole, m.From, m.To), whole)
+		}
+		found.Part = m.File != nil || m.From > 0 || found.Text != cmp.Or(shows.Shows(whole, 0, math.MaxInt), whole)
+		found.Origin = m.SentAt.In(ts.zoneOf(ctx, r.Principal)).Format("15:04")
+		if m.Origin != nil {
+			found.Origin = strings.TrimSuffix(m.Origin.Who(), ",") + ", " + found.Origin
+		}
+		run := cmp.Or(m.RunID, m.ID)
+		tr, err := ts.store.Transcript(ctx, store.TranscriptQuery{Session: r.Session, RunID: run, NoCount: true, Limit: entriesOfRun})
+		if found.Run = run; err != nil || !agent.Stands(&found, tr.Entries) {
+			found.Run = ""
+		}
+		r.Content.Answered = found.Bound()
+	}
+}
+
+// entriesOfRun is how many entries of a run are searched for an answered one.
+const entriesOfRun = 20
+
+// resolvedAs returns the messages of a turn with what resolve has found for their rows.
+func resolvedAs(texts []fromWhom, rows []store.Waiting) []fromWhom {
+	for i := range texts {
+		for j := range rows {
+			if rows[j].Seq == texts[i].Seq {
+				texts[i].Content.Answered = rows[j].Content.Answered
+			}
+		}
+	}
+	return texts
 }
 
 // baseRequest returns the part that every execution of a turn has: its identity, its deadline, its

@@ -77,13 +77,18 @@ func (ts *turns) clock(ctx context.Context, t *turn, tools agent.Toolbox) string
 	return clock
 }
 
-// zone returns the time zone of the person of a turn; nil when it cannot be read.
+// zone returns the time zone of the person of a turn.
 func (ts *turns) zone(ctx context.Context, t *turn) *time.Location {
 	texts := t.journal.messages()
-	zone, err := ts.tools.Zone(ctx, texts[len(texts)-1].sender)
+	return ts.zoneOf(ctx, texts[len(texts)-1].sender)
+}
+
+// zoneOf returns the time zone of a person, or UTC when it cannot be read.
+func (ts *turns) zoneOf(ctx context.Context, person string) *time.Location {
+	zone, err := ts.tools.Zone(ctx, person)
 	if err != nil {
-		ts.log.WarnContext(ctx, "the time zone of a person cannot be read; times are in UTC", "run_id", t.run.RunID, "err", err)
-		return nil
+		ts.log.WarnContext(ctx, "the time zone of a person cannot be read; times are in UTC", "principal", person, "err", err)
+		return time.UTC
 	}
 	return zone
 }

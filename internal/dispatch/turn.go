@@ -126,6 +126,7 @@ func (ts *turns) start(ctx context.Context, st *scheduler.Turn[work]) (*turn, bo
 			t.claim = w.claim
 		}
 	}
+	ts.resolve(ctx, t.rows)
 	lead := t.rows[len(t.rows)-1]
 	t.attempt = ts.attemptOf(lead)
 	p := store.StartParams{Claim: t.claim, RunID: st.RunID(), Lane: st.Lane(), Cron: t.attempt.Start(t.claim.Node)}
@@ -165,7 +166,7 @@ func (ts *turns) start(ctx context.Context, st *scheduler.Turn[work]) (*turn, bo
 	t.agent = ts.agents[lead.Session.Agent]
 	t.journal = &journal{parts: ts.parts, claim: t.claim, runID: st.RunID(), again: t.started.Attempt > 1, mark: outsideMark{set: t.started.Outside}}
 	for _, it := range st.Items() {
-		t.journal.add(sendersOf(it), t.started.Seqs)
+		t.journal.add(resolvedAs(sendersOf(it), t.rows), t.started.Seqs)
 	}
 	t.usage = ts.meterOf(t)
 	t.journal.usage = t.usage
@@ -186,7 +187,11 @@ func entryOf(r store.Waiting, runID string) chat.TranscriptEntry {
 	if r.Content.System {
 		role = chat.RoleSystem
 	}
-	text := joinNonEmpty("\n", r.Content.Answered.InText(), r.Content.Text)
+	answered := r.Content.Answered.InText()
+	if r.Content.Answered != nil && r.Content.Answered.Run != "" { // its entry is in the transcript
+		answered = r.Content.Answered.Above()
+	}
+	text := joinNonEmpty("\n", answered, r.Content.Text)
 	for _, file := range r.Content.Attachments { // later turns do not receive the file itself
 		text = joinNonEmpty("\n", text, file.InText())
 	}
@@ -450,6 +455,8 @@ func (ts *turns) takeInput(ctx context.Context, t *turn, st *scheduler.Turn[work
 		if len(rows) == 0 {
 			return nil
 		}
+		ts.resolve(ctx, rows)
+		texts = resolvedAs(texts, rows)
 		p := store.StartParams{Claim: t.claim, RunID: t.run.RunID, Lane: t.run.Lane, Round: t.journal.last()}
 		for _, r := range rows {
 			p.Seqs = append(p.Seqs, r.Seq)

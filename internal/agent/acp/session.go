@@ -295,7 +295,7 @@ func (p *peer) blocks(ctx context.Context, req agent.Request, access agent.ToolA
 	for _, text := range before {
 		blocks = append(blocks, sdk.TextBlock(text))
 	}
-	return append(append(blocks, p.files(req)...), sdk.TextBlock(agent.Prompt(req))), nil
+	return append(append(blocks, p.files(req)...), sdk.TextBlock(agent.PromptAfter(req, req.History))), nil
 }
 
 // files returns the files that came with the messages: pictures if the agent accepts them,

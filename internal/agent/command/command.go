@@ -472,7 +472,7 @@ func (r *Runner) prompt(t *turn) (string, error) {
 	if files := fileLines(req); files != "" {
 		parts = append(parts, files)
 	}
-	return strings.Join(append(parts, agent.Prompt(req)), "\n\n"), nil
+	return strings.Join(append(parts, agent.PromptAfter(req, req.History)), "\n\n"), nil
 }
 
 // withPaths returns the messages with the paths at which the program can open their files.

@@ -81,8 +81,11 @@ func (h handlers) answered(ctx context.Context, c *rpc.Call, key chat.SessionKey
 		return nil, c.BadParam("/replyTo", fmt.Sprintf("names message %d, which is not in this conversation", seq))
 	}
 	e := tr.Entries[0]
-	a := &chat.Answered{Message: e.RunID, Author: cmp.Or(e.Sender.Name, e.Sender.ID), Text: e.Text, Ours: e.Role != chat.RoleUser, Own: e.Role == chat.RoleUser && e.Sender.ID == c.Principal()}
+	a := &chat.Answered{Message: e.RunID, Run: e.RunID, Author: cmp.Or(e.Sender.Name, e.Sender.ID), Text: e.Text, Ours: e.Role != chat.RoleUser, Own: e.Role == chat.RoleUser && e.Sender.ID == c.Principal()}
 	a.Outside = e.Outside || !a.Ours && !a.Own
+	if e.Origin != nil {
+		a.Origin = e.Origin.Who()
+	}
 	return a.Bound(), nil
 }
 
