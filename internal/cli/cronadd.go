@@ -89,6 +89,7 @@ type jobFlags struct {
 	Agent   string `help:"The agent; default the gateway's." placeholder:"ID" complete:"agents"`
 	Session string `help:"isolated, main or session:KEY." placeholder:"TARGET" complete:"isolated,main,session:"`
 	Deliver string `help:"Where to send the answer: CHANNEL:CHAT[:THREAD], web:SESSION, or last." placeholder:"TARGET" xor:"deliver"`
+	Urgent  *bool  `help:"Send the answer during quiet hours, too." negatable:""`
 	Webhook string `help:"URL to call when a run has ended." placeholder:"URL" xor:"deliver"`
 	Overlap string `help:"If the previous run is still active: skip, concurrent, buffer_one or cancel_previous." placeholder:"POLICY" enum:",skip,concurrent,buffer_one,cancel_previous" default:""`
 	Missed  string `help:"If the gateway was down: skip, fire_once or fire_all." placeholder:"POLICY" enum:",skip,fire_once,fire_all" default:""`
@@ -274,7 +275,14 @@ func (c *jobFlags) members() (map[string]any, error) {
 	if c.Retries != nil {
 		p["retry"] = map[string]any{"maxRetries": *c.Retries}
 	}
-	if d := c.delivery(); d != nil {
+	d := c.delivery()
+	if c.Urgent != nil {
+		if d == nil {
+			d = map[string]any{}
+		}
+		d["urgent"] = *c.Urgent
+	}
+	if d != nil {
 		p["delivery"] = d
 	}
 	if a := c.alert(); a != nil {

@@ -87,6 +87,7 @@ type fakeBackend struct {
 	stop  command.StopReport
 	jobs  []cron.Job
 	zone  string
+	quiet *schedule.Quiet
 	err   error
 }
 
@@ -100,6 +101,18 @@ func (h *fakeBackend) Clock(context.Context, command.Call) (time.Time, string, e
 func (h *fakeBackend) Zone(context.Context, command.Call) (string, error) { return h.zone, h.err }
 func (h *fakeBackend) SetZone(_ context.Context, _ command.Call, zone string) error {
 	h.zone = zone
+	return h.err
+}
+
+func (h *fakeBackend) QuietHours(context.Context, command.Call) (q schedule.Quiet, ok bool, err error) {
+	if h.quiet == nil {
+		return q, false, h.err
+	}
+	return *h.quiet, true, h.err
+}
+
+func (h *fakeBackend) SetQuietHours(_ context.Context, _ command.Call, q *schedule.Quiet) error {
+	h.quiet = q
 	return h.err
 }
 
@@ -377,6 +390,34 @@ func TestTheZoneOfAPersonIsThatOfTheirReminders(t *testing.T) {
 		answer, err := cmd.Run(t.Context(), h, command.Call{Name: name, Args: args})
 		if err != nil || !strings.Contains(answer.Text, c.want) {
 			t.Errorf("%s: %q, %v; want %q", c.text, answer.Text, err, c.want)
+		}
+	}
+}
+
+func TestQuietHoursAreShownSetAndEnded(t *testing.T) {
+	t.Parallel()
+	table, err := command.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &fakeBackend{}
+	for _, c := range []struct{ text, want string }{
+		{"/quiet", "no quiet hours here"},
+		{"/quiet 22-7", "22:00-7:00, Europe/Berlin"},
+		{"/quiet", "Quiet hours here are 22:00-7:00, Europe/Berlin"},
+		{"/quiet at night", `"at night" is not hours such as 22:00-7:00`},
+		{"/quiet 22:00 – 24:00", "22:00-0:00"},
+		{"/quiet off", "no quiet hours here any more"},
+		{"/quiet", "no quiet hours here"},
+	} {
+		cmd, name, args, _ := table.Parse(c.text, "")
+		answer, err := cmd.Run(t.Context(), h, command.Call{Name: name, Args: args})
+		text := answer.Text
+		if err != nil {
+			text = chat.SentenceOf(err)
+		}
+		if !strings.Contains(text, c.want) {
+			t.Errorf("%s: %q; want %q", c.text, text, c.want)
 		}
 	}
 }

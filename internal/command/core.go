@@ -62,6 +62,11 @@ type Actions interface {
 	// = the zone of the gateway.
 	Zone(ctx context.Context, c Call) (string, error)
 	SetZone(ctx context.Context, c Call, zone string) error
+	// QuietHours are those of the chat of this conversation, false when it has none. SetQuietHours
+	// sets them, nil removes them. Quiet hours belong to a chat of a network, so both refuse other
+	// conversations.
+	QuietHours(ctx context.Context, c Call) (q schedule.Quiet, ok bool, err error)
+	SetQuietHours(ctx context.Context, c Call, q *schedule.Quiet) error
 	// Agents lists the agents; the first is the default.
 	Agents() []agent.Info
 
@@ -138,6 +143,11 @@ func core() []Command {
 			Name: "timezone", Args: "[zone | default]", Common: true, Category: "session",
 			Method: "sessions.describe", Verbs: map[string]string{"*": "chat.send"},
 			Description: "Show or choose your time zone, for /remind and lists: Europe/Berlin, +02:00.", Run: textOnly(runTimezone),
+		},
+		{
+			Name: "quiet", Args: "[22:00-7:00 | off]", Common: true, Category: "session",
+			Method: "sessions.describe", Verbs: map[string]string{"*": "chat.send"},
+			Description: "Show or choose the hours in which jobs wait with what they write here.", Run: textOnly(runQuiet),
 		},
 		{
 			Name: "id", Category: "status", Method: "sessions.describe",
@@ -446,6 +456,38 @@ func runTimezone(ctx context.Context, a Actions, c Call) (string, error) {
 		return "", err
 	}
 	return shownZone(ctx, a, c)
+}
+
+// runQuiet shows, sets or ends the quiet hours of a chat.
+func runQuiet(ctx context.Context, a Actions, c Call) (string, error) {
+	switch {
+	case c.Args == "":
+		q, ok, err := a.QuietHours(ctx, c)
+		if err != nil {
+			return "", err
+		}
+		if !ok {
+			return "There are no quiet hours here; choose them with /quiet 22:00-7:00.", nil
+		}
+		return "Quiet hours here are " + q.String() + ", " + q.Zone + ". Then jobs wait with what they write, except reminders and urgent jobs.", nil
+	case strings.EqualFold(c.Args, "off"):
+		if err := a.SetQuietHours(ctx, c, nil); err != nil {
+			return "", err
+		}
+		return "There are no quiet hours here any more. What waited is sent now.", nil
+	}
+	_, zone, err := a.Clock(ctx, c)
+	if err != nil {
+		return "", err
+	}
+	q, err := schedule.ParseQuiet(c.Args, zone)
+	if err != nil {
+		return "", chat.Errorf(chat.CodeInvalid, "%s; write /quiet 22:00-7:00, or /quiet off", err)
+	}
+	if err := a.SetQuietHours(ctx, c, &q); err != nil {
+		return "", err
+	}
+	return "From now on jobs do not write here at " + q.String() + ", " + q.Zone + ": what they write waits until then, and of each job you get the last. Reminders and urgent jobs do not wait.", nil
 }
 
 // shownZone returns the current zone and the time in it, so that a person sees whether it is right.

@@ -451,6 +451,9 @@ func (e Evidence) ran(r Run) string {
 	return text
 }
 
+// WaitsForQuiet begins [Run].DeliveryError while quiet hours hold the answer; their end follows.
+const WaitsForQuiet = "it waits for the end of quiet hours at "
+
 func delivered(r Run) string {
 	switch {
 	case r.SuppressedBy == "empty":
@@ -461,6 +464,8 @@ func delivered(r Run) string {
 		return "its answer was delivered"
 	case r.Delivery == DeliveryNot:
 		return "its answer was not delivered: " + strings.TrimSuffix(sentence(cmp.Or(r.DeliveryError, "the reason is not known")), ".")
+	case r.Delivery == DeliveryUnknown && strings.HasPrefix(r.DeliveryError, WaitsForQuiet):
+		return "its answer " + strings.TrimPrefix(r.DeliveryError, "it ")
 	case r.Delivery == DeliveryUnknown:
 		return "its answer waits to be sent, or it is not known whether it arrived"
 	}

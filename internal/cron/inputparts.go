@@ -219,6 +219,7 @@ type deliveryIn struct {
 	Thread     json.RawMessage `json:"threadId"`
 	Account    *string         `json:"accountId"`
 	BestEffort *bool           `json:"bestEffort"`
+	Urgent     *bool           `json:"urgent"`
 	Failure    json.RawMessage `json:"failureDestination"`
 	Completion json.RawMessage `json:"completionDestination"`
 }
@@ -401,6 +402,9 @@ func (d *Delivery) take(in deliveryIn) {
 	}
 	if in.BestEffort != nil {
 		d.BestEffort = *in.BestEffort
+	}
+	if in.Urgent != nil {
+		d.Urgent = *in.Urgent
 	}
 	if len(in.Thread) > 0 && !isNull(in.Thread) {
 		d.Thread = strings.Trim(string(in.Thread), `"`)

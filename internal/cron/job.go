@@ -102,6 +102,7 @@ type Delivery struct { //nolint:recvcheck // take changes it, the others only lo
 	Thread     string
 	Account    string
 	BestEffort bool   // a failed delivery does not make the run a failure
+	Urgent     bool   // quiet hours do not hold the answers
 	Options    []byte // further destinations in JSON, as checked at the border; see Failure and Completion
 }
 
@@ -462,5 +463,5 @@ func sameDefinition(a, b *Job) bool {
 
 func sameDelivery(a, b *Delivery) bool {
 	return a.Mode == b.Mode && a.Channel == b.Channel && a.To == b.To && a.Thread == b.Thread && a.Account == b.Account &&
-		a.BestEffort == b.BestEffort && bytes.Equal(a.Options, b.Options)
+		a.BestEffort == b.BestEffort && a.Urgent == b.Urgent && bytes.Equal(a.Options, b.Options)
 }

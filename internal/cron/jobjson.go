@@ -161,20 +161,21 @@ type deliveryRow struct {
 	Thread     string          `json:"thread,omitempty"`
 	Account    string          `json:"account,omitempty"`
 	BestEffort bool            `json:"bestEffort,omitempty"`
+	Urgent     bool            `json:"urgent,omitempty"`
 	Options    json.RawMessage `json:"options,omitempty"`
 }
 
 func deliveryRowOf(d Delivery) deliveryRow {
 	return deliveryRow{
 		Mode: d.Mode, Channel: d.Channel, To: d.To, Thread: d.Thread, Account: d.Account,
-		BestEffort: d.BestEffort, Options: d.Options,
+		BestEffort: d.BestEffort, Urgent: d.Urgent, Options: d.Options,
 	}
 }
 
 func (r deliveryRow) delivery() Delivery {
 	return Delivery{
 		Mode: r.Mode, Channel: r.Channel, To: r.To, Thread: r.Thread, Account: r.Account,
-		BestEffort: r.BestEffort, Options: r.Options,
+		BestEffort: r.BestEffort, Urgent: r.Urgent, Options: r.Options,
 	}
 }
 
@@ -187,7 +188,7 @@ type alertRow struct {
 }
 
 func (r deliveryRow) IsZero() bool {
-	return r.Mode == "" && r.Channel == "" && r.To == "" && r.Thread == "" && r.Account == "" && !r.BestEffort && r.Options == nil
+	return r.Mode == "" && r.Channel == "" && r.To == "" && r.Thread == "" && r.Account == "" && !r.BestEffort && !r.Urgent && r.Options == nil
 }
 
 type policyRow struct {

@@ -16,6 +16,7 @@ import (
 	"laneway/internal/chat"
 	"laneway/internal/command"
 	"laneway/internal/cron"
+	"laneway/internal/cron/schedule"
 	"laneway/internal/store"
 )
 
@@ -215,6 +216,47 @@ func (a actions) Zone(ctx context.Context, c command.Call) (string, error) {
 // SetZone implements /timezone.
 func (a actions) SetZone(ctx context.Context, c command.Call, zone string) error {
 	return a.d.store.SetZone(ctx, c.Principal, zone)
+}
+
+// quietChat is the chat of a network that a conversation is in. The quiet hours of a group are set
+// there, where the channel has checked that its administrators do, or by an operator.
+func quietChat(c command.Call) (at chat.Target, err error) {
+	if at = c.Target; at.IsZero() {
+		at = c.Session.Target()
+	}
+	switch {
+	case at.ChatID == "":
+		return at, chat.Errorf(chat.CodeInvalid, "quiet hours belong to a chat of a network such as Telegram: write /quiet there")
+	case c.Target.IsZero() && c.Session.Kind() == chat.KindGroup && c.Scope != chat.ScopeAdmin && c.Args != "":
+		return at, chat.Errorf(chat.CodeForbidden, "only administrators of this group may choose its quiet hours: write /quiet there")
+	}
+	return at, nil
+}
+
+// QuietHours implements /quiet.
+func (a actions) QuietHours(ctx context.Context, c command.Call) (q schedule.Quiet, ok bool, err error) {
+	at, err := quietChat(c)
+	if err != nil {
+		return q, false, err
+	}
+	return a.d.store.QuietHours(ctx, at)
+}
+
+// SetQuietHours implements /quiet HOURS. Those of a group do not follow the zone of a person.
+func (a actions) SetQuietHours(ctx context.Context, c command.Call, q *schedule.Quiet) error {
+	at, err := quietChat(c)
+	if err != nil {
+		return err
+	}
+	of := c.Principal
+	if c.Audience.Shared() || c.Target.IsZero() {
+		of = ""
+	}
+	if err := a.d.store.SetQuietHours(ctx, at, q, of); err != nil {
+		return err
+	}
+	a.d.sender.Wake()
+	return nil
 }
 
 // AddJob implements /remind and /cron add.

@@ -10,6 +10,7 @@ import (
 
 	"laneway/internal/chat"
 	"laneway/internal/cron"
+	"laneway/internal/cron/schedule"
 )
 
 // Credential is one named token. The store has only the digest of its secret.
@@ -149,10 +150,18 @@ type TokenRatios interface {
 	SaveTokenRatios(ctx context.Context, list []TokenRatio) error
 }
 
-// Zones stores the time zones that principals chose. A choice outlives their sessions.
+// Zones stores when people are reached: the time zones that principals chose, and the quiet hours of
+// chats. A choice outlives their sessions.
 type Zones interface {
 	// ZoneOf is the zone of a principal, as given to SetZone; "" when it chose none.
 	ZoneOf(ctx context.Context, principal string) (string, error)
 	// SetZone records a choice; "" removes it. The caller has checked that the zone exists.
 	SetZone(ctx context.Context, principal, zone string) error
+	// QuietHours are those of the chat of an address, in all its threads and with all bots of its
+	// network; ok is false when it has none.
+	QuietHours(ctx context.Context, at chat.Target) (q schedule.Quiet, ok bool, err error)
+	// SetQuietHours records a choice, nil removes it. What waits in the chat is due at once, and
+	// waits again if it is in the new hours. Their zone is that of principal, if it has chosen one,
+	// also later; "" = the zone of q.
+	SetQuietHours(ctx context.Context, at chat.Target, q *schedule.Quiet, principal string) error
 }

@@ -20,6 +20,9 @@ const (
 	OutDeleted   = "deleted" // the session was deleted before the row was sent
 	// OutMaybeSent is the final state of a row that may have arrived and is not sent again.
 	OutMaybeSent = "maybe_sent"
+	// OutSuperseded is the final state of a row that waited for the end of quiet hours when a later
+	// run of its job sent another.
+	OutSuperseded = "superseded"
 )
 
 // Kinds of an outbox row.
@@ -66,6 +69,10 @@ type Outgoing struct {
 	Delay time.Duration
 	// ExpiresAt is when the row expires: it is not sent afterwards. Zero = never.
 	ExpiresAt time.Time
+	// Quiet is set for a row that waits for the end of the quiet hours of its chat before its first
+	// attempt. While it waits, a later row of another run with the same word supersedes it. "" = it
+	// does not wait.
+	Quiet string
 
 	// ClaimOutgoing sets these: the number of this attempt, not counting
 	// [UndeliveredParams].Uncounted ones; whether an earlier attempt may have arrived; whether the

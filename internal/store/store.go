@@ -259,7 +259,9 @@ type Outbox interface {
 	// is due at once for that node, and after [FirstTime] for the others. Rows of dead nodes are
 	// due again, with MaybeSent set. So are rows of the node that are Unrecorded. A row of the node
 	// that is neither Sending nor Unrecorded was claimed by a call whose result was lost: it is due
-	// as before that call. Rows past ExpiresAt end expired and are returned with Expired set; one of
+	// as before that call. A row with Quiet that was never tried, of a chat whose quiet hours it is,
+	// is not returned: it waits until they end, and expires at least an hour later; the rows that
+	// it supersedes end. Rows past ExpiresAt end expired and are returned with Expired set; one of
 	// which a person may have seen a part, see [Outgoing.PartlySeen], is leased, and its node ends it.
 	ClaimOutgoing(ctx context.Context, p ClaimOutgoingParams) ([]Outgoing, error)
 	// Delivered stores the provider's id and makes the row delivered. With Shown it adds the entry
@@ -276,7 +278,8 @@ type Outbox interface {
 	// pauses the delivery of the job in the same transaction, and with Shown it adds the entry.
 	// chat.ErrFenced: the row is no longer leased to the node, and nothing is changed.
 	Undelivered(ctx context.Context, p UndeliveredParams) (Gone, error)
-	// OutboxCounts counts the rows that wait, have failed or may have arrived, by channel.
+	// OutboxCounts counts the rows that wait, have failed or may have arrived, by channel. Those that
+	// wait for the end of quiet hours do not count.
 	OutboxCounts(ctx context.Context) (map[string]OutboxCount, error)
 }
 

@@ -110,6 +110,7 @@ type Sending struct {
 	Error    string    // of the last attempt
 	Receipt  string    // the id that the channel has given to it; "" = none
 	NextAt   time.Time // when it may be sent next
+	HeldAt   time.Time // until when quiet hours have held it; zero = they have not
 	DoneAt   time.Time // zero = it is pending or being sent
 }
 
@@ -216,6 +217,13 @@ func explainSent(sent []Sending, now time.Time, say func(string, ...any)) (why s
 				why = WhyDelivered
 			}
 		case OutPending, OutSending:
+			if s.HeldAt.After(now) {
+				say("The %s to %s is held by quiet hours for %s more.", s.Kind, to, spell(s.HeldAt.Sub(now)))
+				if why != WhyUndelivered {
+					why = WhySending
+				}
+				break
+			}
 			next := ""
 			if s.NextAt.After(now) {
 				next = ", next in " + spell(s.NextAt.Sub(now))

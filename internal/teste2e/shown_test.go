@@ -1,8 +1,11 @@
 package teste2e
 
 import (
+	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"laneway/internal/testmodel"
 	"laneway/internal/testtelegram"
@@ -47,6 +50,62 @@ func TestAnswersOfJobsAreKnownInTheirChats(t *testing.T) {
 			if n := strings.Count(all.String(), note); n != 1 {
 				t.Errorf("the model got the answer of job %s %d times: %s", place.job, n, all.String())
 			}
+		}
+		c.Close()
+	})
+}
+
+// During quiet hours jobs write nothing, except what is urgent or was asked for; then each job
+// writes its last answer.
+func TestQuietHoursHoldWhatJobsWrite(t *testing.T) {
+	onBothStores(t, func(t *testing.T, database string) {
+		c := openChatroom(t, database, "    allow: [7]\n", testtelegram.Config{})
+		var runs atomic.Int32
+		c.Model.Answer(func(call testmodel.Call) testmodel.Reply {
+			if strings.Contains(call.Last(), "work of digest") {
+				return testmodel.Reply{Pieces: []string{fmt.Sprintf("digest %d.", runs.Add(1))}}
+			}
+			if strings.Contains(call.Last(), "hello") {
+				return testmodel.Reply{Pieces: []string{"good morning"}}
+			}
+			return testmodel.Reply{Pieces: []string{"done: " + call.Last()}}
+		})
+		c.Start()
+		now := time.Now().UTC()
+		c.Telegram.Say(anna, anna, "/timezone UTC")
+		c.Telegram.Say(anna, anna, "/quiet "+now.Add(-time.Hour).Format("15:04")+"-"+now.Add(5*time.Hour).Format("15:04"))
+		c.Await("the quiet hours", func() bool { return c.Count(anna, "From now on jobs do not write here") == 1 })
+		run := func(args ...string) string {
+			t.Helper()
+			out, errs, code := c.CLI(t.Context(), "", args...)
+			if code != 0 {
+				t.Fatalf("laneway %q: %q, %q, %d", args, out, errs, code)
+			}
+			return out
+		}
+		add := func(name string, more ...string) {
+			run(append([]string{"cron", "add", "--name", name, "--every", "1s", "--message", "work of " + name, "--deliver", "telegram:7", "--max-runs", "3"}, more...)...)
+		}
+		add("digest")
+		add("alarm", "--urgent")
+		c.Await("the urgent answers", func() bool { return c.Count(anna, "done: work of alarm") == 3 })
+		c.Await("the runs that are held", func() bool {
+			return strings.Count(run("cron", "runs", "digest"), "ok") == 3 && strings.Contains(run("cron", "why", "digest"), "waits for the end of quiet hours at")
+		})
+		run("cron", "run", "alarm")
+		c.Telegram.Say(anna, anna, "/remind in 1s the oven")
+		c.Telegram.Say(anna, anna, "hello")
+		c.Await("what does not wait", func() bool {
+			return c.Count(anna, "done: work of alarm") == 4 && c.Count(anna, "Reminder: the oven") == 1 && c.Count(anna, "good morning") == 1
+		})
+		if n := c.Count(anna, "digest"); n != 0 {
+			t.Errorf("%d answers of the job during quiet hours: %q", n, c.seen(anna))
+		}
+		c.Telegram.Say(anna, anna, "/quiet off")
+		c.Await("what waited", func() bool { return c.Count(anna, "digest") > 0 })
+		c.rest()
+		if n := c.Count(anna, "digest"); n != 1 || c.Count(anna, "digest 3.") != 1 {
+			t.Errorf("after quiet hours: %q", c.seen(anna))
 		}
 		c.Close()
 	})

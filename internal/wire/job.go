@@ -80,6 +80,7 @@ type JobDelivery struct {
 	Mode                  string       `json:"mode" rule:"enum=none|announce|webhook"` // none, to a channel, or to a URL
 	ThreadID              string       `json:"threadId,omitempty"`                     // the thread of the chat
 	To                    string       `json:"to,omitempty"`                           // the chat or the URL
+	Urgent                bool         `json:"urgent,omitempty"`                       // the quiet hours of the chat do not hold the answers
 }
 
 // JobDeliveryPaused describes why answers are held back.

@@ -238,13 +238,13 @@ type RunAnswer struct {
 
 // RunDelivery is a message that a run sends.
 type RunDelivery struct {
-	Channel  string `json:"channel"`                                                                       // the channel account that sends it
-	To       string `json:"to"`                                                                            // the chat
-	Kind     string `json:"kind" rule:"enum=reply|notice|command|webhook"`                                 // its kind
-	State    string `json:"state" rule:"enum=pending|sending|delivered|failed|expired|deleted|maybe_sent"` // maybe_sent: it may have arrived and is not sent again
-	Attempts int    `json:"attempts"`                                                                      // attempts to send it
-	Error    string `json:"error,omitempty"`                                                               // why the last attempt failed
-	AtMs     int64  `json:"atMs,omitempty"`                                                                // when it arrived or was abandoned, in Unix milliseconds
+	Channel  string `json:"channel"`                                                                                  // the channel account that sends it
+	To       string `json:"to"`                                                                                       // the chat
+	Kind     string `json:"kind" rule:"enum=reply|notice|command|webhook"`                                            // its kind
+	State    string `json:"state" rule:"enum=pending|sending|delivered|failed|expired|superseded|deleted|maybe_sent"` // superseded: a later run took its place during quiet hours; maybe_sent: it may have arrived and is not sent again
+	Attempts int    `json:"attempts"`                                                                                 // attempts to send it
+	Error    string `json:"error,omitempty"`                                                                          // why the last attempt failed
+	AtMs     int64  `json:"atMs,omitempty"`                                                                           // when it arrived or was abandoned, in Unix milliseconds
 }
 
 // Task is a task: a turn that a running turn requested.

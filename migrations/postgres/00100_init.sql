@@ -224,6 +224,8 @@ CREATE TABLE outbox (
     epoch       bigint NOT NULL DEFAULT 0,
     next_at     bigint NOT NULL DEFAULT 0,
     expires_at  bigint,
+    quiet       text NOT NULL DEFAULT '', -- it waits for the end of quiet hours, and a later one with this word supersedes it
+    held_until  bigint, -- until when quiet hours hold it or have held it
     progress    text NOT NULL DEFAULT '', -- the parts that have arrived, in the form of the channel
     maybe_sent  boolean NOT NULL DEFAULT false, -- an attempt ended without a response of the provider
     last_error  text NOT NULL DEFAULT '',
@@ -582,6 +584,17 @@ CREATE TABLE zones (
     zone      text NOT NULL -- a name of the IANA database, or an offset such as +02:00
 );
 
+-- The hours of the day during which what jobs send into a chat waits, in minutes since midnight.
+CREATE TABLE quiet_hours (
+    chat_id     text NOT NULL,
+    network     text NOT NULL,
+    from_minute bigint NOT NULL,
+    to_minute   bigint NOT NULL,
+    zone        text NOT NULL, -- unless the principal has chosen one
+    principal   text NOT NULL DEFAULT '',
+    PRIMARY KEY (chat_id, network)
+);
+
 -- Results of calls with an idempotency key. The row is written in the transaction of the effect and deleted by retention.
 CREATE TABLE answers (
     owner  text NOT NULL,
@@ -623,6 +636,7 @@ CREATE INDEX audit_log_object ON audit_log (object, at);
 DROP TABLE audit_log;
 DROP TABLE credentials;
 DROP TABLE answers;
+DROP TABLE quiet_hours;
 DROP TABLE zones;
 DROP TABLE buttons;
 DROP TABLE channel_groups;

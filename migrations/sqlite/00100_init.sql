@@ -222,6 +222,8 @@ CREATE TABLE outbox (
     epoch       INTEGER NOT NULL DEFAULT 0,
     next_at     INTEGER NOT NULL DEFAULT 0,
     expires_at  INTEGER,
+    quiet       TEXT NOT NULL DEFAULT '', -- it waits for the end of quiet hours, and a later one with this word supersedes it
+    held_until  INTEGER, -- until when quiet hours hold it or have held it
     progress    TEXT NOT NULL DEFAULT '', -- the parts that have arrived, in the form of the channel
     maybe_sent  INTEGER NOT NULL DEFAULT 0, -- an attempt ended without a response of the provider
     last_error  TEXT NOT NULL DEFAULT '',
@@ -584,6 +586,17 @@ CREATE TABLE zones (
     zone      TEXT NOT NULL -- a name of the IANA database, or an offset such as +02:00
 ) STRICT, WITHOUT ROWID;
 
+-- The hours of the day during which what jobs send into a chat waits, in minutes since midnight.
+CREATE TABLE quiet_hours (
+    chat_id     TEXT NOT NULL,
+    network     TEXT NOT NULL,
+    from_minute INTEGER NOT NULL,
+    to_minute   INTEGER NOT NULL,
+    zone        TEXT NOT NULL, -- unless the principal has chosen one
+    principal   TEXT NOT NULL DEFAULT '',
+    PRIMARY KEY (chat_id, network)
+) STRICT, WITHOUT ROWID;
+
 -- Results of calls with an idempotency key. The row is written in the transaction of the effect and deleted by retention.
 CREATE TABLE answers (
     owner  TEXT NOT NULL,
@@ -627,6 +640,7 @@ DROP TRIGGER turn_rounds_end;
 DROP TABLE audit_log;
 DROP TABLE credentials;
 DROP TABLE answers;
+DROP TABLE quiet_hours;
 DROP TABLE zones;
 DROP TABLE buttons;
 DROP TABLE channel_groups;

@@ -222,6 +222,24 @@ func TestGroupActivation(t *testing.T) {
 	})
 }
 
+func TestQuietHoursOfGroupsAreForAdministrators(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBot(t, func(s *setup) { s.cfg.Members = "any" })
+		b.srv.MakeAdmin(group, anna)
+		b.start()
+		b.srv.Say(group, bob, "/quiet@lane_bot 22-7")
+		b.srv.Say(group, bob, "/quiet@lane_bot")
+		b.srv.Say(group, anna, "/quiet@lane_bot 22-7")
+		after(5 * time.Second)
+		wantTexts(t, "received", b.texts(), "/quiet@lane_bot", "/quiet@lane_bot 22-7")
+		if got := b.srv.Texts(group); len(got) != 1 || !strings.Contains(got[0], "Only administrators") {
+			t.Errorf("the group reads %q", got)
+		}
+		b.stop()
+	})
+}
+
 func TestGroupStopByAdmins(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -117,7 +117,7 @@ func newBot(t *testing.T, change func(*setup)) *bot {
 	b.files = root
 	s.deps = telegram.Deps{
 		Records: b.records, Files: root,
-		Commands: []chat.CommandInfo{{Name: "stop", Description: "Stop.", Urgent: true}, {Name: "help", Aliases: []string{"start"}, Description: "Help."}},
+		Commands: []chat.CommandInfo{{Name: "stop", Description: "Stop.", Urgent: true}, {Name: "help", Aliases: []string{"start"}, Description: "Help."}, {Name: "quiet", Description: "Quiet hours."}},
 		Logger:   slog.New(slog.NewTextHandler(leak.Through("a log", b.log), &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}
 	if change != nil {

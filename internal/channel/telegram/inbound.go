@@ -122,6 +122,8 @@ func (in *inbound) early(ctx context.Context, u update, to address) (settled boo
 	switch {
 	case isStop && in.cfg.groupStop == StopAdmins:
 		return in.adminsOnly(ctx, u, to, "Only administrators of this group can stop a turn here.")
+	case isCommand && word == "quiet" && args != "":
+		return in.adminsOnly(ctx, u, to, "Only administrators of this group can choose its quiet hours.")
 	case isCommand && word == activationWord:
 		if settled, err := in.adminsOnly(ctx, u, to, refusedActivation); settled || err != nil {
 			return true, err

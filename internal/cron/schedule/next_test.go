@@ -366,3 +366,39 @@ func BenchmarkRefuse(b *testing.B) {
 		})
 	}
 }
+
+func TestQuietHoursEndOnTheWallClock(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ hours, zone, now, end string }{
+		{"22:00-7:00", "Europe/Berlin", "2026-07-01T19:59:59Z", ""},
+		{"22:00-7:00", "Europe/Berlin", "2026-07-01T20:00:00Z", "2026-07-02T05:00:00Z"},
+		{"22:00-7:00", "Europe/Berlin", "2026-07-02T04:59:59Z", "2026-07-02T05:00:00Z"},
+		{"22:00-7:00", "Europe/Berlin", "2026-07-02T05:00:00Z", ""},
+		{"22:00-7:00", "Europe/Berlin", "2026-10-24T20:00:00Z", "2026-10-25T06:00:00Z"}, // the clock goes back
+		{"12:30-14:00", "UTC", "2026-07-01T12:29:59Z", ""},
+		{"12:30-14:00", "UTC", "2026-07-01T12:30:00Z", "2026-07-01T14:00:00Z"},
+		{"0-24", "UTC", "2026-07-01T12:30:00Z", "an error"},
+		{"23-24", "UTC", "2026-12-31T23:30:00Z", "2027-01-01T00:00:00Z"},
+		{"22-25", "UTC", "2026-12-31T23:30:00Z", "an error"},
+		{"22.30 – 6", "+02:00", "2026-07-01T20:30:00Z", "2026-07-02T04:00:00Z"},
+	} {
+		q, err := ParseQuiet(c.hours, c.zone)
+		if (err != nil) != (c.end == "an error") {
+			t.Errorf("%s: %v, want %q", c.hours, err, c.end)
+		}
+		if err != nil {
+			continue
+		}
+		now, err := time.Parse(time.RFC3339, c.now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		if end, quiet := q.Ends(now); quiet {
+			got = end.UTC().Format(time.RFC3339)
+		}
+		if got != c.end {
+			t.Errorf("%s %s at %s: it ends %q, want %q", c.hours, c.zone, c.now, got, c.end)
+		}
+	}
+}

@@ -1,6 +1,12 @@
 package schedule
 
-import "time"
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+)
 
 const (
 	// reach is how far a search looks ahead. The rarest cron expression (29 February on one
@@ -363,4 +369,59 @@ func (c *wallClock) reached(w wall) int64 {
 		at = int64(w) - later
 	}
 	return at
+}
+
+// Quiet are hours of the day, in a time zone, during which what jobs send waits.
+type Quiet struct {
+	// From and To are minutes since midnight. To is on the next day if it is before From.
+	From, To int
+	Zone     string
+}
+
+var quietForm = regexp.MustCompile(`^(\d{1,2})(?:[:.](\d\d))?\s*[-–]\s*(\d{1,2})(?:[:.](\d\d))?$`)
+
+// ParseQuiet reads hours such as 22:00-7:00 or 22-7.
+func ParseQuiet(text, zone string) (Quiet, error) {
+	parts := quietForm.FindStringSubmatch(strings.TrimSpace(text))
+	if parts == nil {
+		return Quiet{}, fmt.Errorf("%q is not hours such as 22:00-7:00", Excerpt(text))
+	}
+	var at [2]int
+	for i := range at {
+		hour, _ := strconv.Atoi(parts[1+2*i]) // the form has checked that they are digits, or absent
+		minute, _ := strconv.Atoi(parts[2+2*i])
+		if hour > 24 || minute > 59 || hour == 24 && minute > 0 {
+			return Quiet{}, fmt.Errorf("%q has a time of day that does not exist", Excerpt(text))
+		}
+		at[i] = (hour*60 + minute) % minutesOfDay
+	}
+	if at[0] == at[1] {
+		return Quiet{}, fmt.Errorf("%q begins when it ends", Excerpt(text))
+	}
+	return Quiet{From: at[0], To: at[1], Zone: zone}, nil
+}
+
+const minutesOfDay = 24 * 60
+
+// String is the hours without their zone.
+func (q Quiet) String() string {
+	return fmt.Sprintf("%d:%02d-%d:%02d", q.From/60, q.From%60, q.To/60, q.To%60)
+}
+
+// Ends is when the quiet hours end in which an instant is; false when it is in none.
+func (q Quiet) Ends(now time.Time) (end time.Time, quiet bool) {
+	loc, err := LoadZone(q.Zone)
+	if err != nil {
+		loc = time.UTC
+	}
+	local := now.In(loc)
+	at := local.Hour()*60 + local.Minute()
+	day := local.Day()
+	switch {
+	case q.From < q.To && (at < q.From || at >= q.To), q.From > q.To && at < q.From && at >= q.To:
+		return time.Time{}, false
+	case at >= q.To:
+		day++
+	}
+	return time.Date(local.Year(), local.Month(), day, 0, q.To, 0, 0, loc), true
 }

@@ -104,7 +104,16 @@ func (d *Delivery) address(ctx context.Context, a answer, job *cron.Job, rows []
 			o.Once, o.Slot = true, o.Slot.In(zone)
 		}
 		rows[i].Origin, rows[i].ExpiresAt = o, notAfter
+		if waits(*job, a.attempt.trigger) {
+			rows[i].Quiet = job.ID
+		}
 	}
+}
+
+// waits reports whether quiet hours hold what a run of a job sends: no reminder, nothing urgent, and
+// nothing that a person has asked for now.
+func waits(job cron.Job, trigger cron.Trigger) bool {
+	return trigger.Planned() && !job.Reminds() && !job.Delivery.Urgent
 }
 
 // zoneOf is the zone in which the owner of a job reads times.
@@ -301,11 +310,19 @@ func (d *Delivery) alertRow(job cron.Job, run cron.Run, n int, text string) *sto
 	return noticeRow(to, job, run, n, text)
 }
 
+// quietAlert is the word of alerts in [store.Outgoing].Quiet: no alert supersedes another.
+func quietAlert(job cron.Job, trigger cron.Trigger) string {
+	if !waits(job, trigger) {
+		return ""
+	}
+	return "alert " + newID()
+}
+
 func noticeRow(to chat.Target, job cron.Job, run cron.Run, n int, text string) *store.Outgoing {
 	return &store.Outgoing{
 		ID: newID(), RunID: run.ID, N: n, Principal: job.Owner, Target: to,
 		Kind: store.KindNotice, Text: text, Count: 1,
-		Origin: originOf(chat.OriginAlert, job, run.ID),
+		Origin: originOf(chat.OriginAlert, job, run.ID), Quiet: quietAlert(job, run.Trigger),
 	}
 }
 

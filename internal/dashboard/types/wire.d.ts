@@ -480,6 +480,7 @@ declare namespace wire {
     mode: "none" | "announce" | "webhook";
     threadId?: string;
     to?: string;
+    urgent?: boolean;
   }
   interface JobDeliveryPaused {
     atMs: number;
@@ -837,7 +838,7 @@ declare namespace wire {
     channel: string;
     to: string;
     kind: "reply" | "notice" | "command" | "webhook";
-    state: "pending" | "sending" | "delivered" | "failed" | "expired" | "deleted" | "maybe_sent";
+    state: "pending" | "sending" | "delivered" | "failed" | "expired" | "superseded" | "deleted" | "maybe_sent";
     attempts: number;
     error?: string;
     atMs?: number;

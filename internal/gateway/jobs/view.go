@@ -125,7 +125,7 @@ func payloadView(j cron.Job) wire.JobPayload {
 
 func deliveryView(d cron.Delivery) wire.JobDelivery {
 	out := wire.JobDelivery{
-		AccountID: d.Account, BestEffort: d.BestEffort, Channel: d.Channel, Mode: cmp.Or(string(d.Mode), string(cron.DeliverNone)), ThreadID: d.Thread, To: d.To,
+		AccountID: d.Account, BestEffort: d.BestEffort, Channel: d.Channel, Mode: cmp.Or(string(d.Mode), string(cron.DeliverNone)), ThreadID: d.Thread, To: d.To, Urgent: d.Urgent,
 	}
 	if at, ok := d.Failure(); ok {
 		out.FailureDestination = new(deliveryView(at))

@@ -5,15 +5,17 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"laneway/internal/channel"
 	"laneway/internal/chat"
+	"laneway/internal/cron/schedule"
 	"laneway/internal/store"
 )
 
 // Access stores the rights to use the gateway: pairings of channels, and named tokens. It also
-// stores the zone that a person chose.
+// stores the zone that a person chose, and the quiet hours of chats.
 type Access struct{ db Engine }
 
 var _ store.Credentials = Access{}
@@ -199,6 +201,36 @@ func (s Access) SetZone(ctx context.Context, principal, zone string) error {
 	})
 }
 
+// QuietHours are the quiet hours of a chat.
+func (s Access) QuietHours(ctx context.Context, at chat.Target) (q schedule.Quiet, ok bool, err error) {
+	err = s.db.View(ctx, "read the quiet hours of a chat", func(ctx context.Context, tx Tx) (err error) {
+		ok, err = one(ctx, tx, `SELECT q.from_minute, q.to_minute, COALESCE(z.zone, q.zone) FROM quiet_hours q LEFT JOIN zones z ON z.principal = q.principal
+			WHERE q.chat_id = $1 AND q.network = $2`, into(&q.From, &q.To, &q.Zone), at.ChatID, chat.ChannelKind(at.Channel))
+		return err
+	})
+	return q, ok, err
+}
+
+// SetQuietHours records the quiet hours of a chat, and makes what waits there due.
+func (s Access) SetQuietHours(ctx context.Context, at chat.Target, q *schedule.Quiet, principal string) error {
+	network := chat.ChannelKind(at.Channel)
+	return s.db.Update(ctx, "record the quiet hours of a chat", func(ctx context.Context, tx Tx) (err error) {
+		if q == nil {
+			_, err = tx.Exec(ctx, `DELETE FROM quiet_hours WHERE chat_id = $1 AND network = $2`, at.ChatID, network)
+		} else {
+			_, err = tx.Exec(ctx, `INSERT INTO quiet_hours (chat_id, network, from_minute, to_minute, zone, principal) VALUES ($1, $2, $3, $4, $5, $6)
+				ON CONFLICT (chat_id, network) DO UPDATE SET from_minute = excluded.from_minute, to_minute = excluded.to_minute, zone = excluded.zone, principal = excluded.principal`,
+				at.ChatID, network, q.From, q.To, q.Zone, principal)
+		}
+		if err != nil {
+			return err
+		}
+		_, err = tx.Exec(ctx, `UPDATE outbox SET next_at = {now}, held_until = NULL WHERE `+unsent+` AND state = 'pending' AND attempt = 0
+			AND held_until > {now} AND chat_id = $1 AND (channel = $2 OR channel LIKE $3)`, at.ChatID, network, network+":%")
+		return err
+	})
+}
+
 var _ channel.Records = Access{}
 
 // GroupActivation is the activation chosen for a group.
@@ -230,6 +262,12 @@ func (s Access) MoveGroup(ctx context.Context, of string, from, to int64) error 
 			VALUES ($1, $2, COALESCE((SELECT activation FROM channel_groups WHERE channel = $1 AND chat_id = $3), ''), $3)
 			ON CONFLICT (channel, chat_id) DO UPDATE SET moved_from = excluded.moved_from,
 				activation = CASE WHEN channel_groups.activation = '' THEN excluded.activation ELSE channel_groups.activation END`, of, to, from)
+		if err != nil {
+			return err
+		}
+		_, err = tx.Exec(ctx, `INSERT INTO quiet_hours (chat_id, network, from_minute, to_minute, zone, principal)
+			SELECT $1, network, from_minute, to_minute, zone, principal FROM quiet_hours WHERE chat_id = $2 AND network = $3 ON CONFLICT DO NOTHING`,
+			strconv.FormatInt(to, 10), strconv.FormatInt(from, 10), chat.ChannelKind(of))
 		return err
 	})
 }

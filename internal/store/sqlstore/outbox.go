@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"time"
 
 	"laneway/internal/chat"
 	"laneway/internal/cron"
+	"laneway/internal/cron/schedule"
 	"laneway/internal/store"
 )
 
@@ -24,11 +26,11 @@ const (
 	unsent = `done_at IS NULL AND state IN ('pending', 'sending')`
 
 	addOutgoingSQL = `{set id text, run text, n int, session text, channel text, chat text, thread text, kind text, payload text, many text, count int, word text,
-			epoch int, delay int, expires int, choice text, file text, principal text, node text, progress text, origin text}
+			epoch int, delay int, expires int, choice text, file text, principal text, node text, progress text, origin text, quiet text}
 		INSERT INTO outbox (id, run_id, n, session_key, channel, chat_id, thread, kind, payload, text_many, count, coalesce, epoch,
-			next_at, expires_at, created_at, choice, file, principal, node, progress, origin)
+			next_at, expires_at, created_at, choice, file, principal, node, progress, origin, quiet)
 		SELECT v.id, v.run, v.n, v.session, v.channel, v.chat, v.thread, v.kind, v.payload, v.many, v.count, v.word, v.epoch,
-			{now} + v.delay, v.expires, {now}, v.choice, v.file, v.principal, v.node, v.progress, v.origin {from} WHERE true ON CONFLICT DO NOTHING`
+			{now} + v.delay, v.expires, {now}, v.choice, v.file, v.principal, v.node, v.progress, v.origin, v.quiet {from} WHERE true ON CONFLICT DO NOTHING`
 
 	// raiseSQL adds to the count of a row of the same word whose first attempt has not begun.
 	raiseSQL = `UPDATE outbox SET count = count + $1 WHERE id = (
@@ -59,7 +61,7 @@ const (
 	// unique index of PostgreSQL refuses the second, which then retries. A pending row with a node
 	// is due at once for that node, and at its next_at for the others. An expired row that its
 	// sender ends is due.
-	dueSQL = `SELECT o.id, ` + lateRow + ` FROM outbox o
+	dueSQL = `SELECT o.id, ` + lateRow + `, o.quiet <> '' AND o.attempt = 0 AND COALESCE(o.expires_at > {now}, true) FROM outbox o
 		WHERE o.done_at IS NULL AND o.state IN ('pending', 'sending') AND o.state = 'pending' AND o.channel {in $1}
 			AND (` + lateRow + ` OR (o.next_at <= {now} OR o.node = $3 OR o.expires_at <= {now}) AND NOT EXISTS (
 				SELECT 1 FROM outbox e WHERE e.done_at IS NULL AND e.state IN ('pending', 'sending') AND e.channel = o.channel AND e.chat_id = o.chat_id
@@ -67,9 +69,19 @@ const (
 		ORDER BY o.place {limit $2} {skip}`
 
 	claimedColumns = ` RETURNING id, COALESCE(run_id, ''), n, session_key, channel, chat_id, thread, kind, payload, text_many, count, coalesce, attempt, epoch,
-		COALESCE(expires_at, 0), maybe_sent, created_at, choice, file, principal, progress, origin, place, COALESCE(expires_at <= {now}, false)`
+		COALESCE(expires_at, 0), maybe_sent, created_at, choice, file, principal, progress, origin, quiet, place, COALESCE(expires_at <= {now}, false)`
 	expireSQL = `UPDATE outbox SET state = 'expired', done_at = {now} WHERE id {in $1}` + claimedColumns
 	takeSQL   = `UPDATE outbox SET state = 'sending', node = $2, attempt = attempt + 1 WHERE id {in $1}` + claimedColumns
+
+	// quietSQL reads the rows of $1 in chats with quiet hours.
+	quietSQL = `SELECT o.id, o.place, o.quiet, COALESCE(o.run_id, ''), o.kind, o.channel, o.chat_id, o.thread, q.network, q.from_minute, q.to_minute, COALESCE(z.zone, q.zone), {now}
+		FROM outbox o JOIN quiet_hours q ON q.chat_id = o.chat_id LEFT JOIN zones z ON z.principal = q.principal WHERE o.id {in $1}`
+	holdRowSQL = `UPDATE outbox SET held_until = $2, next_at = $2, expires_at = CASE WHEN expires_at < $3 THEN $3 ELSE expires_at END WHERE id = $1`
+	// supersedeSQL ends the rows that a later run has made useless: $1 is their word, $2 to $4 the
+	// address, $5 the later run and $6 the place of its row.
+	supersedeSQL = `UPDATE outbox SET state = 'superseded', done_at = {now} WHERE done_at IS NULL AND state IN ('pending', 'sending') AND state = 'pending'
+			AND attempt = 0 AND held_until IS NOT NULL AND quiet = $1 AND channel = $2 AND chat_id = $3 AND thread = $4 AND COALESCE(run_id, '') <> $5 AND place < $6
+		RETURNING COALESCE(run_id, ''), kind`
 
 	nextOutgoingSQL = `SELECT COALESCE(min(CASE WHEN next_at > {now} THEN next_at END), 0), COALESCE(min(CASE WHEN expires_at > {now} THEN expires_at END), 0)
 		FROM outbox WHERE ` + unsent
@@ -102,7 +114,7 @@ func outgoingRows(list []store.Outgoing) (Set, error) {
 		}
 		rows = append(rows, []any{
 			cmp.Or(o.ID, id), null(o.RunID), o.N, o.Session.String(), o.Target.Channel, o.Target.ChatID, o.Target.Thread, o.Kind, o.Text, o.TextMany,
-			max(o.Count, 1), o.Coalesce, o.Epoch, span(delay), zero(millis(o.ExpiresAt)), choice, file, o.Principal, o.First, o.Progress, origin,
+			max(o.Count, 1), o.Coalesce, o.Epoch, span(delay), zero(millis(o.ExpiresAt)), choice, file, o.Principal, o.First, o.Progress, origin, o.Quiet,
 		})
 	}
 	return rows, nil
@@ -189,22 +201,85 @@ func (s Outbox) ClaimOutgoing(ctx context.Context, p store.ClaimOutgoingParams) 
 		return nil, err
 	}
 	return poll(ctx, s.db, of, func(ctx context.Context, tx Tx) (f found[[]store.Outgoing], err error) {
-		late, head, err := dueOutgoing(ctx, tx, p)
+		due, err := dueOutgoing(ctx, tx, p)
 		switch {
 		case err != nil:
 			return f, err
-		case len(late)+len(head) == 0:
+		case len(due.late)+len(due.head) == 0:
 			f.idle = p.Limit > 0
 			f.next = func(ctx context.Context, tx Tx) (int64, error) { return nextOutgoing(ctx, tx, p.Node) }
 			return f, nil
 		}
-		f.out, err = s.take(ctx, tx, p.Node, late, head)
+		if err := due.hold(ctx, tx); err != nil {
+			return f, err
+		}
+		f.out, err = s.take(ctx, tx, p.Node, due.late, due.head)
 		return f, err
 	})
 }
 
+// dueRows are the ids of the rows that have expired, of those that are due, and of the due ones that
+// wait during quiet hours.
+type dueRows struct{ late, head, quiet []string }
+
+// hold lets rows wait whose chat has quiet hours now, and ends those that they supersede.
+func (d *dueRows) hold(ctx context.Context, tx Tx) error {
+	if len(d.quiet) == 0 {
+		return nil
+	}
+	rows, err := all(ctx, tx, quietSQL, scanQuiet, d.quiet)
+	if err != nil {
+		return err
+	}
+	for _, r := range rows {
+		end, quiet := r.hours.Ends(r.now)
+		if !quiet || chat.ChannelKind(r.channel) != r.network {
+			continue
+		}
+		d.head = slices.DeleteFunc(d.head, func(id string) bool { return id == r.id })
+		if err := tx.Later(ctx, holdRowSQL, nil, r.id, millis(end), millis(end.Add(leastAfterQuiet))); err != nil {
+			return err
+		}
+		if err := noteDelivery(ctx, tx, r.run, r.kind, delivery{status: cron.DeliveryUnknown, reason: cron.WaitsForQuiet + end.Format("15:04")}); err != nil {
+			return err
+		}
+		if err := r.supersede(ctx, tx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// leastAfterQuiet is how long a row may be sent after quiet hours, at least.
+const leastAfterQuiet = time.Hour
+
+// quietRow is a row in a chat with quiet hours.
+type quietRow struct {
+	id, word, run, kind, channel, chatID, thread, network string
+
+	place int64
+	hours schedule.Quiet
+	now   time.Time
+}
+
+func scanQuiet(r Row) (q quietRow, err error) {
+	err = r.Scan(&q.id, &q.place, &q.word, &q.run, &q.kind, &q.channel, &q.chatID, &q.thread, &q.network, &q.hours.From, &q.hours.To, &q.hours.Zone, instant{&q.now})
+	return q, err
+}
+
+// supersede ends the rows that the row makes useless.
+func (q *quietRow) supersede(ctx context.Context, tx Tx) error {
+	type ended struct{ run, kind string }
+	list, err := all(ctx, tx, supersedeSQL, func(r Row) (e ended, err error) { err = r.Scan(&e.run, &e.kind); return e, err },
+		q.word, q.channel, q.chatID, q.thread, q.run, q.place)
+	for i := 0; i < len(list) && err == nil; i++ {
+		err = noteDelivery(ctx, tx, list[i].run, list[i].kind, delivery{status: cron.DeliveryNot, reason: "superseded by a later run during quiet hours"})
+	}
+	return err
+}
+
 // dueOutgoing finds and locks the expired and the due rows.
-func dueOutgoing(ctx context.Context, tx Tx, p store.ClaimOutgoingParams) (late, head []string, err error) {
+func dueOutgoing(ctx context.Context, tx Tx, p store.ClaimOutgoingParams) (due dueRows, err error) {
 	alive, held := false, false
 	err = tx.Later(ctx, aliveSQL, func(Row) error { alive = true; return nil }, p.Node)
 	if err == nil {
@@ -214,30 +289,33 @@ func dueOutgoing(ctx context.Context, tx Tx, p store.ClaimOutgoingParams) (late,
 		err = tx.Later(ctx, giveBackSQL, nil, p.Node, p.Sending, p.Unrecorded)
 	}
 	if err != nil {
-		return nil, nil, err
+		return due, err
 	}
 	err = tx.Query(ctx, dueSQL, func(r Row) error {
 		var (
-			id      string
-			expired bool
+			id             string
+			expired, quiet bool
 		)
-		if err := r.Scan(&id, &expired); err != nil {
+		if err := r.Scan(&id, &expired, &quiet); err != nil {
 			return err
 		}
-		if expired {
-			late = append(late, id)
-		} else {
-			head = append(head, id)
+		switch {
+		case expired:
+			due.late = append(due.late, id)
+			return nil
+		case quiet:
+			due.quiet = append(due.quiet, id)
 		}
+		due.head = append(due.head, id)
 		return nil
 	}, p.Channels, max(p.Limit, 0), p.Node)
 	switch {
 	case err == nil && !alive:
-		return nil, nil, chat.ErrFenced
+		return dueRows{}, chat.ErrFenced
 	case held:
-		return nil, nil, err
+		return dueRows{}, err
 	}
-	return late, head, err
+	return due, err
 }
 
 // claimed is a row with its position.
@@ -250,7 +328,7 @@ type claimed struct {
 func scanClaimed(r Row) (o claimed, err error) {
 	err = r.Scan(&o.ID, &o.RunID, &o.N, keyColumn{&o.Session}, &o.Target.Channel, &o.Target.ChatID, &o.Target.Thread, &o.Kind, &o.Text, &o.TextMany, &o.Count,
 		&o.Coalesce, &o.Attempt, &o.Epoch, instant{&o.ExpiresAt}, &o.MaybeSent, instant{&o.CreatedAt}, jsonColumn{&o.Choice}, jsonColumn{&o.File},
-		&o.Principal, &o.Progress, jsonColumn{&o.Origin}, &o.place, &o.Expired)
+		&o.Principal, &o.Progress, jsonColumn{&o.Origin}, &o.Quiet, &o.place, &o.Expired)
 	return o, err
 }
 
@@ -291,7 +369,8 @@ func nextOutgoing(ctx context.Context, tx Tx, nodeID string) (int64, error) {
 }
 
 // outboxCountsSQL reads one partial index for each part.
-const outboxCountsSQL = `SELECT channel, 'waiting', count(*), min(created_at) FROM outbox WHERE ` + unsent + ` GROUP BY channel
+const outboxCountsSQL = `SELECT channel, 'waiting', count(*), min(created_at) FROM outbox WHERE ` + unsent + `
+		AND (held_until IS NULL OR held_until <= {now}) GROUP BY channel
 	UNION ALL SELECT channel, 'failed', count(*), 0 FROM outbox WHERE state = 'failed' GROUP BY channel
 	UNION ALL SELECT channel, 'maybe_sent', count(*), 0 FROM outbox WHERE state = 'maybe_sent' GROUP BY channel`
 

@@ -130,10 +130,10 @@ const turnSQL = `SELECT i.message_id, i.session_key, i.seq, i.lane, i.channel, C
 	WHERE (i.run_id IS NULL OR i.run_id = i.message_id)`
 
 // sentSQL reads the outgoing messages of a run $1.
-const sentSQL = `SELECT channel, chat_id, thread, kind, state, attempt, last_error, COALESCE(provider_id, ''), next_at, done_at FROM outbox WHERE run_id = $1 ORDER BY n`
+const sentSQL = `SELECT channel, chat_id, thread, kind, state, attempt, last_error, COALESCE(provider_id, ''), next_at, held_until, done_at FROM outbox WHERE run_id = $1 ORDER BY n`
 
 func scanSending(r Row) (v store.Sending, err error) {
-	err = r.Scan(&v.Target.Channel, &v.Target.ChatID, &v.Target.Thread, &v.Kind, &v.State, &v.Attempts, &v.Error, &v.Receipt, instant{&v.NextAt}, instant{&v.DoneAt})
+	err = r.Scan(&v.Target.Channel, &v.Target.ChatID, &v.Target.Thread, &v.Kind, &v.State, &v.Attempts, &v.Error, &v.Receipt, instant{&v.NextAt}, instant{&v.HeldAt}, instant{&v.DoneAt})
 	return v, err
 }
 

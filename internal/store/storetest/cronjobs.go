@@ -38,7 +38,7 @@ func everyMemberComesBack(w *world) {
 	j.Session, j.WakeMode = "session:room", "next-heartbeat"
 	j.Schedule = schedule.Spec{Kind: schedule.KindCron, Expr: "0 9 * * 1", TZ: "Europe/Berlin", Gap: schedule.GapSkip, Fold: schedule.FoldBoth}
 	j.Payload = cron.Payload{Kind: cron.PayloadSystemEvent, Text: script, Options: []byte(`{"model":"m"}`)}
-	j.Delivery = cron.Delivery{Mode: cron.DeliverAnnounce, Channel: "telegram", To: "4711", Thread: "7", BestEffort: true, Options: []byte(`{"a":[1]}`)}
+	j.Delivery = cron.Delivery{Mode: cron.DeliverAnnounce, Channel: "telegram", To: "4711", Thread: "7", BestEffort: true, Urgent: true, Options: []byte(`{"a":[1]}`)}
 	j.Alert = cron.Alert{After: 3, Cooldown: time.Minute, Delivery: cron.Delivery{Mode: cron.DeliverWebhook, To: "https://example.org/"}}
 	j.Overlap, j.Missed = cron.OverlapBufferOne, cron.MissedPolicy{Rule: cron.MissedFireAll, MaxCatchup: 7, Window: cron.EmptyWindow}
 	j.AtMostOnce, j.DeleteAfter, j.AutoDisabled = true, true, true

@@ -79,6 +79,7 @@ func deletionRules() map[string]string {
 		"credentials":              exempt + "it is about principals",
 		"allowances":               exempt + "it is about principals",
 		"zones":                    exempt + "it is about principals",
+		"quiet_hours":              exempt + "it is about chats",
 		"token_ratios":             exempt + "it is about endpoints of models",
 		"pairings":                 exempt + "it is about persons of a channel",
 		"pairing_grants":           exempt + "it is about persons of a channel",

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"laneway/internal/chat"
+	"laneway/internal/cron/schedule"
 	"laneway/internal/store"
 )
 
@@ -40,6 +41,9 @@ func outboxTests() []test {
 		{"DeliveredNeedsTheProvidersID", deliveredNeedsID},
 		{"OnlyTheSenderReports", onlyTheSenderReports},
 		{"TooLateExpires", tooLateExpires},
+		{"QuietHoursHoldWhatWasNotTried", quietHoursHold},
+		{"QuietHoursThatEndFreeAtOnce", quietHoursEnd},
+		{"LaterRunSupersedesWhatIsHeld", laterRunSupersedes},
 		{"DeadNodeClaimsNothing", deadNodeClaimsNothing},
 		{"LostClaimIsRepeated", lostClaimIsRepeated},
 		{"UnrecordedMayHaveBeenSent", unrecordedMayHaveBeenSent},
@@ -152,7 +156,7 @@ func outgoingReadsBack(w *world) {
 	o := store.Outgoing{
 		ID: w.id("out"), Session: key, Principal: "ann", Kind: store.KindWebhook, Text: "äöü {\"a\": 1}", N: 0,
 		Target:    chat.Target{Channel: "web", ChatID: "-100123", Thread: "t7"},
-		ExpiresAt: w.clock.now().Add(time.Hour), Choice: someChoice(), File: someFile(1),
+		ExpiresAt: w.clock.now().Add(time.Hour), Choice: someChoice(), File: someFile(1), Quiet: "job 1",
 	}
 	w.enqueue(o)
 	got := w.claimOne(node)
@@ -633,6 +637,100 @@ func tooLateExpires(w *world) {
 	try(w.st.Delivered(w.ctx, store.DeliveredParams{Node: node, ID: o.ID, ProviderID: "p"})).fails(w, chat.ErrFenced)
 	try(w.st.Delivered(w.ctx, store.DeliveredParams{Node: node, ID: onTime.ID, ProviderID: "p"})).ok(w)
 	equal(w, "waiting and failed", w.counts(), store.OutboxCount{})
+}
+
+// quietFor sets quiet hours of a chat, from an hour ago for the given time.
+func (w *world) quietFor(chatID string, d time.Duration) (end time.Time) {
+	w.Helper()
+	now := w.clock.now().UTC().Truncate(time.Minute)
+	end = now.Add(d)
+	minute := func(t time.Time) int { return t.Hour()*60 + t.Minute() }
+	w.ok(w.st.SetQuietHours(w.ctx, chat.Target{Channel: "web", ChatID: chatID}, &schedule.Quiet{From: minute(now.Add(-time.Hour)), To: minute(end), Zone: "UTC"}, ""))
+	return end
+}
+
+func quietHoursHold(w *world) {
+	node := w.node()
+	tried := w.outgoing("web", "1")
+	tried.Quiet = "job 1"
+	w.enqueue(tried)
+	w.claimOne(node)
+	w.undelivered(store.UndeliveredParams{Node: node, ID: tried.ID, Error: "e"})
+	end := w.quietFor("1", 7*time.Hour)
+	first, second, answer, elsewhere := w.outgoing("web", "1"), w.outgoing("web", "1"), w.outgoing("web", "1"), w.outgoing("web", "2")
+	first.Quiet, second.Quiet, elsewhere.Quiet = "job 1", "job 2", "job 1"
+	first.ExpiresAt, second.ExpiresAt = w.clock.now().Add(time.Hour), end.Add(3*time.Hour)
+	w.enqueue(first, second, answer, elsewhere)
+	want := []string{tried.ID, elsewhere.ID, answer.ID}
+	for range 4 {
+		for _, o := range w.claim(node) {
+			equal(w, "claimed", o.ID, want[0])
+			want = want[1:]
+			try(w.st.Delivered(w.ctx, store.DeliveredParams{Node: node, ID: o.ID, ProviderID: "p"})).ok(w)
+		}
+	}
+	equal(w, "not claimed", len(want), 0)
+	equal(w, "waiting and failed", w.counts(), store.OutboxCount{})
+	w.clock.advance(end.Sub(w.clock.now()) - time.Millisecond)
+	node = w.node()
+	equal(w, "claimed during quiet hours", len(w.claim(node)), 0)
+	w.clock.advance(time.Millisecond)
+	got := w.claimOne(node)
+	equal(w, "the first", got.ID, first.ID)
+	equal(w, "it expires", got.ExpiresAt, end.Add(time.Hour))
+	try(w.st.Delivered(w.ctx, store.DeliveredParams{Node: node, ID: first.ID, ProviderID: "p"})).ok(w)
+	got = w.claimOne(node)
+	equal(w, "the second", got.ID, second.ID)
+	equal(w, "it expires", got.ExpiresAt, second.ExpiresAt)
+}
+
+func quietHoursEnd(w *world) {
+	node := w.node()
+	at := chat.Target{Channel: "web:other bot", ChatID: "1", Thread: "7"}
+	w.quietFor("1", 7*time.Hour)
+	o := w.outgoing("web", "1")
+	o.Quiet = "job 1"
+	w.enqueue(o)
+	equal(w, "claimed", len(w.claim(node)), 0)
+	_, ok, err := w.st.QuietHours(w.ctx, at)
+	w.ok(err)
+	equal(w, "the chat has quiet hours", ok, true)
+	w.ok(w.st.SetQuietHours(w.ctx, at, &schedule.Quiet{From: 0, To: 23*60 + 59, Zone: "UTC"}, "ann"))
+	if m := w.clock.now().UTC(); m.Hour() != 23 || m.Minute() != 59 {
+		equal(w, "claimed in other hours", len(w.claim(node)), 0)
+	}
+	w.ok(w.st.SetZone(w.ctx, "ann", "Asia/Tokyo"))
+	q, _, err := w.st.QuietHours(w.ctx, at)
+	w.ok(err)
+	equal(w, "the zone of the person", q, schedule.Quiet{From: 0, To: 23*60 + 59, Zone: "Asia/Tokyo"})
+	w.ok(w.st.SetQuietHours(w.ctx, at, nil, ""))
+	_, ok, err = w.st.QuietHours(w.ctx, at)
+	w.ok(err)
+	equal(w, "the chat has quiet hours", ok, false)
+	equal(w, "claimed", w.claimOne(node).ID, o.ID)
+}
+
+func laterRunSupersedes(w *world) {
+	node := w.node()
+	end := w.quietFor("1", 7*time.Hour)
+	row := func(job, run string, n int) store.Outgoing {
+		o := w.outgoing("web", "1")
+		o.Quiet, o.RunID, o.N, o.Kind = job, run, n, store.KindReply
+		return o
+	}
+	old, oldFile, other, alert, last, lastFile := row("j", "run 1", 0), row("j", "run 1", 1), row("k", "run 2", 0), row("alert j", "run 1", 1000), row("j", "run 3", 0), row("j", "run 3", 1)
+	for _, o := range []store.Outgoing{old, oldFile, other, alert, last, lastFile} {
+		w.enqueue(o)
+		equal(w, "claimed", len(w.claim(node)), 0)
+	}
+	equal(w, "states", w.h.Query(w.tb, `SELECT state FROM outbox WHERE run_id = 'run 1' ORDER BY n`), [][]any{{"superseded"}, {"superseded"}, {"pending"}})
+	w.clock.advance(end.Sub(w.clock.now()))
+	node = w.node()
+	for _, want := range []store.Outgoing{other, alert, last, lastFile} {
+		got := w.claimOne(node)
+		equal(w, "claimed", got.ID, want.ID)
+		try(w.st.Delivered(w.ctx, store.DeliveredParams{Node: node, ID: got.ID, ProviderID: "p"})).ok(w)
+	}
 }
 
 func deadNodeClaimsNothing(w *world) {
