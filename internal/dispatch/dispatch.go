@@ -301,9 +301,10 @@ func (d *Dispatcher) connect(ctx context.Context, deps Deps) error {
 	if err := d.commands.checkNeeds(); err != nil {
 		return err
 	}
+	d.figures.has = takeover{d.queue, &d.turns.running}
 	d.owner = ownership.New(ownership.Config{
 		Version: cfg.Version, Addr: cfg.Addr, Lease: cfg.Lease, Heartbeat: cfg.Heartbeat, Sweep: cfg.Sweep, Agents: d.agentIDs(), Given: d.figures.given, Fires: cfg.Cron.Fires, Exclusive: cfg.Exclusive,
-	}, p.store, takeover{d.queue, &d.turns.running}, p.obs, p.log)
+	}, p.store, d.figures.has, p.obs, p.log)
 	d.publisher = events.New(events.Config{
 		DefaultAgent: d.DefaultAgent(), End: p.endEvent, Topics: events.Topics{
 			service.Topic: func(ctx context.Context, text string) { d.svc.Events.Receive(ctx, text) }, topicAnswer: d.questions.receive,

@@ -216,6 +216,7 @@ type figures struct {
 	// taken has the rows that the last count found taken, with the time of the first count that
 	// did. Only the loop uses it.
 	taken map[store.TakenRow]time.Time
+	has   takeover // what this process has in memory
 }
 
 // current does not block. Before the first count, everything is zero.
@@ -270,6 +271,7 @@ func (f *figures) takenTooLong(ctx context.Context, next *Figures) error {
 	if err != nil {
 		return err
 	}
+	rows = slices.DeleteFunc(rows, f.inHand())
 	now, before := time.Now(), f.taken
 	f.taken = make(map[store.TakenRow]time.Time, len(rows))
 	long := map[string]int{}
@@ -293,6 +295,22 @@ func (f *figures) takenTooLong(ctx context.Context, next *Figures) error {
 		}
 	}
 	return nil
+}
+
+// inHand reports for a row whether its process works on it. This process knows that of its own turns
+// and messages, and leaves those of others to them.
+func (f *figures) inHand() func(store.TakenRow) bool {
+	me, running := f.node.ID(), f.has.Running()
+	return func(row store.TakenRow) bool {
+		switch row.Kind {
+		case store.TakenTurn:
+			return row.Node != me || running[row.ID]
+		case store.TakenMessage:
+			key, err := chat.ParseSessionKey(row.ID, "")
+			return row.Node != me || err == nil && f.has.Known(key) >= row.Attempt
+		}
+		return false
+	}
 }
 
 // given returns the agents that have been missing for too long.

@@ -157,6 +157,53 @@ func TestRowTakenTooLongIsReported(t *testing.T) {
 	})
 }
 
+// blind is a store that loses what finds a taken row again: the messages of a sweep, and the runs of a
+// heartbeat.
+type blind struct{ *sqlite.Store }
+
+func (blind) Hinted(context.Context, string, func(chat.SessionKey) int64, int) ([]store.Taken, error) {
+	return nil, nil
+}
+
+func (b blind) Heartbeat(ctx context.Context, id string, draining bool) (store.Beat, error) {
+	beat, err := b.Store.Heartbeat(ctx, id, draining)
+	beat.Runs = nil
+	return beat, err
+}
+
+// Turns and messages that this process has in the store and not in memory are reported; those that
+// wait or run for long are not.
+func TestLostTurnsAndMessagesAreReported(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		st := newStore(t)
+		h := open(t, blind{st})
+		accept := func(name string) (store.Accepted, string) {
+			m := chat.Message{ID: "m-" + name, Session: chat.SessionKey{Agent: "main", Rest: name}, Lane: "main", Principal: "anna"}
+			acc, err := st.Accept(t.Context(), store.AcceptParams{Node: h.d.NodeID(), Take: true, Message: m})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return acc, m.ID
+		}
+		accept("lost")
+		acc, id := accept("begun")
+		claim := store.Claim{Session: chat.SessionKey{Agent: "main", Rest: "begun"}, Node: h.d.NodeID(), Epoch: acc.Epoch}
+		if _, err := st.Start(t.Context(), store.StartParams{Claim: claim, RunID: id, Lane: "main", Seqs: []int64{acc.Seq}}); err != nil {
+			t.Fatal(err)
+		}
+		h.send("agent:main:long", "sleep 1h")
+		h.send("agent:main:long", "a message that waits for it")
+		time.Sleep(11 * time.Minute)
+		want(t, "rows", h.d.Figures().TakenLong, 2)
+		var kinds []string
+		for _, words := range h.d.Status(t.Context()).Stranded {
+			kind, _, _ := strings.Cut(words, " by gateway ")
+			kinds = append(kinds, kind)
+		}
+		wantList(t, "problems", kinds, []string{"1 × message", "1 × turn"})
+	})
+}
+
 // second adds an agent.
 func second(runner agent.Runner) option {
 	return func(c *dispatch.Config) {

@@ -121,8 +121,8 @@ type Nodes interface {
 	// sessions without a live owner, due jobs, due retries. Work of the gateway itself is not
 	// counted: every node takes it.
 	Unowned(ctx context.Context) (map[string]Unowned, error)
-	// TakenRows lists the rows that nodes have taken and not ended, the longest taken first, at
-	// most 1000.
+	// TakenRows lists the rows that nodes have taken and not ended, of each kind the longest taken
+	// first, at most 1000.
 	TakenRows(ctx context.Context) ([]TakenRow, error)
 	// AcquireLease takes the named lease if no live node holds it, or confirms that nodeID holds
 	// it. The epoch grows with each new holder. ok is false when another live node holds it.

@@ -52,10 +52,22 @@ type Node struct {
 
 // TakenRow is a row that a node has taken. A row that is taken again is another one.
 type TakenRow struct {
-	Kind     string // what it is, in words: "delivery" or "allowed call"
+	Kind string // what it is, in words: one of the constants
+	// ID is that of the row, for a message the key of its session. Attempt is that of the row, for a
+	// message its number.
 	ID, Node string
-	Attempt  int
+	Attempt  int64
 }
+
+// The kinds of taken rows. A turn that runs and the first message of a session without an open run
+// are taken for as long as it takes, so only their node can tell whether it has them.
+const (
+	TakenDelivery = "delivery"
+	TakenCall     = "allowed call"
+	TakenTurn     = "turn"
+	TakenStopping = "stopped turn"
+	TakenMessage  = "message"
+)
 
 // Unowned counts the work that waits for an agent that no live node has.
 type Unowned struct{ Messages, Jobs int }

@@ -25,9 +25,32 @@ func nodeTests() []test {
 		{"NodeTakesOnlySessionsOfItsAgents", takesItsAgents},
 		{"UnregisterIsIdempotent", unregisterTwice},
 		{"ForgottenNodesAreDeleted", forgottenNodes},
+		{"TakenRowsAreListed", takenRows},
 		{"RehearsalLeavesNothing", rehearsalLeavesNothing},
 		{"RehearsalFailsWhereMessagesFail", rehearsalFails},
 	}
+}
+
+// takenRows: turns that run, turns that stop, and the first messages of sessions that a node owns and
+// that have no turn.
+func takenRows(w *world) {
+	node, waiting := w.node(), w.key()
+	c, running, _ := w.turn(node, w.key())
+	w.acceptText(node, c.Session) // it waits for the turn
+	stopping, stopped, _ := w.turn(node, w.key())
+	try(w.st.Finish(w.ctx, store.FinishParams{
+		Claim: stopping, RunID: stopped, State: store.RunStopped, Outcome: chat.OutcomeStopped, StillRunning: true,
+	})).ok(w)
+	_, first := w.acceptText(node, waiting)
+	w.acceptText(node, waiting)
+	unowned := w.message(node, w.key())
+	unowned.Take = false
+	w.accept(unowned)
+	equal(w, "taken rows", try(w.st.TakenRows(w.ctx)).ok(w), []store.TakenRow{
+		{Kind: store.TakenTurn, ID: running, Node: node, Attempt: 1},
+		{Kind: store.TakenStopping, ID: stopped, Node: node, Attempt: 1},
+		{Kind: store.TakenMessage, ID: waiting.String(), Node: node, Attempt: first.Seq},
+	})
 }
 
 // rehearse rehearses the acceptance of a message.
