@@ -127,6 +127,34 @@ func TestWhereOnlyWordsAreShownFilesAreLines(t *testing.T) {
 	})
 }
 
+func TestFileOfUnfinishedMessageIsNotDeleted(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		opt, _ := keepFiles(t)
+		h := open(t, newStore(t), opt)
+		up, err := h.d.SaveFile("tester", chat.Upload{Attachment: chat.Attachment{Name: "a.txt"}}, strings.NewReader("a"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		named := func(m *chat.Message) { m.Content.Attachments = []chat.Attachment{up.Attachment} }
+		id := h.send("main", "sleep 1m", named)
+		after(time.Second)
+		if err := h.d.DeleteFile(t.Context(), "tester", true, up.ID); chat.CodeOf(err) != chat.CodeConflict {
+			t.Errorf("a file of a running turn: %v, want a conflict", err)
+		}
+		if err := h.d.DeleteFile(t.Context(), "somebody", true, up.ID); !errors.Is(err, chat.ErrNotFound) {
+			t.Errorf("another principal: %v, want no such file", err)
+		}
+		h.end(id)
+		if err := h.d.DeleteFile(t.Context(), "tester", true, up.ID); err != nil {
+			t.Error(err)
+		}
+		if _, err := h.d.FindFile("tester", true, up.ID); !errors.Is(err, chat.ErrNotFound) {
+			t.Errorf("after the deletion: %v", err)
+		}
+		h.close()
+	})
+}
+
 func TestAFileMayBeTheWholeAnswer(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		opt, dir := keepFiles(t)

@@ -368,6 +368,24 @@ func (d *Dispatcher) DropFile(f chat.Attachment) error {
 	return d.cfg.Files.DropUpload(f)
 }
 
+// DeleteFile removes an uploaded file by its id; with own, only one of this principal.
+// chat.ErrNotFound; chat.CodeConflict while unfinished work names it. Messages that have ended keep
+// its name.
+func (d *Dispatcher) DeleteFile(ctx context.Context, principal string, own bool, id string) error {
+	up, err := d.FindFile(principal, own, id)
+	if err != nil {
+		return err
+	}
+	used, err := d.store.FilesInUse(ctx)
+	if err != nil {
+		return err
+	}
+	if slices.Contains(used, up.Path) {
+		return chat.Errorf(chat.CodeConflict, "the file %s belongs to a message that has not ended; delete it afterwards", id)
+	}
+	return d.DropFile(up.Attachment)
+}
+
 // welcome is the message to a person after the operator has granted them access.
 const welcome = "You can now use this bot. Write to me."
 

@@ -283,6 +283,9 @@ func (h *fakeBackend) turn(l *fakeMessage) {
 		case "refused":
 			h.failed(l, chat.FailBadRequest, "the model service did not accept it", "no such model")
 			return
+		case string(chat.FailContextLength), string(chat.FailRefusal), string(chat.FailRateLimit):
+			h.failed(l, chat.FailReason(word), "the model service did not take it", "")
+			return
 		case "tool":
 			ev := h.event(l, chat.EventTool)
 			ev.Tool = &chat.ToolEvent{Phase: "start", CallID: "call-1", Name: "look", Args: `{"at":"sky"}`}

@@ -444,6 +444,9 @@ func TestCompletionSaysHowARunEndedWithoutAnAnswer(t *testing.T) {
 		code   string
 	}{
 		"timeout":    {text: "fail", status: 504, code: "run_timeout"},
+		"too long":   {text: "context_length", status: 400, code: "context_length_exceeded"},
+		"filtered":   {text: "refusal", status: 400, code: "content_filter"},
+		"limited":    {text: "rate_limit", status: 429, code: "rate_limit_exceeded"},
 		"queue full": {text: "x", refuse: chat.ErrQueueFull, status: 429, code: "queue_full"},
 		"draining":   {text: "x", refuse: chat.ErrDraining, status: 503, code: "gateway_draining"},
 		"database":   {text: "x", refuse: chat.ErrStoreUnavailable, status: 503, code: "database_unavailable"},

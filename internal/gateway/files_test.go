@@ -10,6 +10,7 @@ import (
 	"mime/multipart"
 	"net/http"
 	"net/textproto"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -52,6 +53,14 @@ func (c *fileBackend) ListFiles(principal string) ([]chat.Upload, error) {
 
 func (c *fileBackend) FileContent(f chat.Attachment) (io.ReadSeekCloser, error) {
 	return c.dir.Content(f.Path)
+}
+
+func (c *fileBackend) DeleteFile(_ context.Context, principal string, own bool, id string) error {
+	up, err := c.dir.Find(principal, own, id)
+	if err == nil {
+		err = c.dir.DropUpload(up.Attachment)
+	}
+	return err
 }
 
 func (c *fileBackend) DropFile(f chat.Attachment) error { return c.dir.DropUpload(f) }
@@ -112,9 +121,13 @@ func (b *bench) do(req *http.Request) answer {
 	return answer{resp.StatusCode, resp.Header, all}
 }
 
-func (b *bench) look(token, path string) answer {
+func (b *bench) look(token, path string) answer { return b.call(http.MethodGet, token, path) }
+
+func (b *bench) remove(token, path string) answer { return b.call(http.MethodDelete, token, path) }
+
+func (b *bench) call(method, token, path string) answer {
 	b.t.Helper()
-	req, err := http.NewRequestWithContext(context.Background(), http.MethodGet, "http://"+b.addr+path, nil)
+	req, err := http.NewRequestWithContext(context.Background(), method, "http://"+b.addr+path, nil)
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -156,6 +169,59 @@ func TestFileIsStoredAndReadByItsOwnerAlone(t *testing.T) {
 	}
 	if list := b.look(ottoToken, filesPath).json(t); len(list["data"].([]any)) != 0 {
 		t.Errorf("another's list: %v", list)
+	}
+}
+
+func TestFilesAreListedInPagesAndDeleted(t *testing.T) {
+	t.Parallel()
+	b, _ := startWithFiles(t)
+	var ids []string // newest first
+	for i := range 3 {
+		ids = append([]string{b.do(b.form(annaToken, fmt.Sprintf("%d.txt", i), "", "a", true)).json(t)["id"].(string)}, ids...)
+	}
+	list := func(query string) (listed []string, more bool) {
+		got := b.look(annaToken, filesPath+query)
+		if got.status != http.StatusOK {
+			t.Fatalf("%s: %d %s", query, got.status, got.body)
+		}
+		page := got.json(t)
+		for _, f := range page["data"].([]any) {
+			listed = append(listed, f.(map[string]any)["id"].(string))
+		}
+		return listed, page["has_more"] == true
+	}
+	for query, want := range map[string]struct {
+		ids  []string
+		more bool
+	}{
+		"?limit=2":                    {ids[:2], true},
+		"?limit=2&after=" + ids[1]:    {ids[2:], false},
+		"?limit=1&order=asc":          {ids[2:], true},
+		"?purpose=user_data":          {ids, false},
+		"?purpose=answer":             {nil, false},
+		"?after=" + ids[2] + "&limit": {nil, false},
+	} {
+		if got, more := list(query); !slices.Equal(got, want.ids) || more != want.more {
+			t.Errorf("%s: %v, %t, want %v", query, got, more, want)
+		}
+	}
+	for _, query := range []string{"limit=0", "limit=many", "order=up", "after=file-0"} {
+		name, _, _ := strings.Cut(query, "=")
+		if got := b.look(annaToken, filesPath+"?"+query); got.status != http.StatusBadRequest || got.json(t)["error"].(map[string]any)["param"] != name {
+			t.Errorf("%s: %d %s, want 400 with its name in param", query, got.status, got.body)
+		}
+	}
+	for _, tc := range []struct {
+		token  string
+		status int
+	}{{readToken, http.StatusForbidden}, {ottoToken, http.StatusNotFound}, {writeToken, http.StatusNotFound}, {annaToken, http.StatusOK}, {annaToken, http.StatusNotFound}} {
+		got := b.remove(tc.token, filesPath+"/"+ids[0])
+		if got.status != tc.status || tc.status == http.StatusOK && (got.json(t)["deleted"] != true || got.json(t)["id"] != ids[0]) {
+			t.Errorf("%s: %d %s, want %d", tc.token, got.status, got.body, tc.status)
+		}
+	}
+	if got, _ := list(""); !slices.Equal(got, ids[1:]) {
+		t.Errorf("%v are left, want %v", got, ids[1:])
 	}
 }
 

@@ -84,6 +84,7 @@ func (s *Server) files(r chi.Router) {
 	r.Post("/v1/files", s.completions.Upload())
 	r.Get("/v1/files", s.completions.ListFiles())
 	r.Get("/v1/files/{id}", s.completions.File())
+	r.Delete("/v1/files/{id}", s.completions.DeleteFile())
 	r.Get("/v1/files/{id}/content", s.completions.FileContent())
 	r.Get(conversation.MessageFilePath, s.completions.MessageFile(s.messageFile))
 }

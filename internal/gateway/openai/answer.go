@@ -150,6 +150,7 @@ func (a *run) fault(end chat.RunEnd) error {
 	}
 	w, _ := fault.From(e)
 	switch status := e.Details["status"]; {
+	case status == "error" && providers(w, chat.FailReason(end.Reason)):
 	case status == "timeout":
 		w.WithStatus(http.StatusGatewayTimeout).Details["code"] = codeRunTimeout
 	case status == "cancelled", e.Code == chat.CodeStale, e.Code == chat.CodeCleared:
@@ -157,6 +158,22 @@ func (a *run) fault(end chat.RunEnd) error {
 	}
 	w.Retryable = false // the turn was paid for; only the caller can decide to run it again
 	return w
+}
+
+// providers gives an error the status and code of the API when the provider refused this request
+// itself, which is no failure of the gateway. It returns false for other errors.
+func providers(e *fault.Error, reason chat.FailReason) bool {
+	switch reason { //nolint:exhaustive // all others are failures
+	case chat.FailContextLength:
+		e.WithStatus(http.StatusBadRequest).Details["code"] = "context_length_exceeded"
+	case chat.FailRefusal:
+		e.WithStatus(http.StatusBadRequest).Details["code"] = "content_filter"
+	case chat.FailRateLimit:
+		e.WithStatus(http.StatusTooManyRequests).Details["code"] = "rate_limit_exceeded"
+	default:
+		return false
+	}
+	return true
 }
 
 type chunk struct {

@@ -14,6 +14,8 @@ import (
 	"mime/multipart"
 	"net/http"
 	"net/url"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -52,6 +54,9 @@ type Files interface {
 	FileContent(f chat.Attachment) (io.ReadSeekCloser, error)
 	// DropFile removes a file that no message names.
 	DropFile(f chat.Attachment) error
+	// DeleteFile removes a file by its id; with own, only one of this principal. chat.ErrNotFound;
+	// chat.CodeConflict while unfinished work names it.
+	DeleteFile(ctx context.Context, principal string, own bool, id string) error
 }
 
 // fileObject is a file as clients see it.
@@ -75,7 +80,53 @@ func objectOf(up chat.Upload) fileObject {
 type fileList struct {
 	Object  string       `json:"object"`
 	Data    []fileObject `json:"data"`
+	FirstID *string      `json:"first_id"`
+	LastID  *string      `json:"last_id"`
 	HasMore bool         `json:"has_more"`
+}
+
+// mostListed is the largest number of files that a list may be asked for, as in the API.
+const mostListed = 10_000
+
+// page returns the part of all files, newest first, that a query asks for.
+func page(all []chat.Upload, query url.Values) (list fileList, err error) {
+	limit := mostListed
+	if text := query.Get("limit"); text != "" {
+		if limit, err = strconv.Atoi(text); err != nil || limit < 1 || limit > mostListed {
+			return list, invalid("limit", "limit is %s; it must be a number from 1 to %d", quoted(text), mostListed)
+		}
+	}
+	switch order := query.Get("order"); order {
+	case "", "desc":
+	case "asc":
+		slices.Reverse(all)
+	default:
+		return list, invalid("order", "order is %s; it must be asc or desc", quoted(order))
+	}
+	if after := query.Get("after"); after != "" {
+		at := slices.IndexFunc(all, func(up chat.Upload) bool { return up.ID == after })
+		if at < 0 {
+			return list, invalid("after", "after is %s, which is none of your files; leave it out to begin anew", quoted(after))
+		}
+		all = all[at+1:]
+	}
+	if purpose := query.Get("purpose"); purpose != "" {
+		all = slices.DeleteFunc(all, func(up chat.Upload) bool { return up.Purpose != purpose })
+	}
+	list = fileList{Object: "list", Data: make([]fileObject, 0, min(len(all), limit)), HasMore: len(all) > limit}
+	for _, up := range all[:min(len(all), limit)] {
+		list.Data = append(list.Data, objectOf(up))
+	}
+	if n := len(list.Data); n > 0 {
+		list.FirstID, list.LastID = &list.Data[0].ID, &list.Data[n-1].ID
+	}
+	return list, nil
+}
+
+type deletedObject struct {
+	ID      string `json:"id"`
+	Object  string `json:"object"`
+	Deleted bool   `json:"deleted"`
 }
 
 // handled calls h for a client with the scope, counts the call and answers its error.
@@ -206,16 +257,17 @@ func brokenForm(err error) error {
 	return fault.Invalid("the form did not arrive whole, or is malformed")
 }
 
-// ListFiles answers GET /v1/files: the files of the caller.
+// ListFiles answers GET /v1/files: the files of the caller, or the page of them that the query asks
+// for.
 func (h *Handler) ListFiles() http.HandlerFunc {
-	return h.handled(chat.ScopeRead, func(w http.ResponseWriter, _ *http.Request, cred auth.Credential) error {
+	return h.handled(chat.ScopeRead, func(w http.ResponseWriter, r *http.Request, cred auth.Credential) error {
 		all, err := h.files.ListFiles(cred.Name)
 		if err != nil {
 			return err
 		}
-		list := fileList{Object: "list", Data: make([]fileObject, 0, len(all))}
-		for _, up := range all {
-			list.Data = append(list.Data, objectOf(up))
+		list, err := page(all, r.URL.Query())
+		if err != nil {
+			return err
 		}
 		httpbody.WriteJSON(w, http.StatusOK, list)
 		return nil
@@ -230,6 +282,21 @@ func (h *Handler) File() http.HandlerFunc {
 			return err
 		}
 		httpbody.WriteJSON(w, http.StatusOK, objectOf(up))
+		return nil
+	})
+}
+
+// DeleteFile answers DELETE /v1/files/{id}. Only an administrator deletes the files of others.
+func (h *Handler) DeleteFile() http.HandlerFunc {
+	return h.handled(chat.ScopeWrite, func(w http.ResponseWriter, r *http.Request, cred auth.Credential) error {
+		if e := h.server.Refusal(); e != nil {
+			return e
+		}
+		id := chi.URLParam(r, "id")
+		if err := h.files.DeleteFile(r.Context(), cred.Name, !cred.Administers(cred.Scopes), id); err != nil {
+			return err
+		}
+		httpbody.WriteJSON(w, http.StatusOK, deletedObject{ID: id, Object: "file", Deleted: true})
 		return nil
 	})
 }
