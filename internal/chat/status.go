@@ -102,8 +102,10 @@ type Place struct {
 	Session SessionKey
 	// RunID is the run that the message belongs to or starts.
 	RunID string
-	// Newest: no message of the session was accepted after it. Ended: it has an outcome.
-	Newest, Ended bool
+	// Newest: no message of the session was accepted after it. First: none was accepted before it.
+	// Ended: it has an outcome.
+	Newest, First, Ended bool
+	AcceptedAt           time.Time
 }
 
 // InFlight is a running turn and its text so far.

@@ -270,6 +270,47 @@ func TestBranchesCountAmongTheSessionsOfTheirCaller(t *testing.T) {
 	}, bounds(10, 0, 0), func(c *dispatch.Config) { c.OwnSessions = 3 })
 }
 
+func TestOnlyARunThatIsItsWholeSessionIsDeleted(t *testing.T) {
+	inDispatcher(t, func(t *testing.T, h *harness) {
+		by := chat.Caller{Principal: "tester", Scopes: []string{chat.ScopeWrite}}
+		remove := func(run string, by chat.Caller) (bool, error) {
+			at, err := h.d.Place(t.Context(), run)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return h.d.DeleteWhole(t.Context(), at, by)
+		}
+		begin := func(texts ...string) (key chat.SessionKey, run string) {
+			key = chat.SessionKey{Agent: "main", Rest: "api:" + uuid.NewString()}
+			for _, text := range texts {
+				run = h.send(key.String(), text)
+				h.end(run)
+			}
+			return key, run
+		}
+		_, second := begin("one", "two")
+		noted, withNote := begin("one")
+		if _, err := h.d.AppendReply(t.Context(), noted, chat.Reply{ID: uuid.NewString(), Text: "a note", Principal: "tester"}); err != nil {
+			t.Fatal(err)
+		}
+		for name, run := range map[string]string{"after another message": second, "before a note": withNote} {
+			if did, err := remove(run, by); did || err != nil {
+				t.Errorf("%s: %t, %v, want no deletion", name, did, err)
+			}
+		}
+		_, alone := begin("one")
+		if did, err := remove(alone, chat.Caller{Principal: "other", Scopes: by.Scopes}); did || chat.CodeOf(err) != chat.CodeForbidden {
+			t.Errorf("another's: %t, %v, want forbidden", did, err)
+		}
+		if did, err := remove(alone, by); !did || err != nil {
+			t.Errorf("a whole session: %t, %v", did, err)
+		}
+		if _, err := h.d.Place(t.Context(), alone); !errors.Is(err, chat.ErrNotFound) {
+			t.Errorf("after the deletion: %v, want no such run", err)
+		}
+	}, bounds(10, 0, 0))
+}
+
 // A chain of branches has a maximum length. The last session has all entries of the conversation.
 func TestAConversationBranchesABoundedNumberOfTimes(t *testing.T) {
 	inDispatcher(t, func(t *testing.T, h *harness) {

@@ -244,8 +244,33 @@ func (d *Dispatcher) Place(ctx context.Context, messageID string) (chat.Place, e
 		return chat.Place{}, fmt.Errorf("looking for the session of a message: %w", err)
 	}
 	return chat.Place{
-		Session: m.Session, RunID: cmp.Or(m.RunID, m.MessageID), Newest: s.LastSeq == m.Seq, Ended: m.State == store.StateDone,
+		Session: m.Session, RunID: cmp.Or(m.RunID, m.MessageID), Newest: s.LastSeq == m.Seq, First: m.Seq == 1, Ended: m.State == store.StateDone,
+		AcceptedAt: m.AcceptedAt,
 	}, nil
+}
+
+// DeleteWhole deletes the session of a run that is its whole conversation, and reports whether it
+// did: no other message was accepted, and its transcript has no entry of something else.
+func (d *Dispatcher) DeleteWhole(ctx context.Context, at chat.Place, by chat.Caller) (bool, error) {
+	if !at.First || !at.Newest {
+		return false, nil
+	}
+	s, err := d.store.Session(ctx, at.Session, "")
+	if err != nil {
+		return false, fmt.Errorf("looking for the session of a run: %w", err)
+	}
+	if !by.MayChange(at.Session, s.Principal, true) {
+		return false, chat.Errorf(chat.CodeForbidden, "only the token that made the conversation, or one with the scope admin, deletes it")
+	}
+	tr, err := d.store.Transcript(ctx, store.TranscriptQuery{Session: at.Session, Limit: 1, MaxChars: 1, NoCount: true})
+	if err != nil {
+		return false, fmt.Errorf("reading the transcript of a run: %w", err)
+	}
+	if last := tr.Entries; len(last) > 0 && last[0].RunID != at.RunID {
+		return false, nil
+	}
+	_, err = d.stops.remove(ctx, store.DeleteParams{Session: at.Session, ExpectID: s.SessionID}, by)
+	return err == nil, err
 }
 
 // BranchAt returns the end of a run in the current transcript of its session, from which a new

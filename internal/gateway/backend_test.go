@@ -753,13 +753,30 @@ func (h *fakeBackend) Place(_ context.Context, id string) (chat.Place, error) {
 	if l == nil || h.sessions[l.m.Session.String()] == nil {
 		return chat.Place{}, chat.ErrNotFound
 	}
-	at := chat.Place{Session: l.m.Session, RunID: id, Newest: h.newest[l.m.Session.String()] == l}
+	at := chat.Place{Session: l.m.Session, RunID: id, Newest: h.newest[l.m.Session.String()] == l, First: true, AcceptedAt: l.at}
+	for _, other := range h.messages {
+		at.First = at.First && (other.m.Session != l.m.Session || !other.at.Before(l.at))
+	}
 	select {
 	case <-l.done:
 		at.Ended = true
 	default:
 	}
 	return at, nil
+}
+
+// DeleteWhole deletes the session of its only message.
+func (h *fakeBackend) DeleteWhole(_ context.Context, at chat.Place, by chat.Caller) (bool, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch r := h.sessions[at.Session.String()]; {
+	case !at.First || !at.Newest:
+		return false, nil
+	case !by.MayChange(at.Session, r.status.Principal, true):
+		return false, chat.Errorf(chat.CodeForbidden, "the session belongs to another token")
+	}
+	delete(h.sessions, at.Session.String())
+	return true, nil
 }
 
 // BranchAt returns the number of the last entry of a run.

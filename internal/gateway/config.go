@@ -221,6 +221,8 @@ type Backend interface {
 	// Place finds an accepted message by its id, and BranchAt the end of a run; see [openai.Runs].
 	Place(ctx context.Context, messageID string) (chat.Place, error)
 	BranchAt(ctx context.Context, key chat.SessionKey, runID string) (chat.Branch, error)
+	// DeleteWhole deletes the session of a run that is all of it; see [openai.Runs].
+	DeleteWhole(ctx context.Context, at chat.Place, by chat.Caller) (bool, error)
 
 	// Turns lists turns. The map has, by id, what those without an outcome wait for.
 	Turns(ctx context.Context, f store.TurnFilter) ([]store.Turn, map[string]chat.Waiting, error)

@@ -66,6 +66,8 @@ func (s *Server) routes(base, waits context.Context) http.Handler {
 		s.optional(r)
 		r.Post("/v1/chat/completions", s.completions.Completions(waits))
 		r.Post("/v1/responses", s.completions.Responses(waits))
+		r.Get("/v1/responses/{id}", s.completions.Response())
+		r.Delete("/v1/responses/{id}", s.completions.DeleteResponse())
 		r.Get("/v1/models", s.completions.Models)
 		r.Get("/v1/models/*", s.completions.Model)
 		s.files(r)

@@ -179,6 +179,65 @@ func TestNewestResponseGoesOnInItsSessionAndAnEarlierOneBranches(t *testing.T) {
 	}
 }
 
+func TestResponseIsReadAndDeletedWithItsSession(t *testing.T) {
+	t.Parallel()
+	b := start(t)
+	alone, failed := b.respond(respond("one two")), b.post(responsesPath, respond("server fail"))
+	got := b.look(readToken, responsesPath+"/"+alone.ID)
+	if r := decode[reply](t, got.body); got.status != http.StatusOK || r.ID != alone.ID || r.Status != "completed" || r.text() != "one two" || r.Model != "laneway/main" {
+		t.Errorf("%d %s", got.status, got.body)
+	}
+	r := decode[reply](t, b.look(readToken, responsesPath+"/resp_"+failed.header.Get("X-Laneway-Run-Id")).body)
+	if r.Status != "failed" || r.Error == nil || r.Error.Code != "run_timeout" {
+		t.Errorf("a failed response: %+v", r)
+	}
+	second := b.respond(respond("two", params{"previous_response_id": alone.ID}))
+	for _, id := range []string{alone.ID, second.ID} {
+		got := b.remove(writeToken, responsesPath+"/"+id)
+		if got.status != http.StatusConflict || !strings.Contains(string(got.body), "laneway sessions delete agent:main:api:") {
+			t.Errorf("a part of a session: %d %s, want a conflict that names the command", got.status, got.body)
+		}
+	}
+	only := b.respond(respond("three"))
+	for _, tc := range []struct {
+		token  string
+		status int
+	}{{readToken, http.StatusForbidden}, {ottoToken, http.StatusNotFound}, {writeToken, http.StatusOK}, {writeToken, http.StatusNotFound}} {
+		if got := b.remove(tc.token, responsesPath+"/"+only.ID); got.status != tc.status {
+			t.Errorf("%s deletes: %d %s, want %d", tc.token, got.status, got.body, tc.status)
+		}
+	}
+	for _, path := range []string{only.ID, "resp_0", "0"} {
+		if got := b.look(writeToken, responsesPath+"/"+path); got.status != http.StatusNotFound {
+			t.Errorf("%s: %d %s", path, got.status, got.body)
+		}
+	}
+}
+
+func TestReferenceToAnAnswerIsItsText(t *testing.T) {
+	t.Parallel()
+	b := start(t)
+	first := b.respond(respond("one two"))
+	ask := func(ref params) params {
+		return respond([]any{says("user", "one two"), ref, says("user", "three")})
+	}
+	for _, ref := range []params{{"type": "item_reference", "id": first.Output[0].ID}, {"id": first.Output[0].ID}} {
+		m := b.message(b.respond(ask(ref)).ID)
+		if got := m.Content.Context; len(got) != 2 || got[1].Role != "assistant" || got[1].Text != "one two" || got[1].RunID != "" || m.Content.Text != "three" {
+			t.Errorf("%v: %+v", ref, m.Content)
+		}
+	}
+	for id, want := range map[string]int{"msg_0": http.StatusNotFound, "rs_1": http.StatusBadRequest} {
+		got := b.post(responsesPath, ask(params{"type": "item_reference", "id": id}))
+		if got.status != want || got.json(t)["error"].(map[string]any)["param"] != "input" {
+			t.Errorf("%s: %d %s, want %d with param input", id, got.status, got.body, want)
+		}
+	}
+	if got := b.post(responsesPath, ask(params{"type": "item_reference", "id": first.Output[0].ID}), header("Authorization", "Bearer "+ottoToken)); got.status != http.StatusNotFound {
+		t.Errorf("an answer to another principal: %d %s", got.status, got.body)
+	}
+}
+
 // Of two concurrent requests that continue the same response, one continues in the session, the
 // other branches, and none is lost.
 func TestOnlyOneOfTwoContinuationsGetsTheSession(t *testing.T) {

@@ -191,7 +191,9 @@ func exceptions() map[string]string {
 		"tools-call-sampling": noQuestions, "tools-call-elicitation": noQuestions, "elicitation-sep1034-defaults": noQuestions, "elicitation-sep1330-enums": noQuestions,
 		"resources-read-text": noResources, "resources-read-binary": noResources, "resources-templates-read": noResources, "resources-subscribe": noResources,
 		"resources-unsubscribe": noResources,
-		"prompts-get-simple":    noPrompts, "prompts-get-with-args": noPrompts, "prompts-get-embedded-resource": noPrompts, "prompts-get-with-image": noPrompts,
+		"resources-list":        noResources, "prompts-list": noPrompts,
+		"logging-set-level":  "the gateway sends no log messages to clients, so there is no level to set",
+		"prompts-get-simple": noPrompts, "prompts-get-with-args": noPrompts, "prompts-get-embedded-resource": noPrompts, "prompts-get-with-image": noPrompts,
 	}
 }
 

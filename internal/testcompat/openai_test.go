@@ -62,9 +62,23 @@ for await (const f of client.files.list()) listed.push(f.id);
 assert(listed.includes(sent.id), listed.join());
 await client.responses.create({ model: "laneway", input: [{ role: "user", content: [{ type: "input_text", text: "add" }, { type: "input_file", file_id: sent.id }] }] });
 await assert.rejects(client.responses.create({ model: "laneway", input: "x", previous_response_id: "resp_0" }), (e) => e instanceof OpenAI.NotFoundError && e.param === "previous_response_id");
+const page = await client.files.list({ limit: 1, purpose: "user_data" });
+assert.deepEqual(page.data.map((f) => f.id), [sent.id]);
+assert.equal((await client.files.delete(sent.id)).deleted, true);
+await assert.rejects(client.files.retrieve(sent.id), OpenAI.NotFoundError);
+const kept = await client.responses.retrieve(first.id);
+assert.equal(kept.output_text ?? kept.output[0].content[0].text, "one two");
+await assert.rejects(client.responses.delete(first.id), (e) => e.status === 409 && /sessions delete/.test(e.message));
+const alone = await client.responses.create({ model: "laneway", input: "six" });
+const again = await client.responses.create({ model: "laneway", input: [{ role: "user", content: "six" }, { type: "item_reference", id: alone.output[0].id }, { role: "user", content: "seven" }] });
+assert.equal(again.output_text, "seven");
+await client.responses.delete(alone.id);
+await assert.rejects(client.responses.retrieve(alone.id), OpenAI.NotFoundError);
+assert.equal((await client.models.retrieve("laneway/main")).id, "laneway/main");
 await assert.rejects(client.files.retrieve("file-0"), OpenAI.NotFoundError);
 await assert.rejects(client.chat.completions.create({ model: "gpt-4o", messages }), (e) => e instanceof OpenAI.NotFoundError && e.code === "model_not_found");
-await assert.rejects(client.chat.completions.create({ model: "laneway", messages: [{ role: "user", content: "fail refusal" }] }), (e) => e.status === 502 && e.code === "run_failed");
+await assert.rejects(client.chat.completions.create({ model: "laneway", messages: [{ role: "user", content: "fail refusal" }] }), (e) => e.status === 400 && e.code === "content_filter");
+await assert.rejects(client.chat.completions.create({ model: "laneway", messages: [{ role: "user", content: "fail server" }] }), (e) => e.status === 502 && e.code === "run_failed");
 await assert.rejects(new OpenAI({ apiKey: "wrong", baseURL: process.env.BASE }).models.list(), OpenAI.AuthenticationError);
 console.log("all well");
 `
@@ -102,8 +116,8 @@ func TestOfficialOpenAIClient(t *testing.T) {
 		if err != nil || !strings.Contains(out, "all well") {
 			t.Errorf("%v\n%s", err, out)
 		}
-		if n := teste2e.OpenOracle(t, g, database).Count("SELECT count(*) FROM inbox"); n != 9 {
-			t.Errorf("%d messages were accepted, want 9: a run that failed must not be sent again", n)
+		if n := teste2e.OpenOracle(t, g, database).Count("SELECT count(*) FROM inbox"); n != 12 {
+			t.Errorf("%d messages were accepted, want 12: a run that failed must not be sent again", n)
 		}
 	})
 }
@@ -192,7 +206,7 @@ func TestTurnsOfAimock(t *testing.T) {
 			lines := bufio.NewScanner(out)
 			lines.Buffer(nil, 1<<20)
 			lines.Scan()
-			g := installGateway(t, "", secrets+fmt.Sprintf("agents: {main: {runner: %s, base_url: %q, model: m, api_key: k-test-1234, retries: 0}}\n", runner, lines.Text()+path))
+			g := installGateway(t, "", fmt.Sprintf("agents: {main: {runner: %s, base_url: %q, model: m, api_key: k-test-1234, retries: 0}}\n", runner, lines.Text()+path))
 			g.Start()
 			if out, errs, code := g.CLI(ctx, "", "send", "What is planned?"); code != 0 || !strings.Contains(out, "Nothing is planned.") {
 				t.Errorf("got %q, %q and status %d, want the answer after the call", out, errs, code)

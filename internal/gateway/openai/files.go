@@ -129,8 +129,8 @@ type deletedObject struct {
 	Deleted bool   `json:"deleted"`
 }
 
-// handled calls h for a client with the scope, counts the call and answers its error.
-func (h *Handler) handled(scope string, f func(w http.ResponseWriter, r *http.Request, cred auth.Credential) error) http.HandlerFunc {
+// handled calls f for a client with the scope, counts the call under name and answers its error.
+func (h *Handler) handled(name, scope string, f func(w http.ResponseWriter, r *http.Request, cred auth.Credential) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		began := time.Now()
 		cred, ok := h.server.Bearer(w, r, scope)
@@ -138,16 +138,16 @@ func (h *Handler) handled(scope string, f func(w http.ResponseWriter, r *http.Re
 			return
 		}
 		err := f(w, r, cred)
-		h.server.Count(filesName, err, time.Since(began))
+		h.server.Count(name, err, time.Since(began))
 		if err != nil {
-			h.refuse(r.Context(), w, filesName, err)
+			h.refuse(r.Context(), w, name, err)
 		}
 	}
 }
 
 // Upload answers POST /v1/files: a form with a file, which is written to the disk while it arrives.
 func (h *Handler) Upload() http.HandlerFunc {
-	return h.handled(chat.ScopeWrite, func(w http.ResponseWriter, r *http.Request, cred auth.Credential) error {
+	return h.handled(filesName, chat.ScopeWrite, func(w http.ResponseWriter, r *http.Request, cred auth.Credential) error {
 		up, err := h.upload(w, r, cred)
 		if err != nil {
 			return err
@@ -260,7 +260,7 @@ func brokenForm(err error) error {
 // ListFiles answers GET /v1/files: the files of the caller, or the page of them that the query asks
 // for.
 func (h *Handler) ListFiles() http.HandlerFunc {
-	return h.handled(chat.ScopeRead, func(w http.ResponseWriter, r *http.Request, cred auth.Credential) error {
+	return h.handled(filesName, chat.ScopeRead, func(w http.ResponseWriter, r *http.Request, cred auth.Credential) error {
 		all, err := h.files.ListFiles(cred.Name)
 		if err != nil {
 			return err
@@ -276,7 +276,7 @@ func (h *Handler) ListFiles() http.HandlerFunc {
 
 // File answers GET /v1/files/{id}.
 func (h *Handler) File() http.HandlerFunc {
-	return h.handled(chat.ScopeRead, func(w http.ResponseWriter, r *http.Request, cred auth.Credential) error {
+	return h.handled(filesName, chat.ScopeRead, func(w http.ResponseWriter, r *http.Request, cred auth.Credential) error {
 		up, err := h.files.FindFile(cred.Name, cred.Own(), chi.URLParam(r, "id"))
 		if err != nil {
 			return err
@@ -288,7 +288,7 @@ func (h *Handler) File() http.HandlerFunc {
 
 // DeleteFile answers DELETE /v1/files/{id}. Only an administrator deletes the files of others.
 func (h *Handler) DeleteFile() http.HandlerFunc {
-	return h.handled(chat.ScopeWrite, func(w http.ResponseWriter, r *http.Request, cred auth.Credential) error {
+	return h.handled(filesName, chat.ScopeWrite, func(w http.ResponseWriter, r *http.Request, cred auth.Credential) error {
 		if e := h.server.Refusal(); e != nil {
 			return e
 		}
@@ -303,7 +303,7 @@ func (h *Handler) DeleteFile() http.HandlerFunc {
 
 // FileContent answers GET /v1/files/{id}/content.
 func (h *Handler) FileContent() http.HandlerFunc {
-	return h.handled(chat.ScopeRead, func(w http.ResponseWriter, r *http.Request, cred auth.Credential) error {
+	return h.handled(filesName, chat.ScopeRead, func(w http.ResponseWriter, r *http.Request, cred auth.Credential) error {
 		up, err := h.files.FindFile(cred.Name, cred.Own(), chi.URLParam(r, "id"))
 		if err != nil {
 			return err
@@ -315,7 +315,7 @@ func (h *Handler) FileContent() http.HandlerFunc {
 // MessageFile answers a GET for a file that find returns, one that came with a message of a
 // conversation.
 func (h *Handler) MessageFile(find func(ctx context.Context, cred auth.Credential, query url.Values) (chat.Attachment, error)) http.HandlerFunc {
-	return h.handled(chat.ScopeRead, func(w http.ResponseWriter, r *http.Request, cred auth.Credential) error {
+	return h.handled(filesName, chat.ScopeRead, func(w http.ResponseWriter, r *http.Request, cred auth.Credential) error {
 		f, err := find(r.Context(), cred, r.URL.Query())
 		if err != nil {
 			return err

@@ -84,6 +84,9 @@ type Runs interface {
 	Stop(ctx context.Context, p store.StopParams) ([]string, error)
 	// Place finds an accepted message by its id; chat.ErrNotFound.
 	Place(ctx context.Context, messageID string) (chat.Place, error)
+	// DeleteWhole deletes the session of a run that is its whole conversation, and reports whether
+	// it did. chat.CodeForbidden: the caller may not.
+	DeleteWhole(ctx context.Context, at chat.Place, by chat.Caller) (bool, error)
 	// BranchAt returns the end of a run, from which a new session may branch. chat.ErrNotFound: the
 	// transcript no longer has the run.
 	BranchAt(ctx context.Context, key chat.SessionKey, runID string) (chat.Branch, error)
@@ -385,6 +388,9 @@ func (h *Handler) message(ctx context.Context, c *call) (chat.Message, error) {
 	}
 	var err error
 	if c.place, err = h.placeOf(ctx, c); err != nil {
+		return chat.Message{}, err
+	}
+	if err := h.recall(ctx, c); err != nil {
 		return chat.Message{}, err
 	}
 	if err := h.attach(ctx, c); err != nil {

@@ -314,6 +314,8 @@ type inputMessage struct {
 	Content json.RawMessage `json:"content"`
 	text    string
 	files   []inputFile
+	// answer is the run whose answer the message is, instead of a content.
+	answer string
 }
 
 // contentPart is a part of a message in either form: in completions, the members of a file are one
@@ -398,7 +400,7 @@ func split(messages []inputMessage) (system string, earlier []chat.TranscriptEnt
 			}
 		default:
 			text := m.text + strings.Repeat("\n[attachment]", len(m.files))
-			earlier = append(earlier, chat.TranscriptEntry{Role: m.Role, Text: text, Tokens: agent.EstimateTokens(text)})
+			earlier = append(earlier, chat.TranscriptEntry{Role: m.Role, Text: text, RunID: m.answer, Tokens: agent.EstimateTokens(text)})
 		}
 	}
 	return strings.Join(rules, "\n\n"), earlier, strings.Join(fresh, "\n\n")

@@ -6,13 +6,17 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 
+	"github.com/go-chi/chi/v5"
 	"github.com/google/uuid"
 
 	"laneway/internal/agent"
 	"laneway/internal/chat"
+	"laneway/internal/gateway/auth"
 	"laneway/internal/gateway/fault"
+	"laneway/internal/gateway/httpbody"
 )
 
 // States of a response.
@@ -132,9 +136,19 @@ func (r response) end(end chat.RunEnd) response {
 	return r
 }
 
+// fail completes the response of a run that has no answer.
+func (r response) fail(refused *fault.Error) response {
+	shown := errorOf(refused.HTTPStatus(), refused)
+	r.Status, r.Error = stateFailed, &responseError{Code: shown.Type, Message: shown.Message}
+	if shown.Code != nil {
+		r.Error.Code = *shown.Code
+	}
+	return r
+}
+
 // item returns the only message of the output.
 func (r response) item(state, text string) outputItem {
-	return outputItem{Type: "message", ID: "msg_" + r.ID[len(responsePrefix):], Status: state, Role: chat.RoleAssistant, Content: []outputText{textPart(text)}}
+	return outputItem{Type: "message", ID: itemPrefix + r.ID[len(responsePrefix):], Status: state, Role: chat.RoleAssistant, Content: []outputText{textPart(text)}}
 }
 
 func textPart(text string) outputText {
@@ -220,11 +234,7 @@ func (e *responseEvents) fail(refused *fault.Error) {
 	if e.seq == 0 {
 		e.put(streamEvent{Type: "response.created", Response: &r})
 	}
-	shown := errorOf(refused.HTTPStatus(), refused)
-	r.Status, r.Error = stateFailed, &responseError{Code: shown.Type, Message: shown.Message}
-	if shown.Code != nil {
-		r.Error.Code = *shown.Code
-	}
+	r = r.fail(refused)
 	if e.out.sent != "" {
 		r.Output = []outputItem{r.item(stateIncomplete, e.out.sent)}
 	}
@@ -272,9 +282,11 @@ type responseReasoning struct {
 	Effort *string `json:"effort"`
 }
 
-// inputItem is an item of the input: a message, or one that is ignored or refused.
+// inputItem is an item of the input: a message, a reference to one, or one that is ignored or
+// refused.
 type inputItem struct {
 	Type string `json:"type"`
+	ID   string `json:"id"`
 	inputMessage
 }
 
@@ -362,8 +374,16 @@ func (req *responseRequest) messages() ([]inputMessage, error) {
 		if item.Type == "reasoning" { // reasoning that a client repeats from an earlier answer
 			continue
 		}
+		if item.Type == "item_reference" || item.Type == "" && item.ID != "" && item.Role == "" {
+			run, ours := strings.CutPrefix(item.ID, itemPrefix)
+			if !ours {
+				return nil, invalid("input", "input[%d]: the item %s is none of this gateway's; send the message itself", i, quoted(item.ID))
+			}
+			messages = append(messages, inputMessage{Role: chat.RoleAssistant, answer: run})
+			continue
+		}
 		if item.Type != "" && item.Type != "message" {
-			return nil, fmt.Errorf("input[%d]: an item of type %s is not supported, only message", i, quoted(item.Type))
+			return nil, invalid("input", "input[%d]: an item of type %s is not supported, only message and item_reference", i, quoted(item.Type))
 		}
 		if err := item.read(); err != nil {
 			return nil, fmt.Errorf("input[%d]: %w", i, err)
@@ -400,7 +420,107 @@ func (req *responseRequest) params() (map[string]any, error) {
 	return params(req.Temperature, req.TopP, bound{"max_output_tokens", req.MaxOutputTokens})
 }
 
-const responsePrefix = "resp_"
+// The prefixes of the ids of responses and of the messages in their output.
+const (
+	responsePrefix = "resp_"
+	itemPrefix     = "msg_"
+)
+
+// recall replaces each reference to an answer by its text. An answer that the caller may not use
+// counts as one that does not exist.
+func (h *Handler) recall(ctx context.Context, c *call) error {
+	for i := range c.prompt.earlier {
+		e := &c.prompt.earlier[i]
+		if e.RunID == "" {
+			continue
+		}
+		_, end, err := h.answered(ctx, c.cred, e.RunID)
+		if err == nil && (end == nil || end.Outcome != chat.OutcomeAnswered) {
+			err = chat.ErrNotFound
+		}
+		if errors.Is(err, chat.ErrNotFound) {
+			err = chat.Errorf(chat.CodeNotFound, "the item %s does not exist, or its conversation was removed", quoted(itemPrefix+e.RunID)).With("param", "input")
+		}
+		if err != nil {
+			return err
+		}
+		*e = chat.TranscriptEntry{Role: e.Role, Text: end.Text, Tokens: agent.EstimateTokens(end.Text), Outside: end.Foreign}
+	}
+	return nil
+}
+
+// answered returns the place and the end of a run that the caller may use; end is nil while it is
+// not over. chat.ErrNotFound.
+func (h *Handler) answered(ctx context.Context, cred auth.Credential, runID string) (at chat.Place, end *chat.RunEnd, err error) {
+	at, err = h.runs.Place(ctx, runID)
+	if err == nil {
+		err = h.server.MayUse(ctx, cred, at.Session)
+	}
+	if errors.Is(err, chat.ErrSessionNotFound) {
+		err = chat.ErrNotFound
+	}
+	if err != nil || !at.Ended {
+		return at, nil, err
+	}
+	got, err := h.runs.Wait(ctx, runID)
+	return at, &got, err
+}
+
+// Response answers GET /v1/responses/{id} with what the store has of it: its state and its output.
+func (h *Handler) Response() http.HandlerFunc {
+	return h.handled(responses{}.name(), chat.ScopeRead, func(w http.ResponseWriter, r *http.Request, cred auth.Credential) error {
+		if r.URL.Query().Get("stream") == "true" {
+			return invalid("stream", "a response is streamed only by the request that makes it; leave stream out")
+		}
+		c := &call{cred: cred, prompt: prompt{previous: chi.URLParam(r, "id")}}
+		at, err := h.previous(r.Context(), c)
+		if err != nil {
+			return err
+		}
+		a := &run{
+			cred: cred, prompt: prompt{model: "laneway/" + at.Session.Agent}, form: responses{}, receipt: chat.Receipt{RunID: at.RunID}, created: at.AcceptedAt.Unix(),
+		}
+		out := responseOf(a)
+		if at.Ended {
+			end, err := h.runs.Wait(r.Context(), at.RunID)
+			if err != nil {
+				return err //nolint:wrapcheck // for the client as it is
+			}
+			if err := a.fault(end); err != nil {
+				out = out.fail(h.server.Explain(r.Context(), a.form.name(), err))
+			} else {
+				out = out.end(end)
+			}
+		}
+		httpbody.WriteJSON(w, http.StatusOK, out)
+		return nil
+	})
+}
+
+// DeleteResponse answers DELETE /v1/responses/{id} by deleting its session, if the response is all
+// of it.
+func (h *Handler) DeleteResponse() http.HandlerFunc {
+	return h.handled(responses{}.name(), chat.ScopeWrite, func(w http.ResponseWriter, r *http.Request, cred auth.Credential) error {
+		if e := h.server.Refusal(); e != nil {
+			return e
+		}
+		c := &call{cred: cred, prompt: prompt{previous: chi.URLParam(r, "id")}}
+		at, err := h.previous(r.Context(), c)
+		if err != nil {
+			return err
+		}
+		deleted, err := h.runs.DeleteWhole(r.Context(), at, c.caller())
+		if err == nil && !deleted {
+			err = chat.Errorf(chat.CodeConflict, "the response %s is a part of the conversation %s; delete the whole with: laneway sessions delete %s",
+				quoted(c.prompt.previous), at.Session, at.Session)
+		}
+		if err != nil {
+			return err
+		}
+		httpbody.WriteJSON(w, http.StatusOK, deletedObject{ID: c.prompt.previous, Object: "response", Deleted: true})
+		return nil
+	})
+}
 
 // following returns the place after an earlier response. If the response's message is the newest of
 // its session, the session continues there. Otherwise the conversation branches: a new session
