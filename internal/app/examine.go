@@ -61,7 +61,7 @@ func ExamineStore(ctx context.Context, cfg config.Config, secrets []secret.Secre
 		return []Finding{{Weight: Fine, Text: "there is no database yet; laneway serve makes it"}}
 	case errors.Is(err, sqlite.ErrOldSchema):
 		return []Finding{{Failure, "the schema is older than this program", "run: laneway migrate up"}}
-	case errors.Is(err, store.ErrSchema), errors.Is(err, ErrUnreleased): // the error says what to do
+	case errors.Is(err, store.ErrSchema), errors.Is(err, ErrUnreleased), errors.Is(err, chat.ErrStoreUnavailable): // the error says what to do
 		return []Finding{{Failure, err.Error(), ""}}
 	case err != nil:
 		return []Finding{{Failure, err.Error(), "check the address of the database and whether it runs"}}

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"laneway/internal/app"
+	"laneway/internal/chat"
 	"laneway/internal/config"
 	"laneway/internal/secret"
 	"laneway/internal/wire"
@@ -194,7 +196,16 @@ func (c *tokenRevoke) Run(ctx context.Context, env *environment) error {
 	if err != nil {
 		return err
 	}
-	if err := env.tokens.Revoke(ctx, loaded.Config, c.Name, here()); err != nil {
+	err = env.tokens.Revoke(ctx, loaded.Config, c.Name, here())
+	if errors.Is(err, chat.ErrNotFound) {
+		var names []string
+		list, lerr := env.tokens.List(ctx, loaded.Config)
+		for _, t := range list {
+			names = append(names, t.Name)
+		}
+		return errors.Join(missing("token", c.Name, "laneway token list", names), lerr)
+	}
+	if err != nil {
 		return fmt.Errorf("revoking the token: %w", err)
 	}
 	if c.JSON {
@@ -352,7 +363,7 @@ func (c *pairDismiss) Run(ctx context.Context, env *environment) error {
 	}
 	request := findRequest(open, c.Request)
 	if request == nil {
-		return fmt.Errorf("there is no request %s; see laneway pair list", oneLine(c.Request))
+		return missing("request", c.Request, "laneway pair list", nil)
 	}
 	var done wire.PairingDismissResult
 	params := wire.PairingDismissParams{Channel: request.Channel, AccountID: request.AccountID, RequestID: request.RequestID}
@@ -365,6 +376,9 @@ func (c *pairDismiss) Run(ctx context.Context, env *environment) error {
 
 // Run revokes access.
 func (c *pairRevoke) Run(ctx context.Context, env *environment) error {
+	if _, err := strconv.ParseUint(c.ID, 10, 64); err != nil {
+		return c.byName(ctx, env)
+	}
 	params := map[string]any{"senderId": c.ID}
 	if c.Account != "" {
 		params["accountId"] = c.Account
@@ -375,4 +389,18 @@ func (c *pairRevoke) Run(ctx context.Context, env *environment) error {
 	}
 	_, err := fmt.Fprintf(env.stdout, "%s may not talk to the bot any more\n", oneLine(c.ID))
 	return err
+}
+
+// byName is the error for words that are not a user's number.
+func (c *pairRevoke) byName(ctx context.Context, env *environment) error {
+	var list wire.PairingListResult
+	if err := c.call(ctx, env, "channels.pairing.list", map[string]any{}, &list); err != nil {
+		return err
+	}
+	for _, p := range list.Granted {
+		if strings.EqualFold(p.SenderLabel, c.ID) {
+			return usageError(fmt.Sprintf("users are revoked by their number; for %s, run laneway pair revoke %s", oneLine(p.SenderLabel), oneLine(p.SenderID)))
+		}
+	}
+	return usageError(fmt.Sprintf("%s is not the number of a user; see laneway pair list", oneLine(c.ID)))
 }

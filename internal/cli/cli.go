@@ -42,6 +42,7 @@ import (
 	"golang.org/x/term"
 
 	"laneway/internal/app"
+	"laneway/internal/chat"
 	"laneway/internal/client"
 	"laneway/internal/config"
 )
@@ -351,6 +352,9 @@ func (env *environment) fail(err error) int {
 		env.complain(usage.Error())
 		return exitUsage
 	case errors.Is(err, errQuiet):
+		return exitFailure
+	case errors.Is(err, chat.ErrStoreUnavailable) && !env.serving:
+		env.complain(err.Error() + "; then run the command again")
 		return exitFailure
 	default:
 		env.complain(err.Error())

@@ -121,7 +121,7 @@ func TestARefusedJobIsReportedInTheWordsOfTheCommandLine(t *testing.T) {
 		"timeoutSeconds: 90000 is out of range 0-86400":            "--timeout: 25h is out of range 0s to 24h",
 		"schedule.expr: minute 99 is out of range 0-59":            "--cron: minute 99 is out of range 0-59",
 		"schedule.tz: not a known time zone: Mars/Base":            "--tz: not a known time zone: Mars/Base",
-		"schedule.at is in the past: choose a later moment":        "--at: in the past: choose a later moment",
+		"schedule.at is in the past: choose a later moment":        "--at is in the past: choose a later moment",
 		"at /name: must have 1 to 200 characters":                  "--name: must have 1 to 200 characters",
 		"at /payload/message: must be string":                      "--message: must be string",
 		"retry.maxRetries: 99 is out of range 0-10":                "--retries: 99 is out of range 0-10",

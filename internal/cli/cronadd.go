@@ -383,7 +383,9 @@ func flagOf(path string) (flagWord, bool) {
 		{"dst.gap", "--dst-gap"},
 		{"dst.overlap", "--dst-overlap"},
 		{"name", "--name"},
+		{"payload", "--message"},
 		{"payload.message", "--message"},
+		{"delivery.threadId", "--deliver"},
 		{"agentId", "--agent"},
 		{"sessionTarget", "--session"},
 		{"delivery.to", "--webhook"},
@@ -421,18 +423,29 @@ func (e *flagError) Unwrap() error { return e.cause }
 // members that are flags.
 func inFlags(err error) error {
 	text := strings.TrimPrefix(err.Error(), "at /")
-	end := strings.IndexAny(text, ": ")
-	if end < 0 {
-		return err
+	field, rest := "", text
+	if refused, ok := errors.AsType[*client.Error](err); ok {
+		field, _ = refused.Details["field"].(string) //nolint:errcheck // then the sentence begins with it
 	}
-	w, known := flagOf(strings.ReplaceAll(text[:end], "/", "."))
+	if end := strings.IndexAny(text, ": "); end >= 0 {
+		if path := strings.ReplaceAll(text[:end], "/", "."); field == "" || path == field {
+			field, rest = path, text[end:]
+		}
+	}
+	w, known := flagOf(field)
 	if !known {
 		return err
 	}
-	rest := strings.TrimPrefix(strings.TrimLeft(text[end:], ": "), "is ")
+	if past, is := strings.CutPrefix(rest, " is in the past: "); is {
+		return &flagError{sentence: w.flag + " is in the past: " + past, cause: err}
+	}
+	rest = strings.TrimPrefix(strings.TrimLeft(rest, ": "), "is ")
 	rest = strings.ReplaceAll(rest, "a schedule of kind every with everyMs", "--every")
 	if w.unit > 0 {
 		rest = numbers.ReplaceAllStringFunc(rest, w.duration)
+	}
+	if field == "delivery.channel" {
+		rest += "; laneway pair list shows the people"
 	}
 	return &flagError{sentence: w.flag + ": " + rest, cause: err}
 }

@@ -18,7 +18,7 @@ import (
 type cronCmd struct {
 	List     cronList     `cmd:"" help:"List jobs, next one first."`
 	Add      cronAdd      `cmd:"" help:"Create a job; for an existing name, add --replace or --new."`
-	Get      cronGet      `cmd:"" help:"Show one job."`
+	Get      cronGet      `cmd:"" aliases:"show" help:"Show one job."`
 	Edit     cronEdit     `cmd:"" help:"Change a job, with the flags of add or a JSON patch."`
 	Rm       cronRm       `cmd:"" help:"Remove a job, and keep its history."`
 	Pause    cronPause    `cmd:"" help:"Pause a job."`
@@ -162,9 +162,24 @@ func findJob(ctx context.Context, conn gatewayConn, name string) (string, error)
 	case 1:
 		return ids[0], nil
 	case 0:
-		return "", fmt.Errorf("there is no job %s; see laneway cron list --all", oneLine(name))
+		return "", missingJob(ctx, conn, "job", name)
 	}
 	return "", fmt.Errorf("%d jobs are called %s; give the id: %s", len(ids), oneLine(name), strings.Join(ids, ", "))
+}
+
+// missingJob is the error for a job that no one has.
+func missingJob(ctx context.Context, conn gatewayConn, what, name string) error {
+	var names []string
+	params := map[string]any{"includeDisabled": true, "includeSystem": true}
+	if got, err := (listing{method: "cron.list", member: "jobs", params: params, limit: 1000}).read(ctx, conn); err == nil {
+		var jobs []wire.Job
+		if err := got.into(&jobs); err == nil {
+			for _, j := range jobs {
+				names = append(names, j.Name)
+			}
+		}
+	}
+	return missing(what, name, "laneway cron list --all", names)
 }
 
 // onJob makes one call about the job and prints a line, or JSON.
@@ -243,8 +258,8 @@ func (c *cronResume) Run(ctx context.Context, env *environment) error {
 type cronBackfill struct {
 	jobArg
 
-	From  string `help:"Start of the period, RFC 3339." required:"" placeholder:"TIME"`
-	To    string `help:"End of the period, RFC 3339." required:"" placeholder:"TIME"`
+	From  string `help:"Start of the period, such as 'yesterday 9:00' or 2027-03-01T00:00 (UTC)." required:"" placeholder:"TIME"`
+	To    string `help:"End of the period." required:"" placeholder:"TIME"`
 	Max   int    `help:"At most this many runs, 1 to 1000." default:"100"`
 	Dry   bool   `help:"Only print what would run." name:"dry-run"`
 	Force bool   `help:"Also repeat successful runs."`
@@ -257,13 +272,13 @@ func (*cronBackfill) Help() string {
 
 // Run fills in runs and prints what is done about each fire.
 func (c *cronBackfill) Run(ctx context.Context, env *environment) error {
-	from, err := schedule.ParseAt(c.From, "")
+	from, err := schedule.ParseMoment(c.From, env.now(), "")
 	if err != nil {
-		return usageError(err.Error())
+		return usageError(strings.Replace(err.Error(), schedule.FieldAt, "--from", 1))
 	}
-	to, err := schedule.ParseAt(c.To, "")
+	to, err := schedule.ParseMoment(c.To, env.now(), "")
 	if err != nil {
-		return usageError(err.Error())
+		return usageError(strings.Replace(err.Error(), schedule.FieldAt, "--to", 1))
 	}
 	return c.onJob(ctx, env, "cron.backfill", "", map[string]any{
 		"fromMs": from.UnixMilli(), "toMs": to.UnixMilli(), "maxRuns": c.Max, "dryRun": c.Dry, "force": c.Force,

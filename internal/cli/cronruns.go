@@ -10,6 +10,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/uuid"
+
+	"laneway/internal/client"
 	"laneway/internal/cron/schedule"
 	"laneway/internal/wire"
 )
@@ -117,10 +120,15 @@ func ledgerDuration(r wire.LedgerEntry) time.Duration {
 
 // findJobEver is findJob that also finds removed jobs in the ledger.
 func findJobEver(ctx context.Context, conn gatewayConn, name string) (string, error) {
-	if id, err := findJob(ctx, conn, name); err == nil {
+	id, err := findJob(ctx, conn, name)
+	if err == nil {
 		return id, nil
 	}
-	return removedJob(ctx, conn, name)
+	removed, rerr := removedJob(ctx, conn, name)
+	if rerr == nil && removed == name && uuid.Validate(name) != nil {
+		return "", err
+	}
+	return removed, rerr
 }
 
 // removedJob returns the id for the name of a job that exists only in the ledger; other words may
@@ -241,7 +249,8 @@ func (c *cronCancel) Run(ctx context.Context, env *environment) error {
 	}
 	defer closeQuietly(conn)
 	params := map[string]any{"runId": c.What}
-	if id, err := findJob(ctx, conn, c.What); err == nil {
+	id, noJob := findJob(ctx, conn, c.What)
+	if noJob == nil {
 		params = map[string]any{"id": id}
 	}
 	if c.Reason != "" {
@@ -249,6 +258,9 @@ func (c *cronCancel) Run(ctx context.Context, env *environment) error {
 	}
 	var reply wire.CronCancelResult
 	if err := conn.Call(ctx, "cron.cancel", params, &reply); err != nil {
+		if refused, ok := errors.AsType[*client.Error](err); ok && noJob != nil && refused.DetailCode == "CRON_RUN_NOT_FOUND" {
+			return missingJob(ctx, conn, "job or run", c.What)
+		}
 		return err
 	}
 	if c.JSON {
@@ -320,7 +332,11 @@ func showScheduler(ctx context.Context, env *environment, f clientFlags, name st
 		}
 	}
 	if name != "" && len(jobs) == 0 {
-		return fmt.Errorf("there is no job %s; see laneway scheduler list", oneLine(name))
+		var names []string
+		for _, j := range reply.Jobs {
+			names = append(names, j.JobName)
+		}
+		return missing("job", name, "laneway scheduler list", names)
 	}
 	if asJSON {
 		return printJSON(env.stdout, map[string]any{"jobs": schedulerReports(jobs)})

@@ -226,7 +226,10 @@ func (c *fakeConn) answer(method string, params json.RawMessage) (any, error) {
 	case "channels.pairing.list":
 		return json.RawMessage(fakePairing), nil
 	case "cron.list":
-		return json.RawMessage(`{"jobs":[]}`), nil
+		if strings.Contains(string(params), `"query"`) {
+			return json.RawMessage(`{"jobs":[]}`), nil
+		}
+		return json.RawMessage(`{"jobs":[{"id":"j-1","name":"digest"}]}`), nil
 	case "cron.runs":
 		return fakeLedger(params), nil
 	case "scheduler.status":
@@ -265,8 +268,9 @@ func fakeLedger(params json.RawMessage) any {
 	if err := json.Unmarshal(params, &p); err != nil {
 		return err
 	}
+	const oldNews = "01a2040c-57f3-74f5-8425-9f8d9b3d0e2c"
 	entries := []map[string]any{}
-	for _, e := range []struct{ id, name, summary string }{{"j1", "old news", "first"}, {"j1", "old news", "second"}, {"j2", "twice", "x"}, {"j3", "twice", "y"}, {"j4", "says old news", "z"}} {
+	for _, e := range []struct{ id, name, summary string }{{oldNews, "old news", "first"}, {oldNews, "old news", "second"}, {"j2", "twice", "x"}, {"j3", "twice", "y"}, {"j4", "says old news", "z"}} {
 		if (p.ID == "" || e.id == p.ID) && strings.Contains(e.name, p.Query) {
 			entries = append(entries, map[string]any{"jobId": e.id, "jobName": e.name, "summary": e.summary, "outcome": "ok"})
 		}

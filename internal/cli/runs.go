@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"laneway/internal/wire"
+	"laneway/internal/words"
 )
 
 type runsCmd struct {
@@ -75,7 +76,7 @@ func (c *runsCmd) checkLane(ctx context.Context, env *environment) error {
 		}
 		names = append(names, oneLine(l.Name))
 	}
-	return fmt.Errorf("there is no lane %s; the lanes are %s", oneLine(c.Lane), strings.Join(names, ", "))
+	return fmt.Errorf("there is no lane %s; the lanes are %s%s", oneLine(c.Lane), strings.Join(names, ", "), oneLine(words.Meant(c.Lane, names)))
 }
 
 // runRows returns a line for each run: how long it runs or waits, and why.

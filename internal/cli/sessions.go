@@ -101,21 +101,50 @@ func (c *sessionsShow) Run(ctx context.Context, env *environment) error {
 		return err
 	}
 	defer closeQuietly(conn)
-	var described wire.SessionsDescribeResult
-	if err := conn.Call(ctx, "sessions.describe", map[string]any{"key": c.Key}, &described); err != nil {
+	described, err := findSession(ctx, conn, c.Key)
+	if err != nil {
 		return err
-	}
-	if described.Session == nil {
-		return fmt.Errorf("there is no session %s; see laneway sessions list", oneLine(c.Key))
 	}
 	var history wire.HistoryPage[wire.HistoryMessage]
 	if err := conn.Call(ctx, "chat.history", wire.ChatHistoryParams{SessionKey: c.Key, Limit: new(int64(c.Limit))}, &history); err != nil {
 		return err
 	}
 	if c.JSON {
-		return printJSON(env.stdout, map[string]any{"session": described.Session, "messages": history.Messages, "totalMessages": history.TotalMessages})
+		return printJSON(env.stdout, map[string]any{"session": described, "messages": history.Messages, "totalMessages": history.TotalMessages})
 	}
-	return c.print(env, *described.Session, history)
+	return c.print(env, *described, history)
+}
+
+// findSession returns the row of an existing session.
+func findSession(ctx context.Context, conn gatewayConn, key string) (*wire.SessionRow, error) {
+	var described wire.SessionsDescribeResult
+	if err := conn.Call(ctx, "sessions.describe", map[string]any{"key": key}, &described); err != nil {
+		return nil, err
+	}
+	if described.Session == nil {
+		return nil, missingSession(ctx, conn, key)
+	}
+	return described.Session, nil
+}
+
+// missingSession is the error for a session that does not exist; its key may be given without its
+// agent.
+func missingSession(ctx context.Context, conn gatewayConn, key string) error {
+	var keys, short []string
+	got, err := listing{method: "sessions.list", member: "sessions", params: map[string]any{}, limit: pageSize}.read(ctx, conn)
+	var sessions []wire.SessionRow
+	if err == nil && got.into(&sessions) == nil {
+		for _, s := range sessions {
+			keys = append(keys, s.Key)
+			if strings.HasSuffix(s.Key, ":"+key) {
+				short = []string{s.Key}
+			}
+		}
+	}
+	if len(short) == 1 {
+		return fmt.Errorf("there is no session %s; see laneway sessions list; did you mean %s?", oneLine(key), oneLine(short[0]))
+	}
+	return missing("session", key, "laneway sessions list", keys)
 }
 
 func (c *sessionsShow) print(env *environment, s wire.SessionRow, history wire.HistoryPage[wire.HistoryMessage]) error {
@@ -166,14 +195,22 @@ func (*sessionsReset) Help() string {
 
 // Run resets the session.
 func (c *sessionsReset) Run(ctx context.Context, env *environment) error {
+	conn, err := c.connect(ctx, env)
+	if err != nil {
+		return err
+	}
+	defer closeQuietly(conn)
+	if _, err := findSession(ctx, conn, c.Key); err != nil {
+		return err
+	}
 	var raw json.RawMessage
-	if err := c.call(ctx, env, "sessions.reset", map[string]any{"key": c.Key, "reason": "reset"}, &raw); err != nil {
+	if err := conn.Call(ctx, "sessions.reset", map[string]any{"key": c.Key, "reason": "reset"}, &raw); err != nil {
 		return err
 	}
 	if c.JSON {
 		return printJSON(env.stdout, raw)
 	}
-	_, err := fmt.Fprintf(env.stdout, "%s was reset\n", oneLine(c.Key))
+	_, err = fmt.Fprintf(env.stdout, "%s was reset\n", oneLine(c.Key))
 	return err
 }
 
@@ -208,17 +245,22 @@ func (c *sessionsDelete) Run(ctx context.Context, env *environment) error {
 			return errors.New("nothing was deleted")
 		}
 	}
+	conn, err := c.connect(ctx, env)
+	if err != nil {
+		return err
+	}
+	defer closeQuietly(conn)
 	var done wire.SessionsDeleteResult
-	if err := c.call(ctx, env, "sessions.delete", wire.SessionsDeleteParams{Key: c.Key, DeleteBranches: c.Branches}, &done); err != nil {
+	if err := conn.Call(ctx, "sessions.delete", wire.SessionsDeleteParams{Key: c.Key, DeleteBranches: c.Branches}, &done); err != nil {
 		return err
 	}
 	if c.JSON {
 		return printJSON(env.stdout, done)
 	}
 	if !done.Deleted {
-		return fmt.Errorf("there is no session %s; see laneway sessions list", oneLine(c.Key))
+		return missingSession(ctx, conn, c.Key)
 	}
-	_, err := fmt.Fprintf(env.stdout, "%s is deleted\n", oneLine(c.Key))
+	_, err = fmt.Fprintf(env.stdout, "%s is deleted\n", oneLine(c.Key))
 	return err
 }
 
@@ -237,14 +279,22 @@ func (*sessionsStop) Help() string {
 
 // Run stops the named runs or all.
 func (c *sessionsStop) Run(ctx context.Context, env *environment) error {
+	conn, err := c.connect(ctx, env)
+	if err != nil {
+		return err
+	}
+	defer closeQuietly(conn)
 	var result wire.ChatAbortResult
-	if err := c.call(ctx, env, "chat.abort", wire.ChatAbortParams{SessionKey: c.Key, RunID: c.Only, All: c.All}, &result); err != nil {
+	if err := conn.Call(ctx, "chat.abort", wire.ChatAbortParams{SessionKey: c.Key, RunID: c.Only, All: c.All}, &result); err != nil {
 		return err
 	}
 	switch {
 	case c.JSON:
 		return printJSON(env.stdout, result)
 	case !result.Aborted:
+		if _, err := findSession(ctx, conn, c.Key); err != nil {
+			return err
+		}
 		_, err := fmt.Fprintf(env.stdout, "nothing to stop in %s\n", oneLine(c.Key))
 		return err
 	default:

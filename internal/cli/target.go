@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -118,12 +119,14 @@ func (f clientFlags) addresses(env *environment) ([]string, error) {
 
 // socketAddress converts an address that a person wrote to a WebSocket URL.
 func socketAddress(raw string) (string, error) {
+	given := raw
 	if !strings.Contains(raw, "://") {
 		raw = "ws://" + raw
 	}
 	u, err := url.Parse(raw)
-	if err != nil || u.Host == "" {
-		return "", usageError("the address of the gateway must look like ws://127.0.0.1:18790 or wss://host")
+	word := raw != given && !strings.ContainsAny(given, ".:") && given != "localhost" // a misplaced word rather than a host
+	if err != nil || u.Host == "" || word || !validPort(u.Port()) {
+		return "", usageError(fmt.Sprintf("%q is not the address of a gateway; write ws://127.0.0.1:18790, wss://HOST or HOST:PORT", oneLine(secret.RawURL(given))))
 	}
 	switch u.Scheme {
 	case "http":
@@ -135,6 +138,11 @@ func socketAddress(raw string) (string, error) {
 		return "", usageError("the address of the gateway must begin with ws:// or wss://, not with " + u.Scheme + "://")
 	}
 	return u.String(), nil
+}
+
+func validPort(port string) bool {
+	n, err := strconv.ParseUint(port, 10, 16)
+	return port == "" || err == nil && n > 0
 }
 
 // local reads the configuration of the gateway on this host. A client needs only a part of it and

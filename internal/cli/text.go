@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"laneway/internal/chat"
+	"laneway/internal/words"
 )
 
 // plain makes text of another person safe for a terminal: control and bidirectional characters are
@@ -84,6 +85,12 @@ func count(n int, noun string) string {
 		noun += "s"
 	}
 	return strconv.Itoa(n) + " " + noun
+}
+
+// missing is the error for a name that does not exist: the one that was probably meant, and the
+// command that lists them.
+func missing(what, given, list string, names []string) error {
+	return fmt.Errorf("there is no %s %s; see %s%s", what, oneLine(given), list, oneLine(words.Meant(given, names)))
 }
 
 // short formats a duration with one unit.

@@ -258,3 +258,31 @@ func (b *tableBench) answer(line []string) (text string) {
 	}
 	return "runs " + parsed.Command()
 }
+
+func TestMissedNamesSayWhatExists(t *testing.T) {
+	t.Parallel()
+	for command, want := range map[string]string{
+		"cron get nosuch":             "there is no job nosuch; see laneway cron list --all",
+		"cron show digst":             "there is no job digst; see laneway cron list --all; did you mean digest?",
+		"cron why nosuch":             "there is no job nosuch; see laneway cron list --all",
+		"cron runs digst":             "there is no job digst; see laneway cron list --all; did you mean digest?",
+		"scheduler pause digst":       "there is no job digst; see laneway cron list --all; did you mean digest?",
+		"scheduler status digst":      "there is no job digst; see laneway scheduler list; did you mean digest?",
+		"sessions show absent":        "there is no session absent; see laneway sessions list",
+		"sessions reset absent":       "there is no session absent; see laneway sessions list",
+		"runs --lane mian":            "there is no lane mian; the lanes are main; did you mean main?",
+		"pair dismiss nosuch":         "there is no request nosuch; see laneway pair list",
+		"pair revoke nosuch":          "nosuch is not the number of a user; see laneway pair list",
+		"status --url foo":            `"foo" is not the address of a gateway; write ws://127.0.0.1:18790, wss://HOST or HOST:PORT`,
+		"status --url ws://foo:99999": `"ws://foo:99999" is not the address of a gateway; write ws://127.0.0.1:18790, wss://HOST or HOST:PORT`,
+	} {
+		t.Run(command, func(t *testing.T) {
+			t.Parallel()
+			b := newBench("")
+			code := run(t.Context(), strings.Fields(command), b.env)
+			if got := strings.TrimSpace(b.stderr.String()); code == exitOK || got != "laneway: "+want {
+				t.Errorf("it prints %q, want %q", got, want)
+			}
+		})
+	}
+}

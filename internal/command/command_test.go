@@ -120,7 +120,7 @@ func (h *fakeBackend) AddJob(_ context.Context, _ command.Call, n command.NewJob
 	j := cron.Job{Name: command.JobName(n.Text), Schedule: n.Schedule, Enabled: true}
 	s, err := schedule.Check(n.Schedule, now(), schedule.Rules{})
 	if err != nil {
-		return cron.Put{}, err
+		return cron.Put{}, chat.Errorf(chat.CodeInvalid, "%s", err)
 	}
 	fire, _ := s.Next(now())
 	j.State.NextRunAt = fire.At
@@ -638,5 +638,23 @@ func TestManyJobsAreOfferedInPartAndListedInFull(t *testing.T) {
 	}
 	if answer := execute(t, &fakeBackend{}, "/cron pause"); answer.Choice != nil || !strings.HasPrefix(answer.Text, "There are no jobs here") {
 		t.Errorf("without jobs: %q, %+v", answer.Text, answer.Choice)
+	}
+}
+
+func TestPastAndMisspeltMomentsSayWhatToWrite(t *testing.T) {
+	t.Parallel()
+	table, err := command.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for text, want := range map[string]string{
+		"/remind yesterday 9:00 tea": "this is in the past: ",
+		"/remind tomorow 9:00 tea":   "; did you mean tomorrow 9:00?",
+		"/cron pause newz":           "; did you mean NEWS?",
+	} {
+		cmd, name, args, _ := table.Parse(text, "")
+		if _, err := cmd.Run(t.Context(), &fakeBackend{jobs: someJobs()}, command.Call{Name: name, Args: args}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: got %v, want %q", text, err, want)
+		}
 	}
 }

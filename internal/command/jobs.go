@@ -12,6 +12,7 @@ import (
 	"laneway/internal/chat"
 	"laneway/internal/cron"
 	"laneway/internal/cron/schedule"
+	"laneway/internal/words"
 )
 
 // JobActions are the operations of the commands on jobs. Every method sees and changes only the
@@ -184,9 +185,11 @@ func inChatWords(err error) error {
 	}
 	text := strings.ReplaceAll(e.Message, "a schedule of kind every with everyMs", "every 30m")
 	if field, sentence, found := strings.Cut(text, ": "); found {
-		switch strings.TrimSuffix(field, " is in the past") {
+		switch field {
 		case "when", "schedule.at", "schedule.every", "schedule.everyMs", "schedule.expr":
 			text = sentence
+		case "schedule.at is in the past":
+			text = "this is in the past: " + sentence
 		}
 	}
 	return chat.Errorf(e.Code, "%s", text)
@@ -520,7 +523,11 @@ func findJob(ctx context.Context, a Actions, c Call, arg string) (job cron.Job, 
 	case 1:
 		return found[0], "", nil
 	case 0:
-		return job, "", chat.Errorf(chat.CodeInvalid, "there is no job %q here; /jobs lists them", chat.Cut(arg, 40))
+		names := make([]string, len(jobs))
+		for i, j := range jobs {
+			names[i] = chat.Printable(j.Name)
+		}
+		return job, "", chat.Errorf(chat.CodeInvalid, "there is no job %q here; /jobs lists them%s", chat.Cut(arg, 40), words.Meant(arg, names))
 	}
 	return job, "", chat.Errorf(chat.CodeInvalid, "%d jobs have this name; give the number that /jobs shows", len(found))
 }

@@ -127,7 +127,7 @@ func (in input) mapping(n *yaml.Node, v reflect.Value, path string) {
 	in.pairs(n, path, func(key, value *yaml.Node) {
 		index, known := fields[key.Value]
 		if !known {
-			in.faultf(key, join(path, key.Value), "is not a setting%s", suggestion(key.Value, fields))
+			in.faultf(key, join(path, key.Value), "is not a setting%s", meant(key.Value, fields))
 			return
 		}
 		in.value(value, v.Field(index), join(path, key.Value))
@@ -319,11 +319,20 @@ func fieldsOf(t reflect.Type) map[string]int {
 	return fields
 }
 
-// suggestion returns the setting that was probably meant: the closest one that differs by one
-// letter, or by two in longer words.
-func suggestion(given string, fields map[string]int) string {
-	if best := words.Closest(given, slices.Collect(maps.Keys(fields))); best != "" {
-		return fmt.Sprintf("; did you mean %s?", best)
+// meant suggests the setting that was probably meant by an unknown key: a key of this mapping, or
+// the only key of that name elsewhere.
+func meant(given string, fields map[string]int) string {
+	if best := words.Meant(given, slices.Collect(maps.Keys(fields))); best != "" {
+		return best
+	}
+	var elsewhere []string
+	collect(reflect.ValueOf(new(Config)).Elem(), "", func(path string, _ reflect.Value) {
+		if path == given || strings.HasSuffix(path, "."+given) {
+			elsewhere = append(elsewhere, path)
+		}
+	})
+	if len(elsewhere) == 1 {
+		return words.Meant(elsewhere[0], elsewhere)
 	}
 	return ""
 }

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"maps"
 	"net"
 	"path/filepath"
 	"reflect"
@@ -11,6 +12,7 @@ import (
 	"strings"
 
 	"laneway/internal/cron/schedule"
+	"laneway/internal/words"
 )
 
 var (
@@ -136,7 +138,7 @@ func (c Config) checkAgents(root at, queue Queue) {
 
 func (c Config) checkAgentName(a at, id string) {
 	if _, known := c.Agents[id]; id != "" && !known {
-		a.addf("names no agent: %q; there are %s", id, strings.Join(sortedNames(c.Agents), ", "))
+		a.addf("names no agent: %q; there are %s%s", id, strings.Join(sortedNames(c.Agents), ", "), words.Meant(id, sortedNames(c.Agents)))
 	}
 }
 
@@ -401,7 +403,7 @@ func (l *Loaded) UnknownVariables(names []string) []string {
 		if _, ok := known[name]; ok || !strings.HasPrefix(name, "LANEWAY_") || serviceVariable.MatchString(name) {
 			continue
 		}
-		sentences = append(sentences, name+" is not a setting and has no effect"+suggestion(name, known))
+		sentences = append(sentences, name+" is not a setting and has no effect"+words.Meant(name, slices.Collect(maps.Keys(known))))
 	}
 	return sentences
 }

@@ -12,6 +12,7 @@ import (
 
 	"laneway/internal/chat"
 	"laneway/internal/cron/schedule"
+	"laneway/internal/words"
 )
 
 // Members are the members of a job from a client: absent = unchanged, null = back to the default.
@@ -26,8 +27,9 @@ type Border struct {
 	// kind that runs on the host is enabled.
 	Agent, Channel func(name string) bool
 	Payload        func(kind PayloadKind) bool
-	// Channels are the names for which Channel answers true, as a refusal lists them.
-	Channels []string
+	// Agents and Channels are the names for which Agent and Channel answer true, as a refusal lists
+	// them.
+	Agents, Channels []string
 	// Webhook refuses URLs to which sending is not allowed; nil checks only their form.
 	Webhook func(url string) error
 	Lanes   []string
@@ -132,6 +134,21 @@ func isNull(raw json.RawMessage) bool { return strings.TrimSpace(string(raw)) ==
 
 func refuse(format string, args ...any) error { return chat.Errorf(chat.CodeInvalid, format, args...) }
 
+// refuseAt is refuse for the member at a path, so that a form can show the sentence at its field.
+func refuseAt(field, format string, args ...any) error {
+	return chat.Errorf(chat.CodeInvalid, format, args...).With("field", field)
+}
+
+// unknownAgent refuses an agent and lists the existing ones.
+func (b Border) unknownAgent(field, name string) error {
+	known := ""
+	if len(b.Agents) > 0 {
+		known = "; the agents are " + strings.Join(b.Agents, ", ") + words.Meant(name, b.Agents)
+	}
+	return chat.Errorf(chat.CodeUnknownAgent, "there is no agent %s here%s", schedule.Excerpt(name), known).
+		With("agentId", chat.Cut(name, 64)).With("field", field)
+}
+
 // Unsupported refuses a feature that this gateway does not have.
 func Unsupported(field, what string) error {
 	return chat.Errorf(chat.CodeInvalid, "%s is not supported", what).With("code", "CRON_UNSUPPORTED").With("field", field)
@@ -224,7 +241,7 @@ func setAgent(b Border, j *Job, raw json.RawMessage, _ Members) error {
 		return err
 	}
 	if !b.Agent(j.Agent) {
-		return chat.Errorf(chat.CodeUnknownAgent, "there is no agent %s here", schedule.Excerpt(j.Agent)).With("agentId", chat.Cut(j.Agent, 64))
+		return b.unknownAgent("agentId", j.Agent)
 	}
 	return nil
 }
@@ -246,7 +263,7 @@ func setLane(b Border, j *Job, raw json.RawMessage, _ Members) error {
 		return err
 	}
 	if !slices.Contains(b.Lanes, j.Lane) {
-		return refuse("there is no lane %s; the lanes are %s", schedule.Excerpt(j.Lane), strings.Join(b.Lanes, ", "))
+		return refuseAt("lane", "there is no lane %s; the lanes are %s%s", schedule.Excerpt(j.Lane), strings.Join(b.Lanes, ", "), words.Meant(j.Lane, b.Lanes))
 	}
 	return nil
 }
@@ -433,15 +450,11 @@ func (j Job) checkPayload() error {
 		return chat.Errorf(chat.CodeLimit, "the text of the payload has %d bytes; the limit is %d", len(j.Payload.Text), maxPayloadBytes).
 			With("field", "payload").With("limit", maxPayloadBytes)
 	}
+	if j.Payload.Kind != PayloadCommand && strings.TrimSpace(j.Payload.Text) == "" {
+		return refuseAt("payload", "the message is empty; write what the job should do")
+	}
 	switch j.Payload.Kind {
-	case PayloadAgentTurn, PayloadScript:
-		if strings.TrimSpace(j.Payload.Text) == "" {
-			return refuse("the text of the payload must not be blank")
-		}
 	case PayloadSystemEvent:
-		if strings.TrimSpace(j.Payload.Text) == "" {
-			return refuse("the text of the payload must not be blank")
-		}
 		if j.Session == Isolated && !j.Reminds() {
 			return refuse("a systemEvent needs the sessionTarget main, current or session:<key>, or the wakeMode next-heartbeat and a delivery to a channel")
 		}

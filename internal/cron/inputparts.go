@@ -9,6 +9,7 @@ import (
 
 	"laneway/internal/chat"
 	"laneway/internal/cron/schedule"
+	"laneway/internal/words"
 )
 
 // setSchedule reads a schedule. Zone, rules of daylight saving and jitter stay when the kind stays
@@ -107,7 +108,7 @@ func setSession(b Border, j *Job, raw json.RawMessage, all Members) error {
 			return refuse("at /sessionTarget: %s", err)
 		}
 		if !b.Agent(key.Agent) {
-			return chat.Errorf(chat.CodeUnknownAgent, "there is no agent %s here", schedule.Excerpt(key.Agent)).With("agentId", key.Agent)
+			return b.unknownAgent("sessionTarget", key.Agent)
 		}
 		j.Session = NamedSession + key.String()
 		return nil
@@ -251,7 +252,8 @@ func (b Border) mergeDelivery(field string, d *Delivery, in deliveryIn) error {
 // unknownChannel refuses a channel and lists the existing ones.
 func (b Border) unknownChannel(field, name string) error {
 	known := append(slices.Clone(b.Channels), "web", "last")
-	return chat.Errorf(chat.CodeInvalid, "the channel %s is not supported; there are %s", schedule.Excerpt(name), strings.Join(known, ", ")).
+	return chat.Errorf(chat.CodeInvalid, "there is no channel %s; an answer goes to CHANNEL:CHAT, such as telegram:4711, to web:SESSION or to last, and the channels are %s%s",
+		schedule.Excerpt(name), strings.Join(known[:len(known)-1], ", "), words.Meant(name, known)).
 		With("code", "CRON_UNSUPPORTED").With("field", field)
 }
 
@@ -299,7 +301,7 @@ func (b Border) checkSession(field string, d *Delivery) error {
 		return refuse("%s.channel: web needs a session key: %s", field, err)
 	}
 	if !b.Agent(key.Agent) {
-		return chat.Errorf(chat.CodeUnknownAgent, "there is no agent %s here", schedule.Excerpt(key.Agent)).With("agentId", key.Agent)
+		return b.unknownAgent(field+".to", key.Agent)
 	}
 	return nil
 }

@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -18,6 +20,7 @@ import (
 	"laneway/internal/retry"
 	"laneway/internal/scheduler"
 	"laneway/internal/store"
+	"laneway/internal/words"
 )
 
 const (
@@ -194,8 +197,19 @@ func (p *parts) checkAgent(ctx context.Context, id string) error {
 	if slices.ContainsFunc(cluster.Nodes, func(n chat.NodeStatus) bool { return n.Has(id) }) {
 		return nil
 	}
-	shown := chat.Cut(chat.Printable(id), 64)
-	return chat.Errorf(chat.CodeUnknownAgent, "no running gateway has the agent %q: name another one, or start a gateway that has it in its configuration", shown).With("agentId", shown)
+	shown, known := chat.Cut(chat.Printable(id), 64), p.agentNames(cluster)
+	return chat.Errorf(chat.CodeUnknownAgent, "no running gateway has the agent %q; the agents are %s; for another one, start a gateway that has it in its configuration%s",
+		shown, strings.Join(known, ", "), words.Meant(shown, known)).With("agentId", shown)
+}
+
+// agentNames are the agents of the live processes.
+func (p *parts) agentNames(cluster store.Cluster) []string {
+	names := slices.Collect(maps.Keys(p.agents))
+	for _, n := range cluster.Nodes {
+		names = append(names, n.Agents...)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 // Agents lists the agents, the default one first.

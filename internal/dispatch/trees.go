@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -15,6 +17,7 @@ import (
 	"laneway/internal/scheduler"
 	"laneway/internal/store"
 	"laneway/internal/tool"
+	"laneway/internal/words"
 )
 
 // The limits of trees of sub-turns.
@@ -137,7 +140,9 @@ func (tt turnTasks) message(n tool.NewTask) (chat.Message, error) {
 		n.Agent = tt.t.run.Session.Agent
 	}
 	if _, ok := tt.agents[n.Agent]; !ok {
-		return chat.Message{}, chat.Errorf(chat.CodeUnknownAgent, "there is no agent %q here", chat.Cut(chat.Printable(n.Agent), 64))
+		known := slices.Sorted(maps.Keys(tt.agents))
+		return chat.Message{}, chat.Errorf(chat.CodeUnknownAgent, "there is no agent %q here; the agents are %s%s",
+			chat.Cut(chat.Printable(n.Agent), 64), strings.Join(known, ", "), words.Meant(n.Agent, known))
 	}
 	if place.Depth >= maxDepth {
 		return chat.Message{}, chat.Errorf(chat.CodeLimit, "tasks of tasks are possible to a depth of %d; do this here", maxDepth)

@@ -188,7 +188,7 @@ func TestTreesAreBounded(t *testing.T) {
 		all := slices.DeleteFunc(h.tasks(store.TaskFilter{Limit: 200}), func(task store.Task) bool { return task.Root != id })
 		want(t, "sub-turns in one tree", len(all), 32)
 		e = h.end(h.send("agent:main:own", calling(asked{Tool: "delegate", Args: map[string]any{"agent": "absent", "task": "x"}})))
-		want(t, "unknown agent", e.Text, `there is no agent "absent" here`)
+		want(t, "unknown agent", e.Text, `there is no agent "absent" here; the agents are coder, main`)
 	})
 }
 

@@ -64,7 +64,7 @@ func badJobs() []badJob {
 		badSchedule("no kind", `{}`, ""), badSchedule("no object", `"0 9 * * *"`, ""), badSchedule("unknown member", `{"kind":"every","everyMs":60000,"evry":1}`, ""),
 		{"unknown agent", `{"agentId":"absent"}`, "absent"},
 		{"unknown lane", `{"lane":"fast"}`, "fast"},
-		{"unknown channel", `{"delivery":{"mode":"announce","channel":"pigeon","to":"1"}}`, "is not supported; there are telegram, web, last"},
+		{"unknown channel", `{"delivery":{"mode":"announce","channel":"pigeon","to":"1"}}`, "there is no channel pigeon; an answer goes to CHANNEL:CHAT"},
 		{"channel without a chat", `{"delivery":{"mode":"announce","channel":"telegram"}}`, "needs the id of a chat"},
 		{"webhook that is no URL", `{"delivery":{"mode":"webhook","to":"javascript:alert(1)"}}`, ""},
 		{"webhook with a password", `{"delivery":{"mode":"webhook","to":"http://a:b@example.org/"}}`, ""},

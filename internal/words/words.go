@@ -340,25 +340,37 @@ func Closest(given string, names []string) string {
 	return best
 }
 
+// Meant is the end of a refusal of a misspelt name: the name that was probably meant, or "".
+func Meant(given string, names []string) string {
+	if best := Closest(given, names); best != "" {
+		return "; did you mean " + best + "?"
+	}
+	return ""
+}
+
+// editDistance is the number of letters that are added, missing, different, or exchanged with the
+// next one.
 func editDistance(a, b string) int {
 	if len(a) > 64 {
 		return len(a)
 	}
-	row := make([]int, len(b)+1)
+	row, before, next := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range row {
 		row[j] = j
 	}
 	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
+		next[0] = i + 1
 		for j := range len(b) {
 			cost := 1
 			if a[i] == b[j] {
 				cost = 0
 			}
-			next := min(row[j]+1, row[j+1]+1, diagonal+cost)
-			diagonal, row[j+1] = row[j+1], next
+			next[j+1] = min(next[j]+1, row[j+1]+1, row[j]+cost)
+			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
+				next[j+1] = min(next[j+1], before[j-1]+1)
+			}
 		}
+		before, row, next = row, next, before
 	}
 	return row[len(b)]
 }

@@ -156,3 +156,19 @@ func BenchmarkIndex(b *testing.B) {
 		words.Index(text)
 	}
 }
+
+func TestMisspeltNamesAreSuggested(t *testing.T) {
+	t.Parallel()
+	names := []string{"main", "cron", "coder", "digest", "agent:main:main"}
+	for given, want := range map[string]string{
+		"mian": "main", "Main": "main", "corn": "cron", "codr": "coder", "digets": "digest", "dgst": "", "anna": "", "": "",
+		"digest2": "digest", "degist": "digest", "agent:mian:mian": "agent:main:main",
+	} {
+		if want != "" {
+			want = "; did you mean " + want + "?"
+		}
+		if got := words.Meant(given, names); got != want {
+			t.Errorf("%q: got %q, want %q", given, got, want)
+		}
+	}
+}

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"laneway/internal/words"
 )
 
 const (
@@ -39,7 +41,7 @@ func ParseWhen(text string, now time.Time, tz string) (Spec, string, error) {
 		return Spec{}, "", p.err
 	}
 	if !ok {
-		return Spec{}, "", NewInvalid(fieldWhen, InvalidSyntax, "%s is not understood; %s", Excerpt(firstWords(text)), whenHelp)
+		return Spec{}, "", NewInvalid(fieldWhen, InvalidSyntax, "%s is not understood; %s%s", Excerpt(firstWords(text)), whenHelp, meant(text))
 	}
 	return spec, p.text, nil
 }
@@ -54,12 +56,30 @@ func ParseMoment(text string, now time.Time, tz string) (time.Time, error) {
 	if spec, rest, err := ParseWhen(text, now, cmp.Or(tz, "UTC")); err == nil && rest == "" && spec.Kind == KindAt {
 		return boundedAt(spec.At)
 	}
-	return at, NewInvalid(FieldAt, InvalidSyntax, "%s is not a moment; write 2027-03-02T08:00, in 20m, 15:00, tomorrow 9:00 or monday 8:30", Excerpt(text))
+	return at, NewInvalid(FieldAt, InvalidSyntax, "%s is not a moment; write 2027-03-02T08:00, in 20m, 15:00, tomorrow 9:00 or monday 8:30%s", Excerpt(text), meant(text))
+}
+
+// meant suggests the beginning of a text with its misspelt day, or "".
+func meant(text string) string {
+	days := []string{"today", "tomorrow", "yesterday", "every"}
+	for day := time.Sunday; day <= time.Saturday; day++ {
+		days = append(days, strings.ToLower(day.String()))
+	}
+	list := strings.Fields(firstWords(text))
+	for i, word := range list[:min(len(list), 2)] {
+		day := words.Closest(word, days)
+		if day == "" || strings.EqualFold(day, word) {
+			continue
+		}
+		list[i] = day
+		return "; did you mean " + Excerpt(strings.Join(list[:min(len(list), i+2)], " ")) + "?"
+	}
+	return ""
 }
 
 func firstWords(text string) string {
-	words := strings.Fields(text)
-	return strings.Join(words[:min(len(words), 4)], " ")
+	list := strings.Fields(text)
+	return strings.Join(list[:min(len(list), 4)], " ")
 }
 
 // whenParser consumes text from the left.
@@ -280,6 +300,8 @@ func (p *whenParser) daysAhead(word string) (int, bool) {
 		return 0, true
 	case "tomorrow":
 		return 1, true
+	case "yesterday": // refused as past, which says more than not understood
+		return -1, true
 	}
 	day, ok := weekday(word)
 	return (int(day-p.now.In(p.loc).Weekday()) + 7) % 7, ok
@@ -461,7 +483,7 @@ func ParsePast(text string, now time.Time, tz string) (time.Time, error) {
 	}
 	spec, rest, err := ParseWhen(text, from, tz)
 	if err != nil || rest != "" || spec.Kind != KindAt {
-		return time.Time{}, NewInvalid(fieldWhen, InvalidSyntax, "%s is not a moment; write 9:00, 9:00:30, yesterday 9:00, monday 8:30 or 2027-03-02 09:00", Excerpt(text))
+		return time.Time{}, NewInvalid(fieldWhen, InvalidSyntax, "%s is not a moment; write 9:00, 9:00:30, yesterday 9:00, monday 8:30 or 2027-03-02 09:00%s", Excerpt(text), meant(text))
 	}
 	return spec.At, nil
 }

@@ -205,3 +205,18 @@ func TestMomentsAreReadInWords(t *testing.T) {
 		refused(t, text, err, "schedule.at", InvalidSyntax, part)
 	}
 }
+
+func TestMisspeltDaysAreSuggested(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 20, 14, 0, 0, 0, time.UTC)
+	for text, want := range map[string]string{
+		"tomorow 9:00": "; did you mean tomorrow 9:00?", "on mondy 8:30": "; did you mean on monday 8:30?", "evry 5m": "; did you mean every 5m?", "soon": "or monday 8:30",
+	} {
+		if _, err := ParseMoment(text, now, ""); err == nil || !strings.HasSuffix(err.Error(), want) {
+			t.Errorf("%q is refused with %v, want %q", text, err, want)
+		}
+	}
+	if at, err := ParseMoment("yesterday 9:00", now, ""); err != nil || at.Day() != 19 {
+		t.Errorf("yesterday is %v, %v", at, err)
+	}
+}

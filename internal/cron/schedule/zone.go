@@ -227,8 +227,8 @@ func twoDigits(s string) (int, bool) {
 }
 
 func unknownZone(name string) error {
-	if best := words.Closest(name, embeddedZones()); best != "" {
-		return NewInvalid(fieldTZ, InvalidZone, "not a known time zone: %s; did you mean %s?", Excerpt(name), best)
+	if meant := words.Meant(name, embeddedZones()); meant != "" {
+		return NewInvalid(fieldTZ, InvalidZone, "not a known time zone: %s%s", Excerpt(name), meant)
 	}
 	return NewInvalid(fieldTZ, InvalidZone, "not a known time zone: %s; write a name such as Europe/Berlin or an offset such as +02:00", Excerpt(name))
 }

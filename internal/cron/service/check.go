@@ -41,7 +41,7 @@ func (p *parts) limits(by chat.Caller, now time.Time) cron.Border {
 		}
 	}
 	return cron.Border{
-		Now: now, Rules: rules, DefaultAgent: p.agents[0], Lanes: p.turns.Lanes(), Agent: func(id string) bool { return slices.Contains(p.agents, id) }, Channel: p.hasChannel, Channels: p.knownChannels(),
+		Now: now, Rules: rules, DefaultAgent: p.agents[0], Lanes: p.turns.Lanes(), Agent: func(id string) bool { return slices.Contains(p.agents, id) }, Agents: p.agents, Channel: p.hasChannel, Channels: p.knownChannels(),
 		Payload: func(kind cron.PayloadKind) bool { return slices.Contains(p.cfg.Payloads, kind) },
 		Webhook: p.cfg.CheckWebhook,
 	}

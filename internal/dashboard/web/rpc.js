@@ -12,7 +12,8 @@ export class Refused extends Error {
   constructor(error) {
     super(error.message);
     this.code = error.details?.code ?? error.code;
-    this.field = error.details?.field ?? ""; // the invalid member; the message begins with its name
+    this.field = error.details?.field ?? ""; // the path of the invalid member
+    if (this.field && error.message.startsWith(this.field)) this.message = error.message.slice(this.field.length).replace(/^: /, "").replace(/^ is in the past/, "In the past"); // the page shows it at the field
     this.retryable = error.retryable === true;
     this.reason = error.details?.authReason;
   }

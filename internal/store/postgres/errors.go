@@ -155,12 +155,19 @@ func broken(err error) bool {
 		errors.Is(err, net.ErrClosed) || strings.Contains(err.Error(), "conn closed")
 }
 
-// bare removes the outer message of a failed connect, which names user, host and database.
+// bare removes the outer message of a failed connect, which names user, host and database, and the
+// repeated ones of several tries: the driver tries with and without TLS.
 func bare(err error) error {
-	if connect, ok := errors.AsType[*pgconn.ConnectError](err); ok {
-		return connect.Unwrap()
+	connect, ok := errors.AsType[*pgconn.ConnectError](err)
+	if !ok {
+		return err
 	}
-	return err
+	cause := connect.Unwrap()
+	if tries, several := cause.(interface{ Unwrap() []error }); several { //nolint:errorlint // of this error alone
+		same := func(a, b error) bool { return a.Error() == b.Error() }
+		return errors.Join(slices.CompactFunc(tries.Unwrap(), same)...)
+	}
+	return cause
 }
 
 // WaitHelps reports whether a database that was not opened may be opened later without a change by

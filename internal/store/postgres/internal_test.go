@@ -128,6 +128,18 @@ func TestTranslate(t *testing.T) {
 	}
 }
 
+// The driver tries each address with and without TLS, and its error has a line for each try.
+func TestRefusedConnectionIsSaidOnce(t *testing.T) {
+	t.Parallel()
+	_, err := pgx.Connect(t.Context(), "postgres://u@127.0.0.1:1/x?sslmode=prefer")
+	if strings.Count(err.Error(), "refused") < 2 {
+		t.Fatalf("the driver says it once: %v", err)
+	}
+	if got := translate(err).Error(); strings.Count(got, "refused") != 1 || strings.Count(got, "dial error") != 1 {
+		t.Errorf("the sentence is %q", got)
+	}
+}
+
 // Only the reply to a COMMIT tells whether a transaction is committed; a server that stops ends the
 // session with a FATAL error instead.
 func TestUnknownOutcome(t *testing.T) {

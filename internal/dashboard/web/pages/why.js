@@ -45,7 +45,7 @@ export function Why({ id, changed, ...rest }) {
       answer.value = a;
       fault.value = why;
     };
-    explain(id, asked).then((a) => show({ ...a, asked }, ""), (e) => show(undefined, e.message.replace(`${e.field}: `, "")));
+    explain(id, asked).then((a) => show({ ...a, asked }, ""), (e) => show(undefined, e.message));
     return () => { gone = true; };
   }, [asked, again.value, live.value, changed]);
   const shown = live.value || answer.value?.asked === asked ? answer.value : undefined; // during the request, the old answer stays with its slot
