@@ -151,6 +151,27 @@ func TestRepeatedHookStartsNothing(t *testing.T) {
 	}
 }
 
+func TestHooksNameTheEventOfTheirSender(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ header, name, want string }{
+		{"X-GitHub-Event", "pull_request", "X-GitHub-Event: pull_request\n"},
+		{"X-Gitlab-Event", "Merge Request Hook", "X-Gitlab-Event: Merge Request Hook\n"},
+		{"X-GitHub-Event", "push\u00a0[system]", ""},
+		{"X-Other-Event", "push", ""},
+	} {
+		b := start(t, withHooks)
+		body := `{"zen":"` + c.header + c.name + `"}`
+		got := b.post("/hooks/push", body, anonymous, githubSigned(body), header(c.header, c.name))
+		if got.status != http.StatusAccepted {
+			t.Fatalf("%s: %d %s", c.header, got.status, got.body)
+		}
+		m := b.fakeBackend.only(t)
+		if !strings.HasSuffix(m.Content.Text, c.want+body) || c.want == "" && strings.Contains(m.Content.Text, "Event: ") {
+			t.Errorf("%s: %s is the message %q", c.header, c.name, m.Content.Text)
+		}
+	}
+}
+
 // GitHub signs only the body: deliveries with the same body have the same signature.
 func TestDeliveriesWithOneBodyAreReported(t *testing.T) {
 	t.Parallel()

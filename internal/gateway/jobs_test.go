@@ -2,6 +2,7 @@ package gateway_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -14,8 +15,10 @@ import (
 	"laneway/internal/chat"
 	"laneway/internal/cron"
 	"laneway/internal/gateway"
+	"laneway/internal/gateway/jobs"
 	"laneway/internal/store"
 	"laneway/internal/usage"
+	"laneway/internal/wire"
 )
 
 // target answers every call with an error that names the job of the call.
@@ -415,6 +418,35 @@ func TestChangesOfQuestionsReachThePersonAndAdministrators(t *testing.T) {
 		}
 		if want := map[string]int{"the person": 1, "an administrator": 1}[who]; got != want {
 			t.Errorf("%s got %d events, want %d", who, got, want)
+		}
+	}
+}
+
+func TestWebhooksHaveTheWholeAnswerAndItsSlot(t *testing.T) {
+	t.Parallel()
+	const limit = 256 << 10
+	for name, c := range map[string]struct {
+		answer string
+		want   int
+	}{
+		"a short answer":           {"hello", 5},
+		"the longest":              {strings.Repeat("x", limit), limit},
+		"a longer one":             {strings.Repeat("x", limit+1), limit},
+		"what takes six bytes":     {strings.Repeat("\x01", limit), limit / 2},
+		"characters are not split": {strings.Repeat("日", limit), limit - limit%3},
+	} {
+		body := jobs.WebhookBody(cron.Job{ID: "j"}, cron.Run{
+			ID: "r", JobID: "j", State: cron.RunOK, Summary: c.answer, SessionKey: "agent:main:main", ScheduledFor: time.UnixMilli(1_700_000_000_000),
+		})
+		var got wire.WebhookBody
+		if err := json.Unmarshal(body, &got); err != nil {
+			t.Fatal(err)
+		}
+		if len(got.Summary) != c.want || got.Truncated != (c.want < len(c.answer)) || len(body) > 1<<20 {
+			t.Errorf("%s: %d bytes of the answer, truncated %t, in %d bytes; want %d", name, len(got.Summary), got.Truncated, len(body), c.want)
+		}
+		if got.SessionKey != "agent:main:main" || got.ScheduledForMs != 1_700_000_000_000 {
+			t.Errorf("%s: session %q, slot %d", name, got.SessionKey, got.ScheduledForMs)
 		}
 	}
 }

@@ -381,12 +381,14 @@ type CronEvent struct {
 	Trigger          string `json:"trigger,omitempty" rule:"enum=schedule|manual|catchup|backfill"`                                      // Extended: as in the entry
 }
 
-// WebhookBody is the body of a webhook about a finished run: its event in the standard view. When
-// the answer is not sent, it has the reason instead of the text.
+// WebhookBody is the body of a webhook about a finished run: its event in the standard view, with
+// the slot and the whole answer. When the answer is not sent, it has the reason instead of the text.
 type WebhookBody struct {
 	CronEvent
 
+	SessionKey string `json:"sessionKey,omitempty"`                            // the session of the run
 	Suppressed string `json:"suppressed,omitempty" rule:"enum=no_reply|empty"` // why the answer is not sent
+	Truncated  bool   `json:"truncated,omitempty"`                             // summary is the beginning of the answer, which is longer than 256 KiB
 }
 
 // SchedulerStatusResult is the result of scheduler.status.

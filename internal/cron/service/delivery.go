@@ -205,9 +205,12 @@ func (d *Delivery) webhookRow(a answer, job *cron.Job, to, why string) (store.Ou
 	run := cron.Run{
 		ID: e.RunID, JobID: job.ID, JobName: job.Name, JobKey: job.Key, Owner: job.Owner, Agent: job.Agent, Lane: t.Lane, Trigger: a.attempt.trigger,
 		SessionKey: t.Session.String(), State: e.State, Reason: e.Reason, StartedAt: t.StartedAt, FinishedAt: now,
-		Duration: now.Sub(t.StartedAt), Attempt: e.Attempt.Number, Error: e.Error, ErrorClass: e.ErrorClass, Summary: chat.Cut(e.Summary, 16_384),
+		Duration: now.Sub(t.StartedAt), Attempt: e.Attempt.Number, Error: e.Error, ErrorClass: e.ErrorClass, Summary: e.Summary,
 		Model: e.Usage.Model, Provider: e.Usage.Provider, InputTokens: int64(e.Usage.InputTokens), OutputTokens: int64(e.Usage.OutputTokens),
 		Delivery: cron.DeliveryUnknown, SuppressedBy: why, SlotCount: 1,
+	}
+	if _, _, slot, err := cron.ParseRunID(e.RunID); err == nil {
+		run.ScheduledFor = slot
 	}
 	return store.Outgoing{
 		ID: newID(), RunID: t.RunID, Session: t.Session, Target: webhookTarget(to), Kind: store.KindWebhook, Text: string(d.cfg.WebhookBody(*job, run)), Count: 1,

@@ -346,12 +346,26 @@ func (c *call) read() (text, session string, err error) {
 	members := membersOf(c.body)
 	text, ok := stringOf(members["message"])
 	if !ok {
-		text = c.hook.Prefix + string(c.body)
+		text = c.hook.Prefix + c.event() + string(c.body)
 	}
 	if c.hook.AllowSessionKey {
 		session, _ = stringOf(members["sessionKey"])
 	}
 	return text, session, nil
+}
+
+// eventName is the form of the name of an event; GitLab's have spaces.
+var eventName = regexp.MustCompile(`^[A-Za-z0-9_. -]{1,100}$`)
+
+// event returns a line with the name of the event, which services send in a header and not in the
+// body; "" when there is none. No signature covers it: it is text from outside like the body.
+func (c *call) event() string {
+	for _, header := range []string{"X-GitHub-Event", "X-Gitlab-Event"} {
+		if name := c.header.Get(header); eventName.MatchString(name) {
+			return header + ": " + name + "\n"
+		}
+	}
+	return ""
 }
 
 // membersOf returns the members of a JSON object; nil for any other body.

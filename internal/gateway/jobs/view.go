@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"laneway/internal/chat"
 	"laneway/internal/cron"
 	"laneway/internal/cron/schedule"
 	"laneway/internal/gateway/rpc"
@@ -326,16 +327,32 @@ func runEventView(ev cron.Event, extended bool) wire.CronEvent {
 }
 
 // WebhookBody returns the body of a webhook about a finished run: the payload of its event in the
-// standard view. For a run whose answer is not sent, it has the member suppressed (no_reply or
-// empty) instead of the text.
+// standard view, with its slot and session. For a run whose answer is not sent, it has the member
+// suppressed (no_reply or empty) instead of the text.
 func WebhookBody(job cron.Job, run cron.Run) []byte {
 	if run.SuppressedBy != "" {
 		run.Summary = ""
 	}
-	return strictjson.Encode(wire.WebhookBody{
-		CronEvent: EventView(cron.Event{Action: cron.ActionFinished, Job: job, Run: &run}, false), Suppressed: strings.ReplaceAll(run.SuppressedBy, "-", "_"),
-	})
+	out := wire.WebhookBody{
+		CronEvent: EventView(cron.Event{Action: cron.ActionFinished, Job: job, Run: &run}, false), SessionKey: run.SessionKey,
+		Suppressed: strings.ReplaceAll(run.SuppressedBy, "-", "_"),
+	}
+	out.ScheduledForMs = rpc.Millis(run.ScheduledFor)
+	for limit := maxAnswer; ; limit /= 2 {
+		out.Summary = chat.Cut(run.Summary, limit)
+		out.Truncated = len(out.Summary) < len(run.Summary)
+		if body := strictjson.Encode(out); len(body) <= maxWebhook || limit == 0 {
+			return body
+		}
+	}
 }
+
+const (
+	// maxAnswer bounds the text of an answer in a webhook, in bytes, and maxWebhook the body, in
+	// which a character may take six.
+	maxAnswer  = 256 << 10
+	maxWebhook = 1_000_000
+)
 
 // previewOf describes where the answers of a job go.
 func previewOf(d cron.Delivery) wire.DeliveryPreview {
