@@ -109,6 +109,9 @@ type Request struct {
 	// Tools are the tools that the model may call; nil means none. A runner without models ignores
 	// them.
 	Tools Toolbox
+	// Client are the tools of the program that sent the message; nil = there are none. Tools is nil
+	// then, and the answer ends with the calls of the model.
+	Client *chat.ClientTools
 	// Journal is where a runner that calls tools records its rounds; nil only where Tools is nil.
 	Journal Journal
 	// OpenTools lets a program reach Tools until end is called, which waits for running calls; nil
@@ -242,8 +245,10 @@ type Result struct {
 	// TooLong: the model refused the conversation as too long, also when it has answered a smaller
 	// part of it.
 	TooLong bool
-	// StopReason is [StopNormal], or [StopLength] when the model ran into its limit.
+	// StopReason is [StopNormal], [StopLength] when the model ran into its limit, or
+	// [chat.StopCalls] when it made Calls of the tools in [Request.Client].
 	StopReason string
+	Calls      []chat.ToolCall
 }
 
 // The stop reasons.

@@ -19,6 +19,7 @@
 package chat
 
 import (
+	"encoding/json"
 	"fmt"
 	"path"
 	"strings"
@@ -112,8 +113,31 @@ type Content struct {
 	// transcript. With Options.KeepContext they are added to the transcript, before the message,
 	// when its turn starts.
 	Context []TranscriptEntry `json:"context,omitempty"`
+	// Client are the tools of the program that sent it, in place of those of the gateway; nil = it
+	// brings none.
+	Client *ClientTools `json:"client,omitempty"`
 	// Options define how it runs.
 	Options Options `json:"options"`
+}
+
+// ClientTools are the tools of a program that sends a message. The gateway never calls them: a turn
+// whose model calls some ends with these calls, and the program sends a further message with the
+// results.
+type ClientTools struct {
+	Tools []ClientTool `json:"tools,omitempty"`
+	// NoCalls is true when the model must answer without further calls.
+	NoCalls bool `json:"noCalls,omitempty"`
+	// Rounds are the calls that the program has made for the message, with all their results, which
+	// come from outside.
+	Rounds []Round `json:"rounds,omitempty"`
+}
+
+// ClientTool is a tool of a program.
+type ClientTool struct {
+	Name        string `json:"name"`
+	Description string `json:"description,omitempty"`
+	// Schema is the JSON Schema of the arguments, an object.
+	Schema json.RawMessage `json:"schema,omitempty"`
 }
 
 // maxAnswered is how many characters of an answered message reach the agent.
@@ -456,6 +480,10 @@ const (
 	StopTool    = "tool"
 	StopForeign = "tool-foreign"
 )
+
+// StopCalls is the stop reason of an answer that ends with calls of [ClientTools], and of the entry
+// that has them as JSON.
+const StopCalls = "tool_calls"
 
 // SeqRange is a range of entries of a transcript by their numbers, both included.
 type SeqRange struct {

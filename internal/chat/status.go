@@ -87,7 +87,9 @@ type RunEnd struct {
 	Text            string
 	// StopReason of the answer: stop, or length when the model reached its limit; "" = unknown.
 	StopReason string
-	Usage      Usage
+	// Calls are the calls of [ClientTools] with which the answer ends.
+	Calls []ToolCall
+	Usage Usage
 	// Duration of the run and the time between acceptance and start.
 	Duration, Waited time.Duration
 	// MergedInto is the run that has the answer (Outcome merged).

@@ -3,6 +3,7 @@ package dispatch_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -69,6 +70,51 @@ func (s spender) Run(ctx context.Context, req agent.Request, emit func(agent.Eve
 			return res, err
 		}
 	}
+}
+
+// caller is a runner whose model calls the first tool of the client until it has a result.
+type caller struct{ got chan agent.Request }
+
+func (c caller) Run(_ context.Context, req agent.Request, _ func(agent.Event)) (agent.Result, error) {
+	c.got <- req
+	if len(req.Client.Rounds) > 0 {
+		return agent.Result{StopReason: agent.StopNormal, Text: "It rains."}, nil
+	}
+	return agent.Result{StopReason: chat.StopCalls, Calls: []chat.ToolCall{{ID: "call_1", Name: req.Client.Tools[0].Name, Args: `{"city":"Oslo"}`}}}, nil
+}
+
+func TestCallsOfClientToolsAreTheEndOfTheRun(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		agents := caller{make(chan agent.Request, 2)}
+		with := func(c *dispatch.Config) {
+			c.Agents[0].Runner, c.Agents[0].Tools = agents, dispatch.Tools{Default: true}
+		}
+		st := newStore(t)
+		h := open(t, st, with)
+		client := &chat.ClientTools{Tools: []chat.ClientTool{{Name: "weather"}}}
+		want := []chat.ToolCall{{ID: "call_1", Name: "weather", Args: `{"city":"Oslo"}`}}
+		id := h.send("agent:main:api:a", "Oslo?", func(m *chat.Message) { m.Content.Client = client })
+		if end := h.end(id); end.StopReason != chat.StopCalls || !slices.Equal(end.Calls, want) || end.Message != "" || end.Foreign {
+			t.Errorf("the run ended with %+v, want %+v", end, want)
+		}
+		if req := <-agents.got; req.Tools != nil || req.Journal != nil || req.OpenTools != nil || req.Client.Tools[0].Name != "weather" {
+			t.Errorf("the agent was given %+v, want the tools of the client alone", req)
+		}
+		client.Rounds = []chat.Round{{Number: 1, Calls: want, Results: []*chat.ToolResult{{Text: "rain", Foreign: true}}}}
+		second := h.send("agent:main:api:b", "Oslo?", func(m *chat.Message) { m.Content.Client = client })
+		if end := h.end(second); end.Text != "It rains." || len(end.Calls) != 0 {
+			t.Errorf("with the result the run ended with %+v", end)
+		}
+		h.close()
+		h = open(t, st, with) // another process reads the end from the store
+		if end := h.end(id); end.StopReason != chat.StopCalls || !slices.Equal(end.Calls, want) {
+			t.Errorf("the store has %+v, want %+v", end, want)
+		}
+		if end := h.end(second); end.Text != "It rains." || !end.Foreign {
+			t.Errorf("the store has %+v, want an answer that came from outside", end)
+		}
+		h.close()
+	})
 }
 
 func budgets(b usage.Budgets) option {

@@ -3,6 +3,7 @@ package dispatch
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -32,8 +33,9 @@ type ending struct {
 	text    string // the answer, or its text before the end
 	lines   string // the last lines of text, which represent the files
 	files   []chat.Attachment
-	empty   string // for a person when the answer has no text; "" = it has text, or nothing is shown
-	stop    string // stop reason of the transcript entry
+	empty   string          // for a person when the answer has no text; "" = it has text, or nothing is shown
+	stop    string          // stop reason of the transcript entry
+	calls   []chat.ToolCall // of tools of the program that sent the message
 	usage   chat.Usage
 	requeue bool // the messages wait again
 	nothing bool // nothing may be written: another replica owns the session
@@ -58,7 +60,7 @@ const notedReason = 500
 // something to the person itself, or no person wrote the message. For programs, the answer stays
 // empty.
 func (t *turn) noteEmpty(end *ending) {
-	if end.outcome == chat.OutcomeAnswered && strings.TrimSpace(end.text) == "" && !t.rows[len(t.rows)-1].Content.System && !t.journal.sent() {
+	if end.outcome == chat.OutcomeAnswered && strings.TrimSpace(end.text) == "" && len(end.calls) == 0 && !t.rows[len(t.rows)-1].Content.System && !t.journal.sent() {
 		end.empty = chat.EmptyAnswer(end.stop)
 	}
 }
@@ -140,7 +142,7 @@ func (ts *turns) judge(ctx context.Context, t *turn, res agent.Result, err error
 	switch {
 	case err == nil:
 		end.outcome, end.state, end.stop = chat.OutcomeAnswered, store.RunOK, "stop"
-		end.text = chat.CleanText(res.Text)
+		end.text, end.calls = chat.CleanText(res.Text), res.Calls
 		if res.StopReason != "" {
 			end.stop = res.StopReason
 		}
@@ -297,7 +299,20 @@ func (ts *turns) answer(t *turn, end ending) []chat.TranscriptEntry {
 	if note := cmp.Or(end.empty, endNote(t.rows[len(t.rows)-1], end.outcome, end.message)); note != "" {
 		entries = append(entries, chat.TranscriptEntry{RunID: t.run.RunID, Role: chat.RoleSystem, Text: note, Tokens: agent.EstimateTokens(note), StopReason: end.stop})
 	}
+	if len(end.calls) > 0 {
+		text := callsText(end.calls)
+		entries = append(entries, chat.TranscriptEntry{RunID: t.run.RunID, Role: chat.RoleSystem, Text: text, Tokens: agent.EstimateTokens(text), StopReason: chat.StopCalls})
+	}
 	return entries
+}
+
+// callsText returns calls as the text of their entry.
+func callsText(calls []chat.ToolCall) string {
+	raw, err := json.Marshal(calls)
+	if err != nil { // strings cannot fail
+		return "[]"
+	}
+	return string(raw)
 }
 
 // readOutside reports whether a turn received text from outside, which its answer may repeat.
@@ -333,7 +348,7 @@ func (ts *turns) publishEnd(ctx context.Context, t *turn, end ending, fin store.
 	ts.events.PublishSession(lead.Session, t.run.Principal, "run.finished", t.run.RunID)
 	ts.obs.Ended(t.run.Lane, end.outcome, end.reason)
 	ended := chat.RunEnd{
-		RunID: lead.MessageID, Session: lead.Session, Outcome: end.outcome, Reason: end.reason, Message: end.sentence(), Detail: end.detail, Text: end.text, StopReason: end.stop,
+		RunID: lead.MessageID, Session: lead.Session, Outcome: end.outcome, Reason: end.reason, Message: end.sentence(), Detail: end.detail, Text: end.text, StopReason: end.stop, Calls: end.calls,
 		Usage: end.usage, Duration: fin.EndedAt.Sub(t.started.StartedAt), Waited: t.started.StartedAt.Sub(lead.AcceptedAt),
 		Foreign: t.journal.foreign() || t.agent.Outside.Answers,
 	}

@@ -130,7 +130,10 @@ func (ts *turns) baseRequest(ctx context.Context, t *turn) agent.Request {
 		req.Files = ts.cfg.Files
 	}
 	began, inputs := t.journal.split(t.rows)
-	if req.Tools = ts.toolbox(t); req.Tools != nil || t.journal.last() > 0 {
+	if req.Client = t.rows[len(t.rows)-1].Content.Client; req.Client == nil {
+		req.Tools = ts.toolbox(t)
+	}
+	if req.Client == nil && (req.Tools != nil || t.journal.last() > 0) {
 		req.Journal = &turnJournal{journal: t.journal, inputs: inputs}
 	}
 	for _, r := range began {

@@ -292,7 +292,11 @@ func (ts *turns) execute(ctx context.Context, t *turn, st *scheduler.Turn[work])
 		return orCause(ctx, agent.Result{}, err)
 	}
 	t.asked = true
-	req.OpenTools = ts.openTools(t, &req)
+	if req.Client == nil {
+		req.OpenTools = ts.openTools(t, &req)
+	} else if len(req.Client.Rounds) > 0 { // what a program says that its tools returned
+		t.journal.readOutside(ctx)
+	}
 	if t.agent.Outside.Reads {
 		req.Outside = func() { t.journal.readOutside(ctx) }
 	}

@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"sync"
@@ -176,6 +177,11 @@ func (p *parts) endOf(ctx context.Context, messageID string) (chat.RunEnd, bool,
 		switch {
 		case e.Role == chat.RoleAssistant:
 			end.Text, end.StopReason = e.Text, e.StopReason
+		case e.Role == chat.RoleSystem && e.StopReason == chat.StopCalls:
+			end.StopReason = chat.StopCalls
+			if err := json.Unmarshal([]byte(e.Text), &end.Calls); err != nil {
+				return end, false, fmt.Errorf("reading the calls of a run: %w", err)
+			}
 		case e.StopReason == chat.StopForeign:
 			end.Foreign = true
 		case e.Role == chat.RoleSystem && e.Text == chat.EmptyAnswer(e.StopReason):

@@ -277,6 +277,8 @@ func (h *fakeBackend) turn(l *fakeMessage) {
 				return
 			}
 			continue
+		case "mute":
+			continue
 		case "fail":
 			h.failed(l, chat.FailTimeout, "the agent took too long", "")
 			return
@@ -299,7 +301,11 @@ func (h *fakeBackend) turn(l *fakeMessage) {
 	}
 	ev := h.event(l, chat.EventFinal)
 	ev.Text = l.text
-	h.finish(l, chat.RunEnd{Outcome: chat.OutcomeAnswered, Text: l.text, Duration: time.Millisecond}, ev, true)
+	end := chat.RunEnd{Outcome: chat.OutcomeAnswered, Text: l.text, Duration: time.Millisecond}
+	if c := l.m.Content.Client; c != nil && !c.NoCalls && len(c.Rounds) == 0 {
+		end.StopReason, end.Calls = chat.StopCalls, []chat.ToolCall{{ID: "call_1", Name: c.Tools[0].Name, Args: `{"city":"Oslo"}`}}
+	}
+	h.finish(l, end, ev, true)
 }
 
 func (h *fakeBackend) say(l *fakeMessage, word string) {

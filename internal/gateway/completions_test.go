@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"laneway/internal/agent"
 	"laneway/internal/chat"
 	"laneway/internal/gateway"
 	"laneway/internal/gateway/auth"
@@ -381,6 +382,95 @@ func TestOwnCredentialCannotSpeakInAForeignSession(t *testing.T) {
 	got := b.post(completionsPath, ask("x"), place, header("Authorization", "Bearer "+annaToken))
 	if _, code := got.fault(t); got.status != http.StatusNotFound || code != "session_not_found" {
 		t.Errorf("%d %s", got.status, got.body)
+	}
+}
+
+// modelBackend has an agent with a model that calls tools.
+type modelBackend struct{ *fakeBackend }
+
+func (modelBackend) Agents() []agent.Info {
+	return []agent.Info{{ID: "main", Name: "Main", Model: "m", Runner: "openai"}}
+}
+
+func startWithModel(t *testing.T) *bench {
+	t.Helper()
+	h := newFakeBackend(t)
+	return serve(t, h, modelBackend{h})
+}
+
+func weather() params {
+	return params{"type": "function", "function": params{"name": "weather", "description": "The weather of a city", "parameters": params{"type": "object"}}}
+}
+
+func TestToolsOfTheClientEndTheTurnWithCalls(t *testing.T) {
+	t.Parallel()
+	b := startWithModel(t)
+	tools := params{"tools": []any{weather()}}
+	type called struct {
+		Content   *string
+		ToolCalls []struct { //nolint:tagliatelle // OpenAI's names
+			Index    int
+			ID, Type string
+			Function struct{ Name, Arguments string }
+		} `json:"tool_calls"`
+	}
+	got := b.post(completionsPath, ask("mute", tools))
+	whole := decode[struct {
+		Choices []struct {
+			Message called
+			Finish  string `json:"finish_reason"` //nolint:tagliatelle // OpenAI's name
+		}
+	}](t, got.body)
+	if got.status != http.StatusOK || len(whole.Choices) != 1 || whole.Choices[0].Finish != "tool_calls" || whole.Choices[0].Message.Content != nil {
+		t.Fatalf("%d %s", got.status, got.body)
+	}
+	calls := whole.Choices[0].Message.ToolCalls
+	if len(calls) != 1 || calls[0].ID != "call_1" || calls[0].Type != "function" || calls[0].Function.Name != "weather" || calls[0].Function.Arguments != `{"city":"Oslo"}` {
+		t.Errorf("calls: %s", got.body)
+	}
+	if m := b.message(got.header.Get("X-Laneway-Run-Id")); m.Content.Client == nil || len(m.Content.Client.Tools) != 1 || m.Content.Client.Tools[0].Name != "weather" {
+		t.Errorf("the agent was given %+v", m.Content.Client)
+	}
+	stream := string(b.post(completionsPath, ask("mute", tools, params{"stream": true})).body)
+	for _, want := range []string{`"tool_calls":[{"index":0,"id":"call_1","type":"function","function":{"name":"weather","arguments":"{\"city\":\"Oslo\"}"}}]`, `"finish_reason":"tool_calls"`} {
+		if !strings.Contains(stream, want) {
+			t.Errorf("the stream lacks %s:\n%s", want, stream)
+		}
+	}
+	asked := params{"role": "assistant", "content": nil, "tool_calls": []any{params{"id": "call_1", "type": "function", "function": params{"name": "weather", "arguments": `{"city":"Oslo"}`}}}}
+	result := params{"role": "tool", "tool_call_id": "call_1", "content": "rain"}
+	got = b.post(completionsPath, ask("", tools, params{"messages": []any{says("user", "Oslo?"), asked, result}}))
+	m := b.message(got.header.Get("X-Laneway-Run-Id"))
+	if got.status != http.StatusOK || got.text(t) != "Oslo?" || m.Content.Text != "Oslo?" || len(m.Content.Client.Rounds) != 1 {
+		t.Fatalf("%d %s: %+v", got.status, got.body, m.Content)
+	}
+	if r := m.Content.Client.Rounds[0]; r.Number != 1 || r.Calls[0].Name != "weather" || r.Results[0].Text != "rain" || !r.Results[0].Foreign {
+		t.Errorf("the round is %+v", r)
+	}
+	got = b.post(completionsPath, ask("", params{"messages": []any{says("user", "Oslo?"), asked, result, says("assistant", "It rains."), says("user", "thanks")}}))
+	m = b.message(got.header.Get("X-Laneway-Run-Id"))
+	if c := m.Content.Context; got.status != http.StatusOK || m.Content.Client != nil || m.Content.Text != "thanks" || len(c) != 4 || !c[2].Outside || !strings.Contains(c[2].Text, "rain") {
+		t.Errorf("calls of an earlier turn: %d %+v", got.status, m.Content)
+	}
+	for name, tc := range map[string]struct {
+		body   params
+		param  string
+		change []func(*http.Request)
+	}{
+		"session":          {ask("x", tools), "tools", []func(*http.Request){header("X-Laneway-Session-Key", "main")}},
+		"kind":             {ask("x", params{"tools": []any{params{"type": "web_search"}}}), "tools", nil},
+		"name":             {ask("x", params{"tools": []any{params{"type": "function", "function": params{"name": "a b"}}}}), "tools", nil},
+		"no result":        {ask("", tools, params{"messages": []any{says("user", "x"), asked, params{"role": "tool", "tool_call_id": "call_2", "content": "x"}}}), "messages", nil},
+		"forced":           {ask("x", tools, params{"tool_choice": "required"}), "tool_choice", nil},
+		"results, session": {ask("", params{"messages": []any{says("user", "x"), asked, result}}), "messages", []func(*http.Request){header("X-Laneway-Session-Key", "main")}},
+	} {
+		got := b.post(completionsPath, tc.body, tc.change...)
+		if got.status != http.StatusBadRequest || got.json(t)["error"].(map[string]any)["param"] != tc.param {
+			t.Errorf("%s: %d %s, want 400 with param %s", name, got.status, got.body, tc.param)
+		}
+	}
+	if got := start(t).post(completionsPath, ask("x", tools)); got.status != http.StatusBadRequest || got.json(t)["error"].(map[string]any)["param"] != "tools" {
+		t.Errorf("an agent without a model: %d %s", got.status, got.body)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -210,6 +211,46 @@ func TestResponseIsReadAndDeletedWithItsSession(t *testing.T) {
 	for _, path := range []string{only.ID, "resp_0", "0"} {
 		if got := b.look(writeToken, responsesPath+"/"+path); got.status != http.StatusNotFound {
 			t.Errorf("%s: %d %s", path, got.status, got.body)
+		}
+	}
+}
+
+func TestCallsOfAResponseAreItemsAndReturn(t *testing.T) {
+	t.Parallel()
+	b := startWithModel(t)
+	tools := params{"tools": []any{params{"type": "function", "name": "weather", "parameters": params{"type": "object"}, "strict": true}}}
+	got := b.post(responsesPath, respond("mute", tools))
+	type item struct {
+		Type, ID, Name, Arguments, Status string
+		CallID                            string `json:"call_id"` //nolint:tagliatelle // OpenAI's name
+	}
+	made := decode[struct{ Output []item }](t, got.body).Output
+	if got.status != http.StatusOK || len(made) != 1 || made[0].Type != "function_call" || made[0].CallID != "call_1" || made[0].Name != "weather" || made[0].Arguments != `{"city":"Oslo"}` {
+		t.Fatalf("%d %s", got.status, got.body)
+	}
+	types, _, _ := streamedResponse(t, b.post(responsesPath, respond("mute", tools, params{"stream": true})).body)
+	want := []string{
+		"response.created", "response.in_progress", "response.output_item.added", "response.function_call_arguments.delta", "response.function_call_arguments.done",
+		"response.output_item.done", "response.completed",
+	}
+	if !slices.Equal(types, want) {
+		t.Errorf("events %v, want %v", types, want)
+	}
+	output := params{"type": "function_call_output", "call_id": "call_1", "output": "rain"}
+	call := params{"type": "function_call", "call_id": "call_1", "name": "weather", "arguments": `{"city":"Oslo"}`}
+	for name, asked := range map[string]params{"call": call, "reference": {"type": "item_reference", "id": made[0].ID}} {
+		m := b.message(b.respond(respond([]any{says("user", "Oslo?"), asked, output}, tools)).ID)
+		if c := m.Content.Client; m.Content.Text != "Oslo?" || c == nil || len(c.Rounds) != 1 || c.Rounds[0].Calls[0] != (chat.ToolCall{ID: "call_1", Name: "weather", Args: `{"city":"Oslo"}`}) ||
+			c.Rounds[0].Results[0].Text != "rain" {
+			t.Errorf("%s: %+v", name, m.Content)
+		}
+	}
+	for param, body := range map[string]params{
+		"tools": respond("x", tools, params{"conversation": "talk"}),
+		"input": respond([]any{output}, params{"previous_response_id": "resp_0"}),
+	} {
+		if got := b.post(responsesPath, body); got.status != http.StatusBadRequest || got.json(t)["error"].(map[string]any)["param"] != param {
+			t.Errorf("%s: %d %s", param, got.status, got.body)
 		}
 	}
 }

@@ -92,9 +92,13 @@ func (completions) name() string { return "chat.completions" }
 func (completions) formatMember() string { return paramFormat }
 
 func (completions) whole(a *run, end chat.RunEnd) any {
+	message := answerMessage{Role: chat.RoleAssistant, Content: &end.Text, ToolCalls: madeCalls(end.Calls, false)}
+	if len(end.Calls) > 0 && end.Text == "" {
+		message.Content = nil
+	}
 	return completion{
 		ID: completionID(a), Object: "chat.completion", Created: a.created, Model: a.prompt.model,
-		Choices: []choice{{Message: answerMessage{Role: chat.RoleAssistant, Content: end.Text}, FinishReason: finishReason(end)}},
+		Choices: []choice{{Message: message, FinishReason: finishReason(end)}},
 		Usage:   usageOf(end.Usage),
 	}
 }
@@ -119,9 +123,10 @@ type choice struct {
 }
 
 type answerMessage struct {
-	Role    string  `json:"role"`
-	Content string  `json:"content"`
-	Refusal *string `json:"refusal"`
+	Role      string     `json:"role"`
+	Content   *string    `json:"content"`
+	Refusal   *string    `json:"refusal"`
+	ToolCalls []madeCall `json:"tool_calls,omitempty"`
 }
 
 type usage struct {
@@ -135,10 +140,14 @@ func usageOf(u chat.Usage) usage {
 }
 
 func finishReason(end chat.RunEnd) string {
-	if end.StopReason == agent.StopLength {
+	switch {
+	case len(end.Calls) > 0:
+		return chat.StopCalls
+	case end.StopReason == agent.StopLength:
 		return agent.StopLength
+	default:
+		return agent.StopNormal
 	}
-	return agent.StopNormal
 }
 
 // fault returns the error of a run that ended without an answer, or nil.
@@ -193,8 +202,9 @@ type chunkChoice struct {
 }
 
 type chunkDelta struct {
-	Role    string  `json:"role,omitempty"`
-	Content *string `json:"content,omitempty"`
+	Role      string     `json:"role,omitempty"`
+	Content   *string    `json:"content,omitempty"`
+	ToolCalls []madeCall `json:"tool_calls,omitempty"`
 }
 
 // chunks streams an answer in the form of completions.
@@ -223,6 +233,9 @@ func (c chunks) text(more string) {
 }
 
 func (c chunks) finish(end chat.RunEnd) {
+	if calls := madeCalls(end.Calls, true); len(calls) > 0 {
+		c.out.data(c.chunk(chunkChoice{Delta: chunkDelta{ToolCalls: calls}}))
+	}
 	reason := finishReason(end)
 	c.out.data(c.chunk(chunkChoice{FinishReason: &reason}))
 	if c.a.prompt.usage {

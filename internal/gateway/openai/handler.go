@@ -16,6 +16,10 @@
 // [Runs.Wait] and not from events, because another process may take over the run, and its events do
 // not reach this one. Events only fill the stream.
 //
+// Tools of a client are for requests without a conversation: the agent has them in place of its
+// own, the answer ends with the calls, and the next request brings their results with all messages.
+// They count as text from outside.
+//
 // A client that disconnects stops its run, unless it set X-Laneway-Detach. A gateway that stops
 // does not: another process continues the run.
 //
@@ -36,8 +40,9 @@
 //
 // # What it does not do
 //
-// It offers no tools and one choice per request, fetches nothing from other addresses, and keeps no
-// list of responses. It identifies no client: the server decides about credentials and sessions.
+// It offers one choice per request, fetches nothing from other addresses, calls no tool of a client,
+// and keeps no list of responses. It identifies no client: the server decides about credentials and
+// sessions.
 package openai
 
 import (
@@ -346,6 +351,9 @@ func (h *Handler) placeOf(ctx context.Context, c *call) (place, error) {
 	if err := errors.Join(h.checkFormat(c, id), h.checkRange(c, id)); err != nil {
 		return place{}, err
 	}
+	if err := h.checkTools(c, id); err != nil {
+		return place{}, err
+	}
 	if name := c.header.Get(headerSession); name != "" {
 		if c.prompt.previous != "" || c.prompt.conversation != nil {
 			return place{}, fault.Invalid(headerSession + " cannot be used together with previous_response_id or conversation")
@@ -387,10 +395,13 @@ func (h *Handler) message(ctx context.Context, c *call) (chat.Message, error) {
 		}
 	}
 	var err error
-	if c.place, err = h.placeOf(ctx, c); err != nil {
+	if err := h.recall(ctx, c); err != nil {
 		return chat.Message{}, err
 	}
-	if err := h.recall(ctx, c); err != nil {
+	if err := c.prompt.arrange(); err != nil {
+		return chat.Message{}, err
+	}
+	if c.place, err = h.placeOf(ctx, c); err != nil {
 		return chat.Message{}, err
 	}
 	if err := h.attach(ctx, c); err != nil {
@@ -408,7 +419,7 @@ func (c *call) message() chat.Message {
 	m := chat.Message{
 		Session: c.place.key, ID: cmp.Or(c.place.id, uuid.Must(uuid.NewV7()).String()), Principal: c.cred.Name, Channel: channel, Branch: c.place.branch,
 		Content: chat.Content{
-			Text: p.input, Sender: chat.Sender{ID: c.cred.Name}, Attachments: c.attachments,
+			Text: p.input, Sender: chat.Sender{ID: c.cred.Name}, Attachments: c.attachments, Client: p.client,
 			Options: chat.Options{NoMerge: true, SystemPrompt: p.system, Thinking: p.thinking, Params: p.params, KeepContext: p.keep},
 		},
 	}

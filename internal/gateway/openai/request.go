@@ -33,14 +33,15 @@ type request struct {
 	Messages []inputMessage `json:"messages"`
 	User     *string        `json:"user"`
 	// ReasoningEffort is how much the model may think.
-	ReasoningEffort *string           `json:"reasoning_effort"`
-	Stream          bool              `json:"stream"`
-	StreamOptions   streamOptions     `json:"stream_options"`
-	N               *int              `json:"n"`
-	Tools           []json.RawMessage `json:"tools"`
-	Temperature     *float64          `json:"temperature"`
-	TopP            *float64          `json:"top_p"`
-	MaxTokens       *int              `json:"max_tokens"`
+	ReasoningEffort *string         `json:"reasoning_effort"`
+	Stream          bool            `json:"stream"`
+	StreamOptions   streamOptions   `json:"stream_options"`
+	N               *int            `json:"n"`
+	Tools           []clientTool    `json:"tools"`
+	ToolChoice      json.RawMessage `json:"tool_choice"`
+	Temperature     *float64        `json:"temperature"`
+	TopP            *float64        `json:"top_p"`
+	MaxTokens       *int            `json:"max_tokens"`
 	// MaxCompletionTokens is the newer name of MaxTokens.
 	MaxCompletionTokens *int            `json:"max_completion_tokens"`
 	Stop                json.RawMessage `json:"stop"`
@@ -68,13 +69,11 @@ func (completions) read(body []byte) (prompt, error) {
 			return prompt{}, fmt.Errorf("messages[%d]: %w", i, err)
 		}
 	}
-	if !endsWithUser(req.Messages) {
-		return prompt{}, invalid("messages", "the last message must be from the user; only system and developer messages may follow it")
-	}
-	p := prompt{model: req.Model, stream: req.Stream, usage: req.StreamOptions.IncludeUsage}
-	p.system, p.earlier, p.input = split(req.Messages)
-	p.files = filesOf(req.Messages)
+	p := prompt{model: req.Model, stream: req.Stream, usage: req.StreamOptions.IncludeUsage, messages: req.Messages, member: "messages"}
 	var err error
+	if p.client, err = toolsOf(req.Tools, req.ToolChoice); err != nil {
+		return prompt{}, err
+	}
 	if p.thinking, err = effort("reasoning_effort", req.ReasoningEffort); err != nil {
 		return prompt{}, err
 	}
@@ -90,8 +89,6 @@ func (req *request) check() error {
 		return errors.New("model is required; GET /v1/models lists what there is")
 	case len(req.Messages) == 0 || len(req.Messages) > maxMessages:
 		return fmt.Errorf("messages must have 1 to %d entries", maxMessages)
-	case len(req.Tools) > 0:
-		return invalid("tools", "tools are not supported: agents bring their own")
 	case req.N != nil && *req.N != 1:
 		return invalid("n", "n is %d; it must be 1", *req.N)
 	default:
@@ -148,17 +145,6 @@ func effort(member string, value *string) (string, error) {
 		return "", invalid(member, "%s is %s; it must be one of %s", member, quoted(*value), strings.Join(levels, ", "))
 	}
 	return *value, nil
-}
-
-// endsWithUser reports whether the last message is from the user, apart from instructions that
-// follow it.
-func endsWithUser(messages []inputMessage) bool {
-	for _, m := range slices.Backward(messages) {
-		if m.Role != "system" && m.Role != "developer" {
-			return m.Role == chat.RoleUser
-		}
-	}
-	return false
 }
 
 // params returns the settings for the runner.
@@ -291,7 +277,14 @@ type prompt struct {
 	model  string
 	stream bool
 	usage  bool // a stream of completions reports the usage
-	system string
+	// messages are those of the request, which its member has; [prompt.arrange] makes of them the
+	// following. instructions precede those of the messages.
+	messages             []inputMessage
+	member, instructions string
+	system               string
+	// client are the tools of the client and its calls after the last message of the user; nil = it
+	// has neither.
+	client *chat.ClientTools
 	// earlier is the conversation in the request, input the new messages. keep: earlier is not in a
 	// transcript yet, and must be added to it.
 	earlier []chat.TranscriptEntry
@@ -314,8 +307,14 @@ type inputMessage struct {
 	Content json.RawMessage `json:"content"`
 	text    string
 	files   []inputFile
-	// answer is the run whose answer the message is, instead of a content.
-	answer string
+	// ToolCalls are calls of the client's tools in a message of the assistant, and ToolCallID names
+	// the call of which a message with the role tool is the result.
+	ToolCalls  []inputCall `json:"tool_calls"`
+	ToolCallID string      `json:"tool_call_id"`
+	calls      []chat.ToolCall
+	// reference is the id of an item that the message is, instead of a content.
+	reference string
+	outside   bool // the text comes from outside
 }
 
 // contentPart is a part of a message in either form: in completions, the members of a file are one
@@ -333,8 +332,15 @@ type contentPart struct {
 func (m *inputMessage) read() error {
 	switch m.Role {
 	case "system", "developer", chat.RoleUser, chat.RoleAssistant:
+	case roleTool:
+		if m.ToolCallID == "" {
+			return errors.New("a message with the role tool needs a tool_call_id")
+		}
 	default:
-		return errors.New("role must be system, developer, user or assistant")
+		return errors.New("role must be system, developer, user, assistant or tool")
+	}
+	for _, call := range m.ToolCalls {
+		m.calls = append(m.calls, chat.ToolCall{ID: call.ID, Name: call.Function.Name, Args: call.Function.Arguments})
 	}
 	content := bytes.TrimSpace(m.Content)
 	if len(content) == 0 || string(content) == "null" {
@@ -385,11 +391,12 @@ func split(messages []inputMessage) (system string, earlier []chat.TranscriptEnt
 	var rules, fresh []string
 	last := -1
 	for i, m := range slices.Backward(messages) {
-		if m.Role == chat.RoleAssistant {
+		if m.Role == chat.RoleAssistant || m.Role == roleTool {
 			last = i
 			break
 		}
 	}
+	called := map[string]chat.ToolCall{}
 	for i, m := range messages {
 		switch {
 		case m.Role == "system" || m.Role == "developer":
@@ -398,9 +405,16 @@ func split(messages []inputMessage) (system string, earlier []chat.TranscriptEnt
 			if m.text != "" {
 				fresh = append(fresh, m.text)
 			}
+		case m.Role == roleTool:
+			call := called[m.ToolCallID]
+			text := fmt.Sprintf("The tool %s was called with %s and returned: %s", call.Name, call.Args, m.text)
+			earlier = append(earlier, chat.TranscriptEntry{Role: chat.RoleSystem, Text: text, Tokens: agent.EstimateTokens(text), StopReason: chat.StopForeign, Outside: true})
 		default:
+			for _, call := range m.calls {
+				called[call.ID] = call
+			}
 			text := m.text + strings.Repeat("\n[attachment]", len(m.files))
-			earlier = append(earlier, chat.TranscriptEntry{Role: m.Role, Text: text, RunID: m.answer, Tokens: agent.EstimateTokens(text)})
+			earlier = append(earlier, chat.TranscriptEntry{Role: m.Role, Text: text, Tokens: agent.EstimateTokens(text), Outside: m.outside})
 		}
 	}
 	return strings.Join(rules, "\n\n"), earlier, strings.Join(fresh, "\n\n")

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/go-chi/chi/v5"
@@ -48,7 +50,7 @@ type response struct {
 	Temperature       *float64          `json:"temperature"`
 	Text              outputFormat      `json:"text"`
 	ToolChoice        string            `json:"tool_choice"`
-	Tools             []string          `json:"tools"`
+	Tools             []json.RawMessage `json:"tools"`
 	TopP              *float64          `json:"top_p"`
 	Truncation        string            `json:"truncation"`
 	Usage             *responseUsage    `json:"usage"`
@@ -77,12 +79,16 @@ type outputFormat struct {
 	Format textFormat `json:"format"`
 }
 
+// outputItem is a message, or a call of a tool of the client.
 type outputItem struct {
-	Type    string       `json:"type"`
-	ID      string       `json:"id"`
-	Status  string       `json:"status"`
-	Role    string       `json:"role"`
-	Content []outputText `json:"content"`
+	Type      string       `json:"type"`
+	ID        string       `json:"id"`
+	Status    string       `json:"status"`
+	Role      string       `json:"role,omitempty"`
+	Content   []outputText `json:"content,omitzero"`
+	CallID    string       `json:"call_id,omitempty"`
+	Name      string       `json:"name,omitempty"`
+	Arguments *string      `json:"arguments,omitempty"`
 }
 
 type outputText struct {
@@ -115,7 +121,7 @@ func responseOf(a *run) response {
 		ID: responsePrefix + chat.ShownRunID(a.receipt.RunID), Object: "response", CreatedAt: a.created, Status: stateInProgress,
 		Instructions: raw.Instructions, MaxOutputTokens: raw.MaxOutputTokens, Model: a.prompt.model, Output: []outputItem{}, Previous: raw.PreviousResponseID,
 		Reasoning: reasoning{Effort: raw.Reasoning.Effort}, Store: true, Temperature: raw.Temperature, Text: outputFormat{raw.Text.format()}, ToolChoice: "auto",
-		Tools: []string{}, TopP: raw.TopP, Truncation: "disabled", Metadata: map[string]string{},
+		Tools: append([]json.RawMessage{}, raw.Tools...), TopP: raw.TopP, Truncation: "disabled", Metadata: map[string]string{},
 	}
 	if name := a.prompt.conversation; name != nil {
 		out.Conversation = &conversationRef{*name}
@@ -129,7 +135,10 @@ func (r response) end(end chat.RunEnd) response {
 	if end.StopReason == agent.StopLength {
 		r.Status, r.IncompleteDetails = stateIncomplete, &incomplete{"max_output_tokens"}
 	}
-	r.Output = []outputItem{r.item(r.Status, end.Text)}
+	if end.Text != "" || len(end.Calls) == 0 {
+		r.Output = []outputItem{r.item(r.Status, end.Text)}
+	}
+	r.Output = append(r.Output, r.callItems(end.Calls)...)
 	r.Usage = &responseUsage{
 		InputTokens: end.Usage.InputTokens, OutputTokens: end.Usage.OutputTokens, TotalTokens: end.Usage.InputTokens + end.Usage.OutputTokens,
 	}
@@ -159,9 +168,10 @@ func (responses) whole(a *run, end chat.RunEnd) any { return responseOf(a).end(e
 
 // responseEvents streams an answer in the form of responses. Events are numbered from 0.
 type responseEvents struct {
-	out *eventStream
-	a   *run
-	seq int
+	out    *eventStream
+	a      *run
+	seq    int
+	opened bool // the message of the output has begun
 }
 
 func (responses) voice(out *eventStream, a *run) voice { return &responseEvents{out: out, a: a} }
@@ -178,6 +188,7 @@ type streamEvent struct {
 	Part         *outputText `json:"part,omitempty"`
 	Delta        *string     `json:"delta,omitempty"`
 	Text         *string     `json:"text,omitempty"`
+	Arguments    *string     `json:"arguments,omitempty"`
 	Logprobs     []string    `json:"logprobs,omitempty"`
 }
 
@@ -203,7 +214,18 @@ func (e *responseEvents) begin() {
 	r := responseOf(e.a)
 	e.put(streamEvent{Type: "response.created", Response: &r})
 	e.put(streamEvent{Type: "response.in_progress", Response: &r})
-	item := r.item(stateInProgress, "")
+	if e.a.prompt.client == nil { // otherwise the answer may have calls alone
+		e.open()
+	}
+}
+
+// open begins the message of the output, once.
+func (e *responseEvents) open() {
+	if e.opened {
+		return
+	}
+	e.opened = true
+	item := responseOf(e.a).item(stateInProgress, "")
 	item.Content = []outputText{}
 	e.put(e.ofItem("response.output_item.added", item))
 	part, ev := textPart(""), e.ofText("response.content_part.added")
@@ -212,6 +234,7 @@ func (e *responseEvents) begin() {
 }
 
 func (e *responseEvents) text(more string) {
+	e.open()
 	ev := e.ofText("response.output_text.delta")
 	ev.Delta = &more
 	e.put(ev)
@@ -219,14 +242,35 @@ func (e *responseEvents) text(more string) {
 
 func (e *responseEvents) finish(end chat.RunEnd) {
 	r := responseOf(e.a).end(end)
+	for i, item := range r.Output {
+		if item.Type == "message" {
+			e.finishText(end.Text, item)
+		} else {
+			e.call(i, item)
+		}
+	}
+	e.put(streamEvent{Type: "response." + r.Status, Response: &r})
+}
+
+func (e *responseEvents) finishText(text string, item outputItem) {
+	e.open()
 	done := e.ofText("response.output_text.done")
-	done.Text = &end.Text
+	done.Text = &text
 	e.put(done)
-	part, ev := textPart(end.Text), e.ofText("response.content_part.done")
+	part, ev := textPart(text), e.ofText("response.content_part.done")
 	ev.Part = &part
 	e.put(ev)
-	e.put(e.ofItem("response.output_item.done", r.Output[0]))
-	e.put(streamEvent{Type: "response." + r.Status, Response: &r})
+	e.put(e.ofItem("response.output_item.done", item))
+}
+
+// call sends a call of a tool of the client.
+func (e *responseEvents) call(index int, item outputItem) {
+	begun, none := item, ""
+	begun.Status, begun.Arguments = stateInProgress, &none
+	e.put(streamEvent{Type: "response.output_item.added", OutputIndex: &index, Item: &begun})
+	e.put(streamEvent{Type: "response.function_call_arguments.delta", ItemID: item.ID, OutputIndex: &index, Delta: item.Arguments})
+	e.put(streamEvent{Type: "response.function_call_arguments.done", ItemID: item.ID, OutputIndex: &index, Arguments: item.Arguments})
+	e.put(streamEvent{Type: "response.output_item.done", OutputIndex: &index, Item: &item})
 }
 
 func (e *responseEvents) fail(refused *fault.Error) {
@@ -259,6 +303,7 @@ type responseRequest struct {
 	Conversation       json.RawMessage   `json:"conversation"`
 	Background         bool              `json:"background"`
 	Tools              []json.RawMessage `json:"tools"`
+	ToolChoice         json.RawMessage   `json:"tool_choice"`
 	Temperature        *float64          `json:"temperature"`
 	TopP               *float64          `json:"top_p"`
 	MaxOutputTokens    *int              `json:"max_output_tokens"`
@@ -282,11 +327,15 @@ type responseReasoning struct {
 	Effort *string `json:"effort"`
 }
 
-// inputItem is an item of the input: a message, a reference to one, or one that is ignored or
-// refused.
+// inputItem is an item of the input: a message, a reference to one, a call of a tool of the client
+// or its result, or one that is ignored or refused.
 type inputItem struct {
-	Type string `json:"type"`
-	ID   string `json:"id"`
+	Type      string          `json:"type"`
+	ID        string          `json:"id"`
+	CallID    string          `json:"call_id"`
+	Name      string          `json:"name"`
+	Arguments string          `json:"arguments"`
+	Output    json.RawMessage `json:"output"`
 	inputMessage
 }
 
@@ -309,7 +358,16 @@ func (responses) read(body []byte) (prompt, error) {
 	if err != nil {
 		return prompt{}, err
 	}
-	p := prompt{model: req.Model, stream: req.Stream, keep: true, params: settings, raw: req}
+	p := prompt{model: req.Model, stream: req.Stream, keep: true, params: settings, raw: req, messages: messages, member: "input"}
+	tools := make([]clientTool, len(req.Tools))
+	for i, raw := range req.Tools {
+		if json.Unmarshal(raw, &tools[i]) != nil {
+			return prompt{}, invalid("tools", "tools[%d] must be an object with a type, a name and parameters", i)
+		}
+	}
+	if p.client, err = toolsOf(tools, req.ToolChoice); err != nil {
+		return prompt{}, err
+	}
 	format, err := req.Text.Format.format()
 	if err != nil {
 		return prompt{}, err
@@ -317,10 +375,8 @@ func (responses) read(body []byte) (prompt, error) {
 	if p.format, err = format.param(); err != nil {
 		return prompt{}, err
 	}
-	p.system, p.earlier, p.input = split(messages)
-	p.files = filesOf(messages)
-	if req.Instructions != nil && *req.Instructions != "" {
-		p.system = *req.Instructions + separated(p.system)
+	if req.Instructions != nil {
+		p.instructions = *req.Instructions
 	}
 	if req.PreviousResponseID != nil {
 		p.previous = *req.PreviousResponseID
@@ -345,8 +401,6 @@ func (req *responseRequest) check() error {
 	switch {
 	case req.Model == "":
 		return errors.New("model is required; GET /v1/models lists what there is")
-	case len(req.Tools) > 0:
-		return invalid("tools", "tools are not supported: agents bring their own")
 	case req.Background:
 		return invalid("background", "background is not supported; send the header X-Laneway-Detach: 1 and close the connection instead")
 	default:
@@ -371,29 +425,46 @@ func (req *responseRequest) messages() ([]inputMessage, error) {
 	}
 	messages := make([]inputMessage, 0, len(items))
 	for i, item := range items {
-		if item.Type == "reasoning" { // reasoning that a client repeats from an earlier answer
-			continue
+		m, err := item.message()
+		if named := (*chat.Error)(nil); errors.As(err, &named) {
+			return nil, err
 		}
-		if item.Type == "item_reference" || item.Type == "" && item.ID != "" && item.Role == "" {
-			run, ours := strings.CutPrefix(item.ID, itemPrefix)
-			if !ours {
-				return nil, invalid("input", "input[%d]: the item %s is none of this gateway's; send the message itself", i, quoted(item.ID))
-			}
-			messages = append(messages, inputMessage{Role: chat.RoleAssistant, answer: run})
-			continue
-		}
-		if item.Type != "" && item.Type != "message" {
-			return nil, invalid("input", "input[%d]: an item of type %s is not supported, only message and item_reference", i, quoted(item.Type))
-		}
-		if err := item.read(); err != nil {
+		if err != nil {
 			return nil, fmt.Errorf("input[%d]: %w", i, err)
 		}
-		messages = append(messages, item.inputMessage)
-	}
-	if !endsWithUser(messages) {
-		return nil, invalid("input", "the last message of input must be from the user; only system and developer messages may follow it")
+		if m != nil {
+			messages = append(messages, *m)
+		}
 	}
 	return messages, nil
+}
+
+// message returns the message of an item; nil = it is ignored.
+func (item *inputItem) message() (*inputMessage, error) {
+	if item.Type == "" && item.ID != "" && item.Role == "" {
+		item.Type = "item_reference"
+	}
+	switch item.Type {
+	case "reasoning": // reasoning that a client repeats from an earlier answer
+		return nil, nil //nolint:nilnil // it is ignored
+	case "item_reference":
+		if !strings.HasPrefix(item.ID, itemPrefix) && !strings.HasPrefix(item.ID, callPrefix) {
+			return nil, invalid("input", "the item %s is none of this gateway's; send the message itself", quoted(item.ID))
+		}
+		return &inputMessage{Role: chat.RoleAssistant, reference: item.ID}, nil
+	case "function_call":
+		return &inputMessage{Role: chat.RoleAssistant, calls: []chat.ToolCall{{ID: item.CallID, Name: item.Name, Args: item.Arguments}}}, nil
+	case "function_call_output":
+		item.inputMessage = inputMessage{Role: roleTool, ToolCallID: item.CallID, Content: item.Output}
+	case "", "message":
+		if item.Role == roleTool {
+			return nil, errors.New("a result of a tool is an item of type function_call_output")
+		}
+		item.ToolCalls = nil
+	default:
+		return nil, invalid("input", "an item of type %s is not supported, only message, item_reference, function_call and function_call_output", quoted(item.Type))
+	}
+	return &item.inputMessage, item.read()
 }
 
 // conversation returns the name of the conversation that the client has chosen, given as a string
@@ -420,50 +491,79 @@ func (req *responseRequest) params() (map[string]any, error) {
 	return params(req.Temperature, req.TopP, bound{"max_output_tokens", req.MaxOutputTokens})
 }
 
-// The prefixes of the ids of responses and of the messages in their output.
+// The prefixes of the ids of responses, and of the messages and calls in their output.
 const (
 	responsePrefix = "resp_"
 	itemPrefix     = "msg_"
+	callPrefix     = "fc_"
 )
 
-// recall replaces each reference to an answer by its text. An answer that the caller may not use
-// counts as one that does not exist.
+// recall replaces each reference to an item of an answer by the item, and joins the calls of one
+// answer. An answer that the caller may not use counts as one that does not exist.
 func (h *Handler) recall(ctx context.Context, c *call) error {
-	for i := range c.prompt.earlier {
-		e := &c.prompt.earlier[i]
-		if e.RunID == "" {
+	var all []inputMessage
+	for _, m := range c.prompt.messages {
+		if m.reference != "" {
+			if err := h.resolve(ctx, c, &m); err != nil {
+				return err
+			}
+		}
+		if last := len(all) - 1; last >= 0 && m.Role == chat.RoleAssistant && len(m.calls) > 0 && m.text == "" && all[last].Role == chat.RoleAssistant {
+			all[last].calls = append(slices.Clip(all[last].calls), m.calls...)
 			continue
 		}
-		_, end, err := h.answered(ctx, c.cred, e.RunID)
-		if err == nil && (end == nil || end.Outcome != chat.OutcomeAnswered) {
-			err = chat.ErrNotFound
-		}
-		if errors.Is(err, chat.ErrNotFound) {
-			err = chat.Errorf(chat.CodeNotFound, "the item %s does not exist, or its conversation was removed", quoted(itemPrefix+e.RunID)).With("param", "input")
-		}
-		if err != nil {
-			return err
-		}
-		*e = chat.TranscriptEntry{Role: e.Role, Text: end.Text, Tokens: agent.EstimateTokens(end.Text), Outside: end.Foreign}
+		all = append(all, m)
 	}
+	c.prompt.messages = all
 	return nil
 }
 
-// answered returns the place and the end of a run that the caller may use; end is nil while it is
-// not over. chat.ErrNotFound.
-func (h *Handler) answered(ctx context.Context, cred auth.Credential, runID string) (at chat.Place, end *chat.RunEnd, err error) {
-	at, err = h.runs.Place(ctx, runID)
+// resolve reads the text or the call that a message is by reference.
+func (h *Handler) resolve(ctx context.Context, c *call, m *inputMessage) error {
+	id, call := strings.TrimPrefix(m.reference, itemPrefix), -1
+	if rest, is := strings.CutPrefix(m.reference, callPrefix); is {
+		var number string
+		id, number, _ = strings.Cut(rest, "_")
+		if n, err := strconv.Atoi(number); err == nil && n >= 0 {
+			call = n
+		} else {
+			id = ""
+		}
+	}
+	end, err := h.answered(ctx, c.cred, id)
+	switch {
+	case err != nil:
+	case call < 0:
+		m.text, m.outside = end.Text, end.Foreign
+	case call < len(end.Calls):
+		m.calls = []chat.ToolCall{end.Calls[call]}
+	default:
+		err = chat.ErrNotFound
+	}
+	if errors.Is(err, chat.ErrNotFound) || errors.Is(err, chat.ErrSessionNotFound) {
+		err = chat.Errorf(chat.CodeNotFound, "the item %s does not exist, or its conversation was removed", quoted(m.reference)).With("param", "input")
+	}
+	return err
+}
+
+// answered returns the end of a run that has an answer and that the caller may use.
+// chat.ErrNotFound, chat.ErrSessionNotFound.
+func (h *Handler) answered(ctx context.Context, cred auth.Credential, runID string) (chat.RunEnd, error) {
+	at, err := h.runs.Place(ctx, runID)
 	if err == nil {
 		err = h.server.MayUse(ctx, cred, at.Session)
 	}
-	if errors.Is(err, chat.ErrSessionNotFound) {
+	if err == nil && !at.Ended {
 		err = chat.ErrNotFound
 	}
-	if err != nil || !at.Ended {
-		return at, nil, err
+	if err != nil {
+		return chat.RunEnd{}, err
 	}
-	got, err := h.runs.Wait(ctx, runID)
-	return at, &got, err
+	end, err := h.runs.Wait(ctx, runID)
+	if err == nil && end.Outcome != chat.OutcomeAnswered {
+		err = chat.ErrNotFound
+	}
+	return end, err
 }
 
 // Response answers GET /v1/responses/{id} with what the store has of it: its state and its output.

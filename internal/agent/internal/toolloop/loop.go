@@ -160,7 +160,12 @@ func Run(ctx context.Context, req agent.Request, model Model, text *Text, option
 		options.CallTime = DefaultCallTime
 	}
 	l := &loop{req: req, model: model, text: text, options: options}
-	if req.Tools != nil {
+	switch {
+	case req.Client != nil:
+		for _, tool := range req.Client.Tools {
+			l.tools = append(l.tools, agent.ToolSpec{Name: tool.Name, Description: tool.Description, Schema: tool.Schema})
+		}
+	case req.Tools != nil:
 		l.tools = req.Tools.Specs()
 	}
 	defer l.calls.Wait()
@@ -168,7 +173,7 @@ func Run(ctx context.Context, req agent.Request, model Model, text *Text, option
 	if l.usage.InputTokens > 0 || l.usage.OutputTokens > 0 {
 		text.emit(agent.Event{Kind: agent.EventUsage, Usage: l.usage})
 	}
-	return agent.Result{Text: text.Whole(), Usage: l.usage, StopReason: stop, TooLong: l.tooLong}, err
+	return agent.Result{Text: text.Whole(), Usage: l.usage, StopReason: stop, TooLong: l.tooLong, Calls: l.given}, err
 }
 
 type loop struct {
@@ -181,8 +186,9 @@ type loop struct {
 	window  window
 	kept    int // bytes of calls and results so far
 	usage   chat.Usage
-	tooLong bool           // the model refused the conversation
-	calls   sync.WaitGroup // that run
+	tooLong bool            // the model refused the conversation
+	given   []chat.ToolCall // that the program of the message makes
+	calls   sync.WaitGroup  // that run
 }
 
 func (l *loop) run(ctx context.Context) (stop string, err error) {
@@ -202,6 +208,9 @@ func (l *loop) run(ctx context.Context) (stop string, err error) {
 		if l.last() {
 			return l.conclude(ctx, reply)
 		}
+		if l.req.Client != nil {
+			return l.give(reply)
+		}
 		round, err := l.record(ctx, reply)
 		if err != nil {
 			return agent.StopNormal, err
@@ -216,7 +225,25 @@ func (l *loop) run(ctx context.Context) (stop string, err error) {
 // last reports whether the next answer must not have calls: the rounds are used up, or the agent no
 // longer has the tools that it had when the turn began.
 func (l *loop) last() bool {
+	if l.req.Client != nil {
+		return l.req.Client.NoCalls || len(l.tools) == 0
+	}
 	return len(l.rounds)+1 >= MaxRounds || len(l.rounds) > 0 && len(l.tools) == 0
+}
+
+// give ends a turn with calls that the program of the message makes.
+func (l *loop) give(reply Reply) (stop string, err error) {
+	if len(reply.Calls) > maxAsked {
+		return agent.StopNormal, modelhttp.Fail(chat.FailBadResponse, fmt.Errorf("the model asked for more than %d calls at once", maxAsked))
+	}
+	calls := named(reply.Calls, len(l.rounds)+1)
+	for _, call := range calls {
+		if len(call.Args) > MaxArgs {
+			return agent.StopNormal, agent.NewError(chat.FailOutputLimit, fmt.Sprintf("The model called %s with more than %d bytes of arguments; ask for less at once.", call.Name, MaxArgs), nil)
+		}
+	}
+	l.given = calls
+	return chat.StopCalls, nil
 }
 
 // conclude ends a turn whose model calls tools in an answer that must not have calls. The text of
@@ -265,6 +292,12 @@ func (l *loop) allow(ctx context.Context) error {
 
 // replay takes over the rounds that earlier attempts have recorded.
 func (l *loop) replay(ctx context.Context) error {
+	if l.req.Client != nil { // their text belongs to earlier answers
+		for _, round := range l.req.Client.Rounds {
+			l.rounds = append(l.rounds, agent.Round{Round: round})
+		}
+		return nil
+	}
 	if l.req.Journal == nil {
 		return nil
 	}
@@ -326,7 +359,7 @@ func (l *loop) ask(ctx context.Context) (Reply, error) {
 func (l *loop) bound(c *Conversation) {
 	l.measure()
 	c.Rounds = l.window.fit(l.rounds, c.Tools)
-	if len(l.window.kept) > 0 && len(l.tools) > 0 && l.spec(chat.ToolCall{Name: resultTool}).Name == "" {
+	if l.req.Client == nil && len(l.window.kept) > 0 && len(l.tools) > 0 && l.spec(chat.ToolCall{Name: resultTool}).Name == "" {
 		c.Tools = append(slices.Clip(c.Tools), resultSpec())
 	}
 }

@@ -114,6 +114,35 @@ func TestATurnGoesOnWithoutAToolThatHangs(t *testing.T) {
 	}
 }
 
+func TestCallsOfClientToolsEndTheTurn(t *testing.T) {
+	t.Parallel()
+	ask := func(client chat.ClientTools) (agent.Result, *model) {
+		m := &model{calls: []chat.ToolCall{{Name: "weather", Args: `{"city":"Oslo"}`}, {Name: "weather", Args: "{}"}}}
+		m.text = toolloop.NewText(0, func(agent.Event) {})
+		result, err := toolloop.Run(t.Context(), agent.Request{Client: &client}, m, m.text, toolloop.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return result, m
+	}
+	tools := []chat.ClientTool{{Name: "weather", Schema: []byte(`{"type":"object"}`)}}
+	result, m := ask(chat.ClientTools{Tools: tools})
+	if want := []chat.ToolCall{{ID: "call_1_1", Name: "weather", Args: `{"city":"Oslo"}`}, {ID: "call_1_2", Name: "weather", Args: "{}"}}; result.StopReason != chat.StopCalls || !slices.Equal(result.Calls, want) {
+		t.Errorf("got %s with %+v, want %+v", result.StopReason, result.Calls, want)
+	}
+	if len(m.asked) != 1 || m.asked[0].NoCalls || len(m.asked[0].Tools) != 1 || m.asked[0].Tools[0].Name != "weather" {
+		t.Errorf("asked %+v", m.asked)
+	}
+	round := chat.Round{Number: 1, Text: "I look.", Calls: result.Calls[:1], Results: []*chat.ToolResult{{Text: "rain", Foreign: true}}}
+	result, m = ask(chat.ClientTools{Tools: tools, Rounds: []chat.Round{round}})
+	if result.Text != "done" || result.StopReason != agent.StopNormal || len(result.Calls) != 0 || len(m.asked[0].Rounds) != 1 || m.asked[0].Rounds[0].Results[0].Text != "rain" {
+		t.Errorf("with results: %+v, asked %+v", result, m.asked)
+	}
+	if result, m = ask(chat.ClientTools{Rounds: []chat.Round{round}}); result.Text != "done" || !m.asked[0].NoCalls {
+		t.Errorf("without tools: %+v, asked %+v", result, m.asked)
+	}
+}
+
 func TestResultsAreBounded(t *testing.T) {
 	t.Parallel()
 	b := &tools{run: func(context.Context) chat.ToolResult { return chat.ToolResult{Text: strings.Repeat("x", 50<<20)} }}
