@@ -25,6 +25,7 @@ type unit struct {
 	letter   string   // of the unit in an interval; "" = it has none
 	step     int      // the largest meaningful step
 	words    []string // word i means the value low+i
+	item     string   // that is read, as it was typed
 }
 
 // units lists the fields in the order seconds first.
@@ -71,16 +72,23 @@ func parseExpr(text string) (expression, error) {
 	if len(text) > maxExprBytes {
 		return expression{}, NewInvalid(fieldExpr, InvalidRange, "%d bytes are too long, at most %d are allowed", len(text), maxExprBytes)
 	}
-	for i := range len(text) {
-		if c := text[i]; c != '\t' && (c < ' ' || c > '~') {
-			return expression{}, NewInvalid(fieldExpr, InvalidSyntax, "byte %d is not a plain ASCII character", i+1)
+	for i, c := range text {
+		if c != '\t' && (c < ' ' || c > '~') {
+			instead := ""
+			switch {
+			case strings.ContainsRune("‐‑‒–—−", c):
+				instead = ": a long dash; write -"
+			case strings.ContainsRune("“”„«»‘’", c):
+				instead = ": a quote; leave it out"
+			}
+			return expression{}, NewInvalid(fieldExpr, InvalidSyntax, "byte %d is not a plain ASCII character%s", i+1, instead)
 		}
 	}
 	parts := strings.Fields(text)
-	if err := foreign(text, parts); err != nil {
-		return expression{}, err
-	}
 	out := expression{text: strings.Join(parts, " ")}
+	if sentence := foreign(out.text); sentence != "" {
+		return expression{}, NewInvalid(fieldExpr, InvalidSyntax, "%s", sentence)
+	}
 	if strings.HasPrefix(parts[0], "@") {
 		var err error
 		if parts, err = expandMacro(out.text); err != nil {
@@ -91,15 +99,15 @@ func parseExpr(text string) (expression, error) {
 	if given == 5 {
 		parts = append([]string{"0"}, parts...)
 	}
-	switch inner, bracketed := strings.CutPrefix(strings.ToLower(out.text), "cron("); {
-	case bracketed:
-		return expression{}, NewInvalid(fieldExpr, InvalidSyntax, "leave out cron( ) and a year at the end: write %s", Excerpt(withoutYear(strings.ToUpper(strings.TrimSuffix(inner, ")")))))
+	switch {
 	case len(parts) == 7:
-		return expression{}, NewInvalid(fieldExpr, InvalidSyntax, "7 fields are given; a year is not understood: leave it out, and write 5 fields, or 6 with seconds first")
+		return expression{}, NewInvalid(fieldExpr, InvalidSyntax, "7 fields are given; a year is not understood: leave it out, and write %s", Excerpt(leftmost(out.text, 6)))
+	case len(parts) == 1 || given == 1:
+		return expression{}, NewInvalid(fieldExpr, InvalidSyntax, "1 field is given; 5 are needed, or 6 with seconds first")
 	case len(parts) != 6:
-		return expression{}, NewInvalid(fieldExpr, InvalidSyntax, "%d fields are given; 5 are needed, or 6 with seconds first", len(parts))
-	case given == 6 && (strings.Contains(parts[atHour], "?") || strings.Contains(parts[atMonth], "?")): // six fields, of which the last one is a year
-		return expression{}, NewInvalid(fieldExpr, InvalidSyntax, "\"?\" is for the day fields; a sixth field means seconds first: leave out the year, and write %s", Excerpt(withoutYear(out.text)))
+		return expression{}, NewInvalid(fieldExpr, InvalidSyntax, "%d fields are given; 5 are needed, or 6 with seconds first", given)
+	case given == 6 && endsWithYear(parts):
+		return expression{}, NewInvalid(fieldExpr, InvalidSyntax, "a sixth field means seconds first, and a year is not understood: leave it out, and write %s", Excerpt(leftmost(out.text, 5)))
 	}
 	for i, u := range units() {
 		field, err := u.parse(parts[i])
@@ -111,27 +119,61 @@ func parseExpr(text string) (expression, error) {
 	return out, nil
 }
 
-// withoutYear is an expression with its first five fields.
-// foreign refuses what crontabs and other schedulers write around an expression.
-func foreign(text string, parts []string) error {
+// foreign says what to write for a form of other schedulers that is no list of fields; "" for any
+// other text.
+func foreign(text string) string {
+	parts := strings.Fields(text)
+	lower := strings.ToLower(text)
+	joined := strings.NewReplacer(", ", ",", " ,", ",", " - ", "-", " -", "-", "- ", "-", " /", "/", "/ ", "/").Replace(text)
+	last := parts[len(parts)-1]
+	inner, bracketed := strings.CutPrefix(lower, "cron(")
 	before, comment, commented := strings.Cut(text, " #")
-	zone, isZone := strings.CutPrefix(strings.TrimPrefix(strings.ToUpper(parts[0]), "CRON_"), "TZ=")
-	rate, isRate := strings.CutPrefix(strings.ToLower(text), "rate(")
+	zone, zoned := strings.CutPrefix(strings.TrimPrefix(strings.ToUpper(parts[0]), "CRON_"), "TZ=")
+	interval := strings.TrimRight(strings.NewReplacer("rate(", "", "@", "", "every", "").Replace(lower), ") ")
 	switch {
-	case isZone:
-		return NewInvalid(fieldExpr, InvalidSyntax, "leave out %s: the time zone is a setting of its own, tz: %s", Excerpt(parts[0]), Excerpt(parts[0][len(parts[0])-len(zone):]))
-	case isRate:
-		return NewInvalid(fieldExpr, InvalidSyntax, "rate( ) is an interval; use a schedule of kind every: every %s", Excerpt(strings.TrimSuffix(rate, ")")))
+	case strings.ContainsRune("\"'`", rune(text[0])):
+		return "leave out the quotes around " + Excerpt(strings.Trim(text, "\"'`"))
+	case bracketed:
+		return "leave out cron( ) and a year at the end: write " + Excerpt(leftmost(strings.ToUpper(strings.TrimSuffix(inner, ")")), 5))
+	case strings.HasPrefix(lower, "rate("), strings.HasPrefix(lower, "every "), strings.HasPrefix(lower, "@every"):
+		return Excerpt(text) + " is not an expression; use a schedule of kind every with everyMs: every " + Excerpt(strings.TrimSpace(interval))
+	case zoned:
+		return "leave out " + Excerpt(parts[0]) + ": the time zone is a setting of its own, tz: " + Excerpt(parts[0][len(parts[0])-len(zone):])
+	case len(parts) > 5 && isZone(last):
+		return "leave out " + Excerpt(last) + ": the time zone is a setting of its own, tz: " + Excerpt(last)
 	case commented && strings.Trim(comment, "0123456789") != "":
-		return NewInvalid(fieldExpr, InvalidSyntax, "leave out the comment: write %s", Excerpt(strings.TrimSpace(before)))
-	default:
-		return nil
+		return "leave out the comment: write " + Excerpt(strings.TrimSpace(before))
+	case len(parts) > 5 && joined != text && (len(strings.Fields(joined)) == 5 || len(strings.Fields(joined)) == 6):
+		return "a field has no spaces in it: write " + Excerpt(joined)
 	}
+	return ""
 }
 
-func withoutYear(text string) string {
+// isZone reports whether a word names a time zone and can be no field.
+func isZone(word string) bool {
+	if !strings.ContainsAny(word[:1], "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz") || !strings.Contains(word, "/") && !strings.EqualFold(word, "UTC") && !strings.EqualFold(word, "GMT") {
+		return false
+	}
+	_, err := LoadZone(word)
+	return err == nil
+}
+
+// endsWithYear reports whether six fields are five and a year: the last one has the digits of one,
+// or the day of week is at its place in such an expression, where another one has the month.
+func endsWithYear(parts []string) bool {
+	digits, _, _ := strings.Cut(parts[5], "-")
+	digits, _, _ = strings.Cut(digits, ",")
+	digits, _, _ = strings.Cut(digits, "/")
+	year, err := strconv.Atoi(digits)
+	weekday := units()[atWeekday].words
+	return err == nil && year >= 1970 && year <= 2199 || strings.Contains(parts[atHour], "?") || strings.Contains(parts[atMonth], "?") ||
+		slices.ContainsFunc(weekday, func(day string) bool { return strings.Contains(strings.ToUpper(parts[atMonth]), day) })
+}
+
+// leftmost is an expression of the first n fields, with * for ?.
+func leftmost(text string, n int) string {
 	parts := strings.Fields(text)
-	return strings.ReplaceAll(strings.Join(parts[:min(len(parts), 5)], " "), "?", "*")
+	return strings.ReplaceAll(strings.Join(parts[:min(len(parts), n)], " "), "?", "*")
 }
 
 func expandMacro(text string) ([]string, error) {
@@ -147,9 +189,6 @@ func expandMacro(text string) ([]string, error) {
 	case "@hourly":
 		return []string{"0", "*", "*", "*", "*"}, nil
 	}
-	if strings.HasPrefix(strings.ToLower(text), "@every") {
-		return nil, NewInvalid(fieldExpr, InvalidSyntax, "@every is not an expression; use a schedule of kind every with everyMs")
-	}
 	if strings.EqualFold(text, "@reboot") {
 		return nil, NewInvalid(fieldExpr, InvalidSyntax, "@reboot is not a time: a job fires by the clock; write one such as @hourly, or let the service that starts the gateway run it")
 	}
@@ -161,8 +200,9 @@ func expandMacro(text string) ([]string, error) {
 // the work of compiling.
 func (u unit) parse(field string) (string, error) {
 	var items []string
-	for item := range strings.SplitSeq(strings.ToUpper(field), ",") {
-		parsed, err := u.parseItem(item)
+	for item := range strings.SplitSeq(field, ",") {
+		u.item = item
+		parsed, err := u.parseItem(strings.ToUpper(item))
 		if err != nil {
 			return "", err
 		}
@@ -189,10 +229,13 @@ func (u unit) parseItem(item string) (string, error) {
 	if special, found, err := u.parseSpecial(item); found || err != nil {
 		return special, err
 	}
-	base, step, hasStep := strings.Cut(item, "/")
-	base, err := u.parseRange(base)
+	text, step, hasStep := strings.Cut(item, "/")
+	base, err := u.parseRange(text)
 	if err != nil || !hasStep {
 		return base, err
+	}
+	if u.top == 7 && text == "7" { // Sunday begins the week
+		base = "0"
 	}
 	n, err := u.number(step)
 	if err != nil {
@@ -229,7 +272,7 @@ func (u unit) parseRange(text string) (string, error) {
 	if u.top == 7 {
 		low, top = weekRange(low, top, last)
 	}
-	if low > top && slices.Contains(u.words, first) && slices.Contains(u.words, last) { // FRI-MON, NOV-FEB
+	if low > top && strings.Trim(first+last, "0123456789") == first+last { // FRI-MON, NOV-FEB
 		end := u.top
 		if end == 7 {
 			end = 6
@@ -241,7 +284,13 @@ func (u unit) parseRange(text string) (string, error) {
 		if end == 7 {
 			end = 6
 		}
-		return "", NewInvalid(fieldExpr, InvalidRange, "%s range %s runs backwards; write %s,%s", u.name, Excerpt(text), span(low, end), span(u.low, top))
+		instead := span(low, end) + "," + span(u.low, top)
+		if _, step, stepwise := strings.Cut(u.item, "/"); stepwise {
+			if n, err := strconv.Atoi(step); err == nil && n > 0 {
+				instead = stepped(counted(low, end)+","+counted(u.low, top), n)
+			}
+		}
+		return "", NewInvalid(fieldExpr, InvalidRange, "%s range %s runs backwards; write %s", u.name, Excerpt(text), instead)
 	}
 	return strconv.Itoa(low) + "-" + strconv.Itoa(top), nil
 }
@@ -301,7 +350,7 @@ func (u unit) parseSpecial(item string) (string, bool, error) {
 	case u.top == 31 && strings.HasPrefix(item, "L-"):
 		n, err := u.number(strings.TrimPrefix(item, "L-"))
 		if err != nil {
-			return "", true, NewInvalid(fieldExpr, InvalidSyntax, "%s: %q is not understood; write L-2 for two days before the last, LW for the last weekday, or 15W for the weekday nearest to the 15th", u.name, Excerpt(item))
+			return "", true, NewInvalid(fieldExpr, InvalidSyntax, "%s: %q is not understood%s", u.name, Excerpt(u.item), u.instead())
 		}
 		if n > 30 {
 			return "", true, NewInvalid(fieldExpr, InvalidRange, "%s: the number after L- is %d, out of range 0-30", u.name, n)
@@ -371,22 +420,34 @@ func (u unit) value(text string) (int, error) {
 		return 0, err
 	}
 	if n < u.low || n > u.top {
-		return 0, NewInvalid(fieldExpr, InvalidRange, "%s %d is out of range %d-%d", u.name, n, u.low, u.top)
+		midnight := ""
+		if u.letter == "h" && n == 24 {
+			midnight = "; midnight is hour 0"
+		}
+		return 0, NewInvalid(fieldExpr, InvalidRange, "%s %d is out of range %d-%d%s", u.name, n, u.low, u.top, midnight)
 	}
 	return n, nil
+}
+
+// instead says what to write for an item that is not understood.
+func (u unit) instead() string {
+	item := strings.ToUpper(u.item)
+	hint := fmt.Sprintf("; write %d to %d", u.low, u.top)
+	switch {
+	case u.top == 31 && strings.Contains(item, "L"):
+		return "; write L-2 for two days before the last, LW for the last weekday, or 15W for the weekday nearest to the 15th"
+	case strings.HasPrefix(item, "H"), strings.HasPrefix(item, "R"), strings.Contains(item, "~"):
+		hint += ": the jitter of a job spreads its fires"
+	case len(u.words) > 0:
+		hint += ", or " + u.words[0] + " to " + u.words[len(u.words)-1]
+	}
+	return hint
 }
 
 // number reads digits only: no sign, no space, and few enough not to overflow.
 func (u unit) number(text string) (int, error) {
 	if text == "" || strings.Trim(text, "0123456789") != "" {
-		hint := fmt.Sprintf("; write %d to %d", u.low, u.top)
-		switch {
-		case strings.HasPrefix(text, "H") || strings.HasPrefix(text, "R") || strings.Contains(text, "~"):
-			hint += ": the jitter of a job spreads its fires"
-		case len(u.words) > 0:
-			hint += ", or " + u.words[0] + " to " + u.words[len(u.words)-1]
-		}
-		return 0, NewInvalid(fieldExpr, InvalidSyntax, "%s: %q is not understood%s", u.name, Excerpt(text), hint)
+		return 0, NewInvalid(fieldExpr, InvalidSyntax, "%s: %q is not understood%s", u.name, Excerpt(u.item), u.instead())
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil {

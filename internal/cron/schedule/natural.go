@@ -441,11 +441,16 @@ func unitOf(name string) (time.Duration, bool) {
 }
 
 // withSeconds splits a moment whose time of day has seconds: before them, the seconds, after them.
-var withSeconds = regexp.MustCompile(`^(.*\b\d{1,2}:\d{2}):([0-5]\d)((?:[aApP][mM])?)$`)
+// A fraction is not part of the moment.
+var withSeconds = regexp.MustCompile(`^(.*\b\d{1,2}:\d{2}):([0-5]\d)(?:\.\d+)?((?:[aApP][mM])?)$`)
+
+// halves matches the space before the half of a day.
+var halves = regexp.MustCompile(`(?i)(\d) (am|pm)$`)
 
 // ParsePast parses a moment that has probably passed: `9:00` is the most recent one, and
 // `monday 8:30` that of the last seven days. `yesterday 9:00`, `today 9:00`, `tomorrow 9:00`,
-// `in 3h` and every format of [ParseAt] are taken literally. A time of day may have seconds. Local times are in tz. An error is an
+// `in 3h`, `3h ago`, `now`, the moments that explanations show, and every format of [ParseAt] are
+// taken literally. A time of day may have seconds. Local times are in tz. An error is an
 // [*InvalidError].
 func ParsePast(text string, now time.Time, tz string) (time.Time, error) {
 	loc, err := LoadZone(tz)
@@ -455,6 +460,21 @@ func ParsePast(text string, now time.Time, tz string) (time.Time, error) {
 	text = strings.TrimSpace(text)
 	if at, err := ParseAt(text, tz); err == nil {
 		return at, nil
+	}
+	if at, ok := shown(text, now, loc); ok {
+		return at, nil
+	}
+	if word, rest := cutSpace(text); strings.EqualFold(word, "at") || strings.EqualFold(word, "on") {
+		text = rest
+	}
+	text = halves.ReplaceAllString(text, "$1$2")
+	if strings.EqualFold(text, "now") {
+		return now, nil
+	}
+	if length, ok := strings.CutSuffix(strings.ToLower(text), " ago"); ok {
+		if spec, rest, err := ParseWhen("in "+length, now, tz); err == nil && rest == "" {
+			return now.Add(now.Sub(spec.At)), nil
+		}
 	}
 	if m := withSeconds.FindStringSubmatch(text); m != nil {
 		seconds, _ := time.ParseDuration(m[2] + "s") //nolint:errcheck // two digits
@@ -486,6 +506,34 @@ func ParsePast(text string, now time.Time, tz string) (time.Time, error) {
 		return time.Time{}, NewInvalid(fieldWhen, InvalidSyntax, "%s is not a moment; write 9:00, 9:00:30, yesterday 9:00, monday 8:30 or 2027-03-02 09:00%s", Excerpt(text), meant(text))
 	}
 	return spec.At, nil
+}
+
+// shown reads a moment as replies and explanations write it, in loc unless it names a zone. Without
+// a year it is the most recent one.
+func shown(text string, now time.Time, loc *time.Location) (time.Time, bool) {
+	for _, day := range []string{"Mon 2 Jan 2006", "2 Jan 2006", "2006-01-02"} {
+		for _, clock := range []string{" 15:04", " 15:04:05"} {
+			for _, zone := range []string{"", " -07:00", " MST"} {
+				at, err := time.ParseInLocation(day+clock+zone, text, loc)
+				if foreign := zone == " MST" && at.Location() != loc && at.Location() != time.UTC; err == nil && !foreign {
+					return at, true
+				}
+			}
+			at, err := time.Parse(strings.TrimSuffix(day, " 2006")+clock, text)
+			if err != nil {
+				continue
+			}
+			year := now.In(loc).Year()
+			dated := func() time.Time {
+				return time.Date(year, at.Month(), at.Day(), at.Hour(), at.Minute(), at.Second(), 0, loc)
+			}
+			if dated().After(now) {
+				year--
+			}
+			return dated(), true
+		}
+	}
+	return time.Time{}, false
 }
 
 // midnight is immediately before the first instant of a day.

@@ -170,13 +170,30 @@ func TestParsePastReadsWhatAPersonAsksAbout(t *testing.T) {
 		"2026-11-20 09:00":     "2026-11-20T08:00:00Z",
 		"2026-11-20T09:00:00Z": "2026-11-20T09:00:00Z",
 		"1795510800000":        "2026-11-24T09:00:00Z",
+		"at 9:00:30":           "2026-11-25T08:00:30Z",
+		"yesterday at 9:00:30": "2026-11-24T08:00:30Z",
+		"on Monday at 8:30:15": "2026-11-23T07:30:15Z",
+		"9:00:30 am":           "2026-11-25T08:00:30Z",
+		"9 am":                 "2026-11-25T08:00:00Z",
+		"09:00:30.250":         "2026-11-25T08:00:30Z",
+		"20m ago":              "2026-11-25T13:40:00Z",
+		"2 hours ago":          "2026-11-25T12:00:00Z",
+		"now":                  "2026-11-25T14:00:00Z",
+
+		"Tue 24 Nov 2026 09:00:30 +01:00": "2026-11-24T08:00:30Z", // as the explanation of a slot has it
+		"Tue 24 Nov 2026 09:00:30 UTC":    "2026-11-24T09:00:30Z",
+		"Tue 24 Nov 2026 09:00 CET":       "2026-11-24T08:00:00Z",
+		"Tue 24 Nov 2026 09:00":           "2026-11-24T08:00:00Z",
+		"Tue 24 Nov 09:00":                "2026-11-24T08:00:00Z",
+		"24 Nov 09:00:30":                 "2026-11-24T08:00:30Z",
+		"2026-11-24 09:00:30 UTC":         "2026-11-24T09:00:30Z",
 	} {
 		got, err := ParsePast(text, now, "Europe/Berlin")
 		if err != nil || got.UTC().Format(time.RFC3339) != want {
 			t.Errorf("ParsePast(%q) = %s, %v, want %s", text, got.UTC().Format(time.RFC3339), err, want)
 		}
 	}
-	for _, text := range []string{"", "soon", "every day 9:00", "9:00 and more", "yesterday", "25:00", "9:00:60", "9:00:5"} {
+	for _, text := range []string{"", "soon", "every day 9:00", "9:00 and more", "yesterday", "25:00", "9:00:60", "9:00:5", "ago", "soon ago", "Tue 24 Nov 2026 09:00 XYZ"} {
 		if got, err := ParsePast(text, now, "Europe/Berlin"); err == nil {
 			t.Errorf("ParsePast(%q) = %s, want an error", text, got)
 		}

@@ -74,20 +74,25 @@ func (u unit) uneven(field string) string {
 	if top == 7 {
 		top = 6
 	}
-	low := u.low
+	low, end := u.low, top
 	if base != "*" {
 		first, last, isRange := strings.Cut(base, "-")
-		if low, err = strconv.Atoi(first); err != nil || isRange && (low != u.low || last != strconv.Itoa(top)) {
+		if low, err = strconv.Atoi(first); err != nil {
 			return ""
+		}
+		if isRange {
+			if end, err = strconv.Atoi(last); err != nil || !u.whole(low, end, step) {
+				return ""
+			}
 		}
 	}
 	var values []string
 	last := low
-	for v := low; v <= top; v += step {
+	for v := low; v <= end; v += step {
 		values, last = append(values, u.word(v)), v
 	}
 	rest := top - last + low - u.low + 1
-	if rest == step {
+	if rest == step && u.top != 31 || rest == 0 { // months have different numbers of days
 		return ""
 	}
 	if len(values) > 5 {
@@ -99,7 +104,7 @@ func (u unit) uneven(field string) string {
 	}
 	out := fmt.Sprintf("%s %s starts again with each %s%s (%s): the runs are %s apart, but %s at its end", u.name, field, u.within, whole, strings.Join(values, ", "), amount(step, u.noun), amount(rest, u.noun))
 	if last == low {
-		out = fmt.Sprintf("%s %s is one value in each %s (%s)", u.name, field, u.within, values[0])
+		out = fmt.Sprintf("%s %s is one value in each %s%s (%s)", u.name, field, u.within, whole, values[0])
 	}
 	if u.letter != "" {
 		out += "; an even interval is written every " + strconv.Itoa(step) + u.letter
@@ -107,10 +112,19 @@ func (u unit) uneven(field string) string {
 	return out
 }
 
+// whole reports whether a range means the whole unit: it leaves out less than a step at both ends.
+// Of the days of a week people mean some of them.
+func (u unit) whole(low, end, step int) bool {
+	if u.top == 7 {
+		return end-low >= 6
+	}
+	return low-u.low < step && u.top-end < step
+}
+
 // word is a value as people write it.
 func (u unit) word(v int) string {
 	if len(u.words) > 0 {
-		return u.words[v-u.low]
+		return u.words[(v-u.low)%len(u.words)]
 	}
 	return strconv.Itoa(v)
 }
