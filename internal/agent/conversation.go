@@ -340,7 +340,7 @@ func outsideFrom(sender chat.Sender) string {
 // withSender puts the sender's name before the text. Senders choose their own names, so a name is
 // reduced to one line.
 func withSender(sender chat.Sender, text string, named bool) string {
-	name := chat.Printable(sender.Name)
+	name := chat.Name(sender.Name)
 	if name == "" {
 		name = chat.Printable(sender.ID)
 	}

@@ -353,3 +353,34 @@ func TestSumsOfUsageSaturate(t *testing.T) {
 		t.Errorf("got %+v, want %+v", sum, want)
 	}
 }
+
+// A character that cannot be seen is a part of a name only where a grapheme needs it: otherwise two
+// names that look alike would be different.
+func TestNamesHaveNoInvisibleCharacters(t *testing.T) {
+	t.Parallel()
+	tags := strings.Repeat("\U000e0061", 40)
+	for in, want := range map[string]string{
+		"anna": "anna", "Änna Ünal": "Änna Ünal", "安娜": "安娜", "😀": "😀",
+		"an\u200bna": "anna", "an\u200dna": "anna", "ан\u200cна": "анна", "\u200danna\u200d": "anna", "anna\ufe0f": "anna", "a\u00adnna": "anna", "\u2060anna\ufeff": "anna",
+		"an\u3164na": "anna", "\u2800": "", "\u115f\u1160\uffa0anna\u034f": "anna", "anna\U000e0061\U000e007f": "anna", "\u202eanna": "anna",
+		"👩\u200d👩\u200d👧":     "👩\u200d👩\u200d👧",
+		"👩🏽\u200d🚀":           "👩🏽\u200d🚀",
+		"❤\ufe0f\u200d🔥":      "❤\ufe0f\u200d🔥",
+		"1\ufe0f\u20e3":       "1\ufe0f\u20e3",
+		"👩\u200danna":         "👩anna",
+		"می\u200cخواهم":       "می\u200cخواهم",
+		"क्\u200dष":           "क्\u200dष",
+		"می\u200c":            "می",
+		"می\u200c\u200cخواهم": "می\u200cخواهم",
+		"🏴\U000e0067\U000e0062\U000e0065\U000e006e\U000e0067\U000e007f": "🏴\U000e0067\U000e0062\U000e0065\U000e006e\U000e0067\U000e007f",
+		"🏴" + tags: "🏴" + tags[:7*len("\U000e0061")],
+		"😀" + tags: "😀",
+	} {
+		if got := chat.Name(in); got != want {
+			t.Errorf("%+q becomes %+q, want %+q", in, got, want)
+		}
+	}
+	if _, err := chat.ParseSessionKey("agent:main:vic\u200btim", "main"); err == nil {
+		t.Error("the key of a session may look like another one")
+	}
+}

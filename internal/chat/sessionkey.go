@@ -68,8 +68,8 @@ func checkKeyText(s string) error {
 		return fmt.Errorf("%w: it is empty", ErrSessionKey)
 	case !utf8.ValidString(s):
 		return fmt.Errorf("%w: it is not valid UTF-8", ErrSessionKey)
-	case strings.ContainsFunc(s, Unprintable):
-		return fmt.Errorf("%w: control and bidirectional characters are not allowed", ErrSessionKey)
+	case Name(s) != s:
+		return fmt.Errorf("%w: control, bidirectional and invisible characters are not allowed", ErrSessionKey)
 	}
 	return nil
 }
@@ -165,12 +165,91 @@ func Escaped(s, keep string) string {
 	return escaped(s, func(r rune) bool { return Unprintable(r) && !strings.ContainsRune(keep, r) })
 }
 
-// AllVisible escapes what [Escaped] does, and each character that has no width or looks like a
-// space: the category Cf (zero-width, tags), variation selectors, fillers. Scripts and emoji need
+// fillers have no ink and are letters or symbols for Unicode.
+const fillers = "\u034f\u115f\u1160\u2800\u3164\uffa0"
+
+// hidden reports characters that have no width or look like a space: the category Cf (zero-width,
+// tags), variation selectors, fillers.
+func hidden(r rune) bool {
+	return unicode.In(r, unicode.Cf, unicode.Variation_Selector) || strings.ContainsRune(fillers, r)
+}
+
+// Visible is a text without the characters that cannot be seen, for comparisons.
+func Visible(s string) string {
+	return strings.Map(func(r rune) rune {
+		if Unprintable(r) || hidden(r) {
+			return -1
+		}
+		return r
+	}, s)
+}
+
+// Name makes the name of a person, a session, a job, a token or an agent safe to show: names that
+// look alike should be alike. It removes what [Unprintable] reports, fillers, and characters without
+// width, except within a grapheme that needs them: ZWJ and variation selectors in emoji, ZWNJ and
+// ZWJ between letters, and the tags of a flag.
+func Name(s string) string {
+	in := []rune(s)
+	out := make([]rune, 0, len(in))
+	for i, r := range in {
+		var next rune
+		if i+1 < len(in) {
+			next = in[i+1]
+		}
+		if !Unprintable(r) && !strings.ContainsRune(fillers, r) && (!hidden(r) || joins(out, r, next)) {
+			out = append(out, r)
+		}
+	}
+	return string(out)
+}
+
+// joins reports whether a hidden character is a part of the grapheme between before and next.
+func joins(before []rune, r, next rune) bool {
+	if len(before) == 0 {
+		return false
+	}
+	last := before[len(before)-1]
+	const zwnj, zwj, flag, emojiForm = 0x200C, 0x200D, 0x1F3F4, 0xFE0F
+	switch {
+	case r == zwj && emoji(next):
+		return emoji(last) || last == emojiForm
+	case r == zwj, r == zwnj:
+		return unicode.In(last, joining()...) && unicode.In(next, joining()...)
+	case isTag(r):
+		tags := 0
+		for tags < len(before) && isTag(before[len(before)-1-tags]) {
+			tags++
+		}
+		return tags < longestFlag && tags < len(before) && before[len(before)-1-tags] == flag
+	case unicode.Is(unicode.Variation_Selector, r):
+		return emoji(last) || strings.ContainsRune("#*0123456789", last) || unicode.In(last, unicode.Han, unicode.Mongolian)
+	}
+	return unicode.In(r, unicode.Arabic, unicode.Syriac) // signs that span the digits after them
+}
+
+// longestFlag is how many tags the flag of a region has, with the one that ends it.
+const longestFlag = 7
+
+func isTag(r rune) bool { return r >= 0xE0020 && r <= 0xE007F }
+
+// joining are the scripts whose letters have other forms next to a joiner.
+func joining() []*unicode.RangeTable {
+	return []*unicode.RangeTable{
+		unicode.Arabic, unicode.Syriac, unicode.Nko, unicode.Mongolian, unicode.Devanagari, unicode.Bengali, unicode.Gurmukhi, unicode.Gujarati, unicode.Oriya,
+		unicode.Tamil, unicode.Telugu, unicode.Kannada, unicode.Malayalam, unicode.Sinhala, unicode.Khmer, unicode.Myanmar, unicode.Tibetan,
+	}
+}
+
+// emoji reports characters that may be a part of an emoji.
+func emoji(r rune) bool {
+	return unicode.Is(unicode.So, r) || r >= 0x1F3FB && r <= 0x1F3FF || r >= 0x2190 && r <= 0x2BFF || r == 0x203C || r == 0x2049
+}
+
+// AllVisible escapes what [Escaped] does, and each character that is hidden. Scripts and emoji need
 // some of them, so use it only for questions, where every character counts.
 func AllVisible(s string) string {
 	return escaped(s, func(r rune) bool {
-		return Unprintable(r) || unicode.In(r, unicode.Cf, unicode.Variation_Selector) || strings.ContainsRune("\u034f\u115f\u1160\u2800\u3164\uffa0", r)
+		return Unprintable(r) || hidden(r)
 	})
 }
 

@@ -183,10 +183,8 @@ func text(at func(*Job) *string, least, most int) setter {
 		switch {
 		case n < least || n > most || (least > 0 && strings.TrimSpace(s) == ""):
 			return refuse("names and descriptions must have %d to %d characters, not only blanks", least, most)
-		case strings.ContainsFunc(s, func(r rune) bool {
-			return chat.Unprintable(r) && r != '\n' && r != '\t' || (chat.Unprintable(r) && most <= maxNameRunes)
-		}):
-			return refuse("names and descriptions must not contain control or bidirectional characters")
+		case most <= maxNameRunes && chat.Name(s) != s, strings.ContainsFunc(s, func(r rune) bool { return chat.Unprintable(r) && r != '\n' && r != '\t' }):
+			return refuse("names and descriptions must not contain control or bidirectional characters, and names none that cannot be seen")
 		}
 		*at(j) = s
 		return nil

@@ -181,7 +181,7 @@ func nameOf(u *tgbotapi.User) string {
 // cleanName removes what would make a list or a log line look like something else.
 func cleanName(s string) string {
 	const limit = 64
-	s = chat.Printable(chat.CleanText(s))
+	s = chat.Name(chat.CleanText(s))
 	if r := []rune(s); len(r) > limit {
 		s = string(r[:limit])
 	}

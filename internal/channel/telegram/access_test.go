@@ -2,7 +2,9 @@ package telegram_test
 
 import (
 	"errors"
+	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -433,4 +435,30 @@ func TestAnotherPollerIsGivenFiveSeconds(t *testing.T) {
 			})
 		})
 	}
+}
+
+// All anonymous administrators of all groups have one id, which identifies none of them: they act for
+// their group.
+func TestAnonymousAdministratorsOfTwoGroupsAreTwo(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const anonymous = int64(1087968824)
+		other := group - 1
+		b := newBot(t, func(s *setup) {
+			s.cfg.Groups, s.cfg.Members = []int64{group, other}, "any"
+		})
+		b.srv.AddGroup(other, "another group")
+		b.start()
+		defer b.stop()
+		for _, in := range []int64{group, other} {
+			b.srv.Say(in, anonymous, "@lane_bot hello", testtelegram.Mentioning(9))
+		}
+		after(time.Second)
+		var who []string
+		for _, m := range b.messages() {
+			who = append(who, m.Principal)
+		}
+		slices.Sort(who)
+		wantTexts(t, "principals", who, fmt.Sprintf("telegram:%d:%d", b.srv.BotID(), group), fmt.Sprintf("telegram:%d:%d", b.srv.BotID(), other))
+	})
 }

@@ -233,10 +233,13 @@ func (in *inbound) compose(u update, to address, content chat.Content) (chat.Mes
 	if err != nil {
 		return chat.Message{}, fmt.Errorf("making the id of a message: %w", err)
 	}
-	name := in.identity.name
+	name, who := in.identity.name, content.Sender.ID
+	if who == number(anonymousAdmin) { // all anonymous administrators have this id: here they act for their group, and for no other
+		who = number(to.chat)
+	}
 	return chat.Message{
 		Session: sessionOf(in.cfg.agent, to), ID: id.String(),
-		Principal: name + ":" + content.Sender.ID, Scope: scope, BotName: in.identity.username(), Channel: name, ExternalID: int64(u.id),
+		Principal: name + ":" + who, Scope: scope, BotName: in.identity.username(), Channel: name, ExternalID: int64(u.id),
 		Dedupe: name + "/" + strconv.Itoa(u.id), Content: content,
 	}, nil
 }

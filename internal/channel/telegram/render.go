@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"html"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -17,6 +18,7 @@ import (
 	rhtml "github.com/yuin/goldmark/renderer/html"
 	"github.com/yuin/goldmark/text"
 	"github.com/yuin/goldmark/util"
+	"golang.org/x/text/unicode/norm"
 
 	"laneway/internal/chat"
 )
@@ -494,7 +496,52 @@ func (w *walker) link(to string, label func()) {
 		w.write(to)
 	case !linked && to != "" && strings.TrimSpace(words) != to:
 		w.write(" (" + to + ")")
+	case linked:
+		if host := hostOf(to); misnames(words, host) {
+			w.write(" (" + host + ")")
+		}
 	}
+}
+
+// hostOf is the host of an address that Telegram opens.
+func hostOf(to string) string {
+	u, err := url.Parse(to)
+	if err != nil {
+		return ""
+	}
+	return u.Hostname()
+}
+
+var (
+	hostInText    = regexp.MustCompile(`[\p{L}\p{N}\p{M}_-]+(?:\.[\p{L}\p{N}\p{M}_-]+)+`)
+	addressInText = regexp.MustCompile(`(?i)[a-z][a-z\d+.-]*:[\\/]{2,}([^\s\\/?#]+)`)
+	pathInText    = regexp.MustCompile(`(://[^\s/?#]+)[/?#]\S*`)
+	likeDots      = strings.NewReplacer("\u3002", ".", "\u0701", ".", "\u0702", ".", "\ua4f8", ".")
+)
+
+// misnames reports whether a text names a host that is not the given one. Characters that cannot be
+// seen do not count, and characters that look like a dot are one. A name in another script than the
+// host is another one, even when both are the same in the end: the host is then shown twice.
+func misnames(text, host string) bool {
+	if plain, err := url.PathUnescape(text); err == nil {
+		text = plain
+	}
+	text = likeDots.Replace(chat.Visible(norm.NFKC.String(text)))
+	text = pathInText.ReplaceAllString(text, "$1") // the name of a file looks like a host
+	named := hostInText.FindAllString(text, -1)
+	for _, m := range addressInText.FindAllStringSubmatch(text, -1) {
+		at := m[1][strings.LastIndexByte(m[1], '@')+1:]
+		if inner, ok := strings.CutPrefix(at, "["); ok {
+			at, _, _ = strings.Cut(inner, "]")
+		} else {
+			at, _, _ = strings.Cut(at, ":")
+		}
+		named = append(named, at)
+	}
+	same := func(name string) string {
+		return strings.TrimSuffix(strings.TrimPrefix(strings.ToLower(name), "www."), ".")
+	}
+	return slices.ContainsFunc(named, func(name string) bool { return same(name) != same(host) })
 }
 
 // picture writes a picture as a link to it. Inside of a link its address follows its words, because

@@ -580,3 +580,39 @@ func TestCooldowns(t *testing.T) {
 		}
 	})
 }
+
+// A reader of a link sees which host it opens when its words name another one.
+func TestLinksThatNameAnotherHostShowTheirOwn(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{
+		"bank.example", "https://bank.example", "BANK.EXAMPLE", "www.bank.example", "bank.example.", "bank.example:443", "https://bank.example/a?b", "bank\u200b.example", "ba\u00adnk.exa\u2060mple",
+		"bank\uff0eexample", "bank\u3002example", "bank\uff61example", "bank\u2024example", "bank%2eexample", "https%3A%2F%2Fbank.example", "https://evil.example@bank.example", "https://bank.example@evil.example",
+		"evil.example and bank.example", "bücher.example", "b\u0430nk.example", "evil.example.bank.example", "https://intranet", "mail@bank.example", "ｂａｎｋ.example", "evi\u04cf.example", "http://2130706433",
+	} {
+		if !misnames(text, "evil.example") {
+			t.Errorf("%q hides the host", text)
+		}
+	}
+	for text, host := range map[string]string{
+		"evil.example": "evil.example", "EVIL.example": "www.evil.example", "www.evil.example": "evil.example.", "https://evil.example:8080/a": "evil.example", "read this": "evil.example",
+		"100 % sure": "evil.example", "anna@evil.example": "evil.example", "http://[::1]:80/": "::1",
+	} {
+		if misnames(text, host) {
+			t.Errorf("%q does not hide %s", text, host)
+		}
+	}
+	for in, want := range map[string]string{
+		"[bank.example](https://evil.example/a)":        `<a href="https://evil.example/a">bank.example</a> (evil.example)`,
+		"[see **bank.example**](https://evil.example)":  `<a href="https://evil.example">see <b>bank.example</b></a> (evil.example)`,
+		"![bank.example](https://evil.example/cat.png)": `<a href="https://evil.example/cat.png">bank.example</a> (evil.example)`,
+		"[evil.example](https://evil.example/a)":        `<a href="https://evil.example/a">evil.example</a>`,
+	} {
+		var got strings.Builder
+		for _, c := range render(in).chunks(maxUnits) {
+			got.WriteString(c.html)
+		}
+		if got.String() != want {
+			t.Errorf("%s becomes %s, want %s", in, got.String(), want)
+		}
+	}
+}
