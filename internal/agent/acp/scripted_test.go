@@ -3,6 +3,7 @@ package acp_test
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -67,6 +68,8 @@ type script struct {
 	Key   string
 	// Leaves writes a file into the directory that the prompt names.
 	Leaves bool
+	// Draws are the kinds of images that it sends before its answer, with their kind as content.
+	Draws []string
 	// Asks is how many permissions it requests at once; it answers with the outcomes.
 	Asks int
 	// Wants replaces the permission request.
@@ -342,6 +345,11 @@ func (a *scripted) play(ctx context.Context, req sdk.PromptRequest) error {
 			if err := os.WriteFile(filepath.Join(dir, "report.txt"), []byte("done"), 0o600); err != nil {
 				return err
 			}
+		}
+	}
+	for _, kind := range s.Draws {
+		if err := a.update(req, sdk.UpdateAgentMessage(sdk.ImageBlock(base64.StdEncoding.EncodeToString([]byte(kind)), kind))); err != nil {
+			return err
 		}
 	}
 	if err := a.answer(req); err != nil {

@@ -157,6 +157,24 @@ func TestFilesGoBothWays(t *testing.T) {
 	}
 }
 
+func TestImagesInMessagesOfAgentsAreFiles(t *testing.T) {
+	t.Parallel()
+	out := t.TempDir()
+	req := request("a", "run", "draw")
+	req.OutputDir = func() (string, error) { return out, nil }
+	result, err := run(t, open(t, script{Script: agenttest.Script{Repeat: true}, Draws: []string{"image/png", "image/x-unknown", "image/jpeg"}}, acp.Config{}), req)
+	if err != nil || len(result.Attachments) != 2 || strings.Count(result.Text, "[an image of the agent could not be kept]") != 1 {
+		t.Fatalf("got %+v and %v, want two files, and a line about the third", result, err)
+	}
+	for i, want := range []string{"image-1.png: image/png", "image-3.jpg: image/jpeg"} {
+		name := result.Attachments[i].Path
+		data, err := os.ReadFile(filepath.Join(out, name))
+		if got := name + ": " + string(data); err != nil || got != want {
+			t.Errorf("got %s and %v, want %s", got, err, want)
+		}
+	}
+}
+
 func TestQuestionsOfEarlierTurnsAreNotReplayed(t *testing.T) {
 	t.Parallel()
 	asked := entry(2, "question", chat.RoleAssistant, "The agent main wants to do this for you: x\nAllow it?\nWrite /allow 0123456789ab or /deny 0123456789ab within 5m.")

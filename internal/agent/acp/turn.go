@@ -3,9 +3,12 @@ package acp
 import (
 	"cmp"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -41,6 +44,8 @@ type turn struct {
 	emit   func(agent.Event)
 	calls  map[sdk.ToolCallId]string // names of the calls without a result
 	known  map[sdk.ToolCallId]bool   // calls that have started
+	dir    string                    // for the files of the answer; "" = there is none
+	images int                       // of the agent's messages, as files in dir
 	gap    bool                      // a call has started since the last piece of text
 	pieces chat.Usage                // usage reported with pieces of text
 }
@@ -75,6 +80,7 @@ func (p *peer) run(ctx context.Context, req agent.Request, access agent.ToolAcce
 			p.log.WarnContext(ctx, "an agent gets no directory for files", "err", err)
 		}
 	}
+	t.dir = dir
 	blocks, err := p.blocks(ctx, req, access, dir)
 	if err != nil {
 		return agent.Result{}, p.failure(ctx, err)
@@ -202,6 +208,9 @@ func (t *turn) take(u sdk.SessionUpdate) error {
 	switch {
 	case u.AgentMessageChunk != nil:
 		t.besidePiece(u.AgentMessageChunk.Meta)
+		if image := u.AgentMessageChunk.Content.Image; image != nil {
+			return t.picture(image)
+		}
 		return t.text(u.AgentMessageChunk.Content)
 	case u.ToolCall != nil:
 		t.call(u.ToolCall)
@@ -225,6 +234,48 @@ func (t *turn) text(block sdk.ContentBlock) error {
 		}
 	}
 	return t.answer.Append(text)
+}
+
+// maxImages is how many images of a turn become files.
+const maxImages = 20
+
+// imageEnding is the end of the name of an image; "" for a kind that people cannot open.
+func imageEnding(mime string) string {
+	switch mime {
+	case "image/png", "image/gif", "image/webp":
+		return "." + strings.TrimPrefix(mime, "image/")
+	case "image/jpeg":
+		return ".jpg"
+	case "image/svg+xml":
+		return ".svg"
+	}
+	return ""
+}
+
+// picture makes an image in a message a file of the answer. What cannot become one is a line of the
+// text, so that its reader knows that something is missing.
+func (t *turn) picture(image *sdk.ContentBlockImage) error {
+	if t.images++; t.images > maxImages+1 {
+		return nil
+	}
+	ending := imageEnding(image.MimeType)
+	data, err := base64.StdEncoding.DecodeString(image.Data)
+	if t.images > maxImages || ending == "" || err != nil || t.dir == "" || t.write(ending, data) != nil {
+		t.gap = true
+		return t.text(sdk.TextBlock("[an image of the agent could not be kept]"))
+	}
+	return nil
+}
+
+// write adds a file to the answer. It replaces none that the agent has made.
+func (t *turn) write(ending string, data []byte) (err error) {
+	file, err := os.OpenFile(filepath.Join(t.dir, fmt.Sprintf("image-%d%s", t.images, ending)), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	_, err = file.Write(data)
+	return err
 }
 
 func (t *turn) call(c *sdk.SessionUpdateToolCall) {
