@@ -111,6 +111,8 @@ func TestWhereAnAnswerIsIsSaidFromStoredFacts(t *testing.T) {
 		{answered, nil, WhyAnswered, accepted + worked + "It was answered 20 s ago; the answer is in the conversation."},
 		{sent(Sending{State: OutDelivered, Receipt: "4712", DoneAt: at(19 * time.Second)}), nil, WhyDelivered, accepted + worked + "The reply was delivered to telegram:1 7 as message 4712 19 s ago."},
 		{sent(Sending{State: OutPending, Attempts: 2, Error: "429.", NextAt: now.Add(5 * time.Second)}), nil, WhySending, accepted + worked + "The reply to telegram:1 7 is not delivered yet, after 2 attempts, next in 5.0 s: 429."},
+		{sent(Sending{State: OutPending, HeldAt: now.Add(3 * time.Hour), NextAt: now.Add(3 * time.Hour)}), nil, WhySending, accepted + worked + "The reply to telegram:1 7 is held by quiet hours for 3 h more."},
+		{sent(Sending{State: OutSuperseded, DoneAt: at(time.Second)}), nil, WhyUndelivered, accepted + worked + "The reply to telegram:1 7 was not sent: a later run of its job took its place during quiet hours."},
 		{sent(Sending{State: OutMaybeSent, Error: "timeout"}), nil, WhyUndelivered, accepted + worked + "The reply to telegram:1 7 may have arrived and is not sent again: timeout."},
 		{sent(Sending{State: OutFailed, Error: "403", DoneAt: at(time.Second)}), nil, WhyUndelivered, accepted + worked + "The reply to telegram:1 7 was given up 1.0 s ago (failed): 403."},
 		{ended(chat.OutcomeFailed, "the model was overloaded", ""), nil, WhyFailed, accepted + worked + "It ended 20 s ago without an answer (failed): the model was overloaded."},

@@ -232,6 +232,9 @@ func explainSent(sent []Sending, now time.Time, say func(string, ...any)) (why s
 			if why != WhyUndelivered {
 				why = WhySending
 			}
+		case OutSuperseded:
+			say("The %s to %s was not sent: a later run of its job took its place during quiet hours.", s.Kind, to)
+			why = WhyUndelivered
 		case OutMaybeSent:
 			say("The %s to %s may have arrived and is not sent again%s.", s.Kind, to, last)
 			why = WhyUndelivered
