@@ -2,10 +2,14 @@ package archtest_test
 
 import (
 	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -108,4 +112,59 @@ func repeated(text string) (faults []string) {
 		clear(cells) // the table has ended
 	}
 	return faults
+}
+
+// A reader who meets a state or a reason looks it up on one page.
+func TestThePageOfStatesHasEveryStateAndReason(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/states-and-reasons.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := 0
+	for path, types := range map[string][]string{
+		"../chat/message.go": {"Outcome"},
+		"../chat/event.go":   {"FailReason"},
+		"../cron/run.go":     {"RunState", "Reason", "DeliveryStatus"},
+	} {
+		for _, value := range constantsOf(t, path, types) {
+			want++
+			if !strings.Contains(string(page), "\n| `"+value+"` |") {
+				t.Errorf("docs/states-and-reasons.md has no row of %s (%s)", value, path)
+			}
+		}
+	}
+	if rows := strings.Count(string(page), "\n| `"); rows != want {
+		t.Errorf("the page has %d rows, and the code has %d states and reasons", rows, want)
+	}
+}
+
+// constantsOf returns the values of the string constants that a file declares of some types.
+func constantsOf(t *testing.T, path string, types []string) (values []string) {
+	t.Helper()
+	file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ast.Inspect(file, func(n ast.Node) bool {
+		spec, ok := n.(*ast.ValueSpec)
+		if !ok {
+			return true
+		}
+		if name, ok := spec.Type.(*ast.Ident); !ok || !slices.Contains(types, name.Name) {
+			return false
+		}
+		for _, v := range spec.Values {
+			if lit, ok := v.(*ast.BasicLit); ok && lit.Kind == token.STRING {
+				if value, err := strconv.Unquote(lit.Value); err == nil && value != "" {
+					values = append(values, value)
+				}
+			}
+		}
+		return false
+	})
+	if len(values) == 0 {
+		t.Fatalf("%s has no constants of %q", path, types)
+	}
+	return values
 }
