@@ -198,6 +198,62 @@ func TestManyTurnsInAWindowOfEightThousandTokens(t *testing.T) {
 	})
 }
 
+// A job that writes each minute of a day beside a conversation takes at most a tenth of the window,
+// also after a restart, and no compaction is paid for it.
+func TestFrequentJobTakesATenthOfTheWindow(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		st := newStore(t)
+		model := &scripted{window: 8000, takes: time.Second, sums: time.Second}
+		h := open(t, st, compacting(model))
+		size := func(session, text string) int {
+			model.mu.Lock()
+			before := model.inputs
+			model.mu.Unlock()
+			sent := h.send(session, text, func(m *chat.Message) { m.ID = session + strings.Fields(text)[1] }) // unlike those before a restart
+			if end := h.end(sent); end.Outcome != chat.OutcomeAnswered {
+				t.Fatalf("%s: %+v", text, end)
+			}
+			model.mu.Lock()
+			defer model.mu.Unlock()
+			return model.inputs - before
+		}
+		busy, err := chat.ParseSessionKey("agent:main:busy", "main")
+		if err != nil {
+			t.Fatal(err)
+		}
+		most := 0
+		for hour := range 24 {
+			for minute := range 60 {
+				e := chat.TranscriptEntry{
+					RunID: fmt.Sprint("run-", hour, "-", minute), Role: chat.RoleAssistant, Text: fmt.Sprintf("Minute %d of hour %d: %s", minute, hour, strings.Repeat("all is well ", 6)),
+					Origin: &chat.Origin{Kind: chat.OriginJob, Job: "j1", Name: "minutely", By: "agent:main:cron:j1"},
+				}
+				if _, err := h.st.AppendTranscript(t.Context(), busy, "tester", []chat.TranscriptEntry{e}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if hour%8 == 7 {
+				h.close()
+				h = open(t, st, compacting(model))
+			}
+			text := fmt.Sprintf("Hour %d. %s", hour, strings.Repeat("we talk about this and that ", 3))
+			quiet := size("agent:main:quiet", text)
+			most = max(most, size(busy.String(), text)-quiet)
+			model.mu.Lock()
+			if !strings.Contains(model.conversation, fmt.Sprintf("Minute 59 of hour %d:", hour)) || !strings.Contains(model.conversation, "job minutely ") {
+				t.Errorf("hour %d: the newest of the job is missing: %s", hour, model.conversation)
+			}
+			model.mu.Unlock()
+		}
+		if most > model.window/10+50 { // and the line that counts
+			t.Errorf("the job takes %d tokens of %d", most, model.window)
+		}
+		want(t, "summaries", model.summarised, 0)
+		t.Logf("1,440 entries of a job take at most %d tokens of %d", most, model.window)
+		h.close()
+	})
+}
+
 // The turns use what fits, and a summary is attempted again after a while.
 func TestAConversationGoesOnWhenItsSummariesFail(t *testing.T) {
 	inBubble(t, func(t *testing.T) {

@@ -117,6 +117,9 @@ func (t *turn) endEvent(end ending, fin store.Finished) chat.Event {
 	kind := endKind(end.outcome)
 	e := t.run.Event(kind)
 	e.Text, e.Reason, e.Message, e.Detail, e.Usage = end.text, end.reason, end.sentence(), end.detail, end.usage
+	if how := end.ofAttempt(false); t.attempt.Unattended() && how.Suppressed() != "" { // its answer is the sign of an agent that has none
+		e.Text = ""
+	}
 	switch kind { //nolint:exhaustive // a failure has the reason of its ending
 	case chat.EventFinal:
 		e.Reason = end.stop

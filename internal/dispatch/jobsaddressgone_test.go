@@ -281,6 +281,25 @@ func TestWhatFailuresHaveSwitchedOffIsOnAgainAfterAResume(t *testing.T) {
 
 // Until the end of a run it is not known whether its answer is delivered. Only followers of the run
 // receive what it writes.
+// The end of a run in a session that people read does not show that its agent has no answer.
+func TestSuppressedAnswersAreInNoEvent(t *testing.T) {
+	inJobs(t, func(t *testing.T, h *jobHarness) {
+		ends := 0
+		cancel := h.d.Subscribe(func(ev chat.Event) {
+			if ev.Kind != chat.EventFinal {
+				return
+			}
+			if ends++; strings.Contains(ev.Text, "NO_REPLY") {
+				t.Errorf("an event of %s has the text %q", ev.Session, ev.Text)
+			}
+		}, func(chat.Event) bool { return true })
+		defer cancel()
+		h.put(everySecond("quiet", "NO_REPLY"), func(j *cron.Job) { j.Session = cron.Main })
+		after(5 * time.Second)
+		want(t, "ends", ends >= 3, true)
+	})
+}
+
 func TestNothingOfAJobIsShownBeforeItsEnd(t *testing.T) {
 	inJobs(t, func(t *testing.T, h *jobHarness) {
 		var grew int

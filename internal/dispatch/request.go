@@ -87,7 +87,7 @@ func (ts *turns) resolve(ctx context.Context, rows []store.Waiting) {
 		}
 		found.Part = m.File != nil || m.From > 0 || found.Text != cmp.Or(shows.Shows(whole, 0, math.MaxInt), whole)
 		found.Origin = m.SentAt.In(ts.zoneOf(ctx, r.Principal)).Format("15:04")
-		if m.Origin != nil {
+		if m.Origin != nil && m.Origin.By != r.Session.String() { // else a tool has sent it from here
 			found.Origin = strings.TrimSuffix(m.Origin.Who(), ",") + ", " + found.Origin
 		}
 		run := cmp.Or(m.RunID, m.ID)

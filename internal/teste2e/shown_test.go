@@ -8,47 +8,81 @@ import (
 	"time"
 
 	"laneway/internal/testmodel"
+	"laneway/internal/testrun"
 	"laneway/internal/testtelegram"
 )
 
-// What a job wrote into a chat is what its person answers: the agent gets it once, and what wrote
-// it.
-func TestAnswersOfJobsAreKnownInTheirChats(t *testing.T) {
+// answering lets a person answer a message of the bot with Telegram's Reply. file is the name of
+// the document that it shows; "" = it is a text.
+func answering(c *Chatroom, m testtelegram.Message, chat int64, file string) func(map[string]any) {
+	kind := "private"
+	if chat < 0 {
+		kind = "supergroup"
+	}
+	replied := map[string]any{
+		"message_id": m.ID, "date": m.SentAt.Unix(), "chat": map[string]any{"id": chat, "type": kind},
+		"from": map[string]any{"id": 123456789, "is_bot": true, "first_name": "Lane", "username": c.Telegram.Username()},
+	}
+	if replied["text"] = m.Text; file != "" {
+		delete(replied, "text")
+		replied["document"] = map[string]any{"file_id": "f", "file_unique_id": "u", "file_name": file}
+	}
+	return testtelegram.With("reply_to_message", replied)
+}
+
+// asked returns what the model got in the newest turn whose input contains part, one message after
+// the other.
+func (c *Chatroom) asked(part string) string {
+	calls := c.Model.Calls()
+	for i := len(calls) - 1; i >= 0; i-- {
+		if !strings.Contains(calls[i].Last(), part) {
+			continue
+		}
+		var all strings.Builder
+		for _, m := range calls[i].Messages {
+			all.WriteString(m.Role + ": " + m.Content + "\n")
+		}
+		return all.String()
+	}
+	return ""
+}
+
+// must runs a command of the operator.
+func (c *Chatroom) must(args ...string) {
+	c.t.Helper()
+	if out, errs, code := c.CLI(c.t.Context(), "", args...); code != 0 {
+		c.t.Fatalf("laneway %q: %q, %q, %d", args, out, errs, code)
+	}
+}
+
+// announces is a chatroom whose model answers the work of a job with an offer that names it.
+func announces(t *testing.T, database string) *Chatroom {
+	c := openChatroom(t, database, "    allow: [7]\n    groups: [-100500]\n    members: any\n    activation: always\n", testtelegram.Config{})
+	c.Model.Answer(func(call testmodel.Call) testmodel.Reply {
+		if _, job, ok := strings.Cut(call.Last(), "work of "); ok {
+			return testmodel.Reply{Pieces: []string{"Shall I order filters of " + job + ".?\nThey are cheap."}}
+		}
+		return testmodel.Reply{Pieces: []string{"done"}}
+	})
+	c.Start()
+	c.Await("the first poll", c.Telegram.Polling)
+	return c
+}
+
+// What something else wrote into a chat is what its person answers: the agent gets it exactly once,
+// with what wrote it, also when the process was killed before it knew that Telegram had it.
+func TestTextThatAPersonSawIsKnownOnce(t *testing.T) {
+	NeedsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
-		c := openChatroom(t, database, "    allow: [7]\n    groups: [-100500]\n    members: any\n    activation: always\n", testtelegram.Config{})
-		c.Model.Answer(func(call testmodel.Call) testmodel.Reply {
-			if strings.Contains(call.Last(), "work of") {
-				return testmodel.Reply{Pieces: []string{"Shall I order 40 filters?\nThey are cheap."}}
-			}
-			return testmodel.Reply{Pieces: []string{"done for " + call.Last()}}
-		})
-		c.Start()
-		for _, place := range []struct {
-			chat             int64
-			to, job, session string
-		}{{anna, "7", "digest", ""}, {forum, "-100500", "stock", ""}, {forum, "-100500", "own", "session:reports"}} {
-			before := c.Count(place.chat, "40 filters")
-			args := []string{"cron", "add", "--name", place.job, "--every", "24h", "--message", "work of " + place.job, "--deliver", "telegram:" + place.to}
-			if place.session != "" {
-				args = append(args, "--session", place.session)
-			}
-			for _, args := range [][]string{args, {"cron", "run", place.job}} {
-				if out, errs, code := c.CLI(t.Context(), "", args...); code != 0 {
-					t.Fatalf("laneway %q: %q, %q, %d", args, out, errs, code)
+		c := announces(t, database)
+		for i, place := range []struct {
+			chat int64
+			to   string
+		}{{anna, "7"}, {forum, "-100500"}} {
+			for _, kind := range []string{"isolated", "session", "reminder"} {
+				for _, how := range []string{"plain", "reply", "plain after a kill", "reply after a kill"} {
+					c.shownOnce(fmt.Sprintf("%s%d%s", kind, i, strings.ReplaceAll(how, " ", "")), place.chat, place.to, kind, how)
 				}
-			}
-			c.Await("the answer of "+place.job, func() bool { return c.Count(place.chat, "40 filters") == before+1 })
-			c.rest()
-			c.Telegram.Say(place.chat, anna, "yes, do it: "+place.job)
-			c.Await("the answer to the person", func() bool { return c.Count(place.chat, "yes, do it: "+place.job) == 1 })
-			calls := c.Model.Calls()
-			var all strings.Builder
-			for _, m := range calls[len(calls)-1].Messages {
-				all.WriteString(m.Role + ": " + m.Content + "\n")
-			}
-			note := ", job " + place.job + " wrote here:\n> Shall I order 40 filters?\n> They are cheap.\n"
-			if n := strings.Count(all.String(), note); n != 1 {
-				t.Errorf("the model got the answer of job %s %d times: %s", place.job, n, all.String())
 			}
 		}
 		c.Close()
@@ -107,6 +141,234 @@ func TestQuietHoursHoldWhatJobsWrite(t *testing.T) {
 		if n := c.Count(anna, "digest"); n != 1 || c.Count(anna, "digest 3.") != 1 {
 			t.Errorf("after quiet hours: %q", c.seen(anna))
 		}
+	})
+}
+
+// shownOnce is one case of TestTextThatAPersonSawIsKnownOnce.
+func (c *Chatroom) shownOnce(name string, chat int64, to, kind, how string) {
+	c.t.Helper()
+	text, origin, note := "Shall I order filters of "+name+".?", "job "+name, "job "+name+" wrote here:\n> Shall I"
+	kill := strings.HasSuffix(how, "kill")
+	if kind == "reminder" {
+		text, origin, note = "order filters of "+name+".", "a reminder", "a reminder wrote here:\n> Reminder: "+"order filters of "+name
+		c.Telegram.Say(chat, anna, "/remind in 5s "+text)
+		c.Await("the reminder is accepted", func() bool { return c.Count(chat, text) == 1 })
+		c.rest()
+	}
+	before := c.Count(chat, text)
+	if kill {
+		c.Telegram.Break("sendMessage", testtelegram.Fault{After: true, Hang: true})
+	}
+	if kind != "reminder" {
+		args := []string{"cron", "add", "--name", name, "--every", "24h", "--message", "work of " + name, "--deliver", "telegram:" + to}
+		if kind == "session" {
+			args = append(args, "--session", "session:reports")
+		}
+		c.must(args...)
+		c.must("cron", "run", name)
+	}
+	c.Await(name+" is shown", func() bool { return c.Count(chat, text) == before+1 })
+	message := c.last(chat).Message
+	words := "yes, do it: " + name
+	answer := func() {
+		var more []func(map[string]any)
+		if strings.HasPrefix(how, "reply") {
+			more = append(more, answering(c, message, chat, ""))
+		}
+		c.Telegram.Say(chat, anna, words, more...)
+	}
+	if kill {
+		c.Kill()
+		c.remember()
+		if strings.HasPrefix(how, "reply") {
+			answer() // it is read before the message is sent again
+		}
+		c.Start()
+		c.Await(name+" is sent again", func() bool { return c.Count(chat, text) == before+2 })
+	}
+	if !kill || strings.HasPrefix(how, "plain") {
+		c.rest()
+		answer()
+	}
+	testrun.Eventually(c.t, "the model is asked: "+words, func() bool { return c.asked(words) != "" })
+	c.rest()
+	got := c.asked(words)
+	if n := strings.Count(got, text); n != 1 {
+		c.t.Errorf("%s: the model got the text %d times: %s", name, n, got)
+	}
+	known := strings.Count(got, note) == 1
+	if how == "reply" && !strings.Contains(got, "[answers the message above: an earlier message of this bot ("+origin+", ") {
+		known = false
+	}
+	if how == "reply after a kill" && strings.Contains(got, "[answers an earlier message of this bot]\n> ") {
+		known = true // it was not known yet that it had arrived
+	}
+	if !known {
+		c.t.Errorf("%s: the model did not get what had written the text: %s", name, got)
+	}
+}
+
+// A reply selects one of several messages, a part of a long answer, or a file.
+func TestRepliesNameTheMessageThatTheySelect(t *testing.T) {
+	onBothStores(t, func(t *testing.T, database string) {
+		c := announces(t, database)
+		for _, job := range []string{"one", "two", "three"} {
+			c.must("cron", "add", "--name", job, "--every", "24h", "--message", "work of "+job, "--deliver", "telegram:7")
+			c.must("cron", "run", job)
+			c.Await("the answer of "+job, func() bool { return c.Count(anna, "filters of "+job+".") == 1 })
+		}
+		c.rest()
+		messages := c.Telegram.Messages(anna)
+		c.Telegram.Say(anna, anna, "yes, this one", answering(c, messages[1], anna, ""))
+		c.Await("the answer", func() bool { return c.Count(anna, "done") == 1 })
+		got := c.asked("yes, this one")
+		if !strings.Contains(got, "[answers the message above: an earlier message of this bot (job two, ") || strings.Count(got, "filters of two.") != 1 {
+			t.Errorf("the model got: %s", got)
+		}
+		var story strings.Builder
+		for i := range 900 {
+			fmt.Fprintf(&story, "word%d ", i)
+		}
+		c.Model.Answer(func(call testmodel.Call) testmodel.Reply {
+			switch last := call.Last(); {
+			case strings.Contains(last, "a long story"):
+				return testmodel.Reply{Pieces: []string{story.String()}}
+			case strings.Contains(last, "a file") && call.Messages[len(call.Messages)-1].Role == "user":
+				return testmodel.Reply{Calls: []testmodel.ToolCall{{ID: "c1", Name: "send_file", Args: `{"name":"tides.txt","text":"high"}`}}}
+			}
+			return testmodel.Reply{Pieces: []string{"ready"}}
+		})
+		c.Telegram.Say(anna, anna, "tell me a long story")
+		c.Await("the end of the story", func() bool { return c.Count(anna, "word899") == 1 })
+		c.rest()
+		second := c.last(anna).Message
+		first, _, _ := strings.Cut(second.Text, " ")
+		c.Telegram.Say(anna, anna, "what is this?", answering(c, second, anna, ""))
+		testrun.Eventually(t, "the part is answered", func() bool { return c.asked("what is this?") != "" })
+		got = c.asked("what is this?")
+		if !strings.Contains(got, "[answers the message above: an earlier message of this bot (") || !strings.Contains(got, ")]\n> "+first+" ") || strings.Count(got, "word899") != 1 {
+			t.Errorf("the model got: %s", got)
+		}
+		c.rest()
+		c.Telegram.Say(anna, anna, "make a file")
+		c.Await("the file", func() bool { m := c.last(anna); return m.File != nil || c.Count(anna, "ready") == 2 })
+		c.rest()
+		for _, m := range c.Telegram.Messages(anna) {
+			if m.File != nil {
+				c.Telegram.Say(anna, anna, "what is in it?", answering(c, m, anna, m.File.Name))
+			}
+		}
+		testrun.Eventually(t, "the file is answered", func() bool { return c.asked("what is in it?") != "" })
+		if got = c.asked("what is in it?"); !strings.Contains(got, "> [file: tides.txt,") || strings.Contains(got, "from another conversation") {
+			t.Errorf("the model got: %s", got)
+		}
+		c.rest()
+		c.Close()
+	})
+}
+
+// Texts of a job's run that are not delivered appear in no call to Telegram: NO_REPLY, failed
+// attempts and a cancelled run.
+func TestUndeliveredTextsOfJobsReachNoChat(t *testing.T) {
+	for name, drafts := range map[string]bool{"drafts": true, "edits": false} {
+		t.Run(name, func(t *testing.T) {
+			c := openChatroom(t, "", "    allow: [7]\n    groups: [-100500]\n    members: any\n    activation: always\n", testtelegram.Config{Drafts: drafts})
+			hidden := []string{"NO_REPLY", "Half of an attempt", "Text of a cancelled run"}
+			failures := map[string]int{}
+			c.Model.Answer(func(call testmodel.Call) testmodel.Reply {
+				last := call.Last()
+				switch {
+				case strings.Contains(last, "work without an answer"):
+					return testmodel.Reply{Pieces: []string{"NO_", "REPLY"}, CloseAfter: 2 * time.Second}
+				case strings.Contains(last, "work that is cancelled"):
+					return testmodel.Reply{Pieces: []string{"Text of a cancelled run", " which is long"}, Hang: true}
+				case strings.Contains(last, "work that fails"):
+					if failures[last]++; failures[last] <= 2 {
+						return testmodel.Reply{Pieces: []string{"Half of an attempt", " and more"}, StreamError: "server_error"}
+					}
+				}
+				return testmodel.Reply{Pieces: []string{"Whole answer"}}
+			})
+			c.Start()
+			c.Await("the first poll", c.Telegram.Polling)
+			for _, to := range []string{"7", "-100500"} {
+				for _, work := range []string{"without an answer", "that is cancelled", "that fails"} {
+					job := strings.ReplaceAll(work, " ", "-") + to
+					c.must("cron", "add", "--name", job, "--every", "24h", "--message", "work "+work+" "+to, "--deliver", "telegram:"+to)
+					c.must("cron", "run", job)
+				}
+			}
+			o := OpenOracle(t, c.Gateway, "")
+			c.Await("the whole answers", func() bool { return c.Count(anna, "Whole answer") == 1 && c.Count(forum, "Whole answer") == 1 })
+			testrun.Eventually(t, "the runs to be cancelled are under way", func() bool {
+				return o.Count("SELECT count(*) FROM cron_run_logs WHERE state = 'running'") == 2
+			})
+			for _, to := range []string{"7", "-100500"} {
+				c.must("cron", "cancel", "that-is-cancelled"+to)
+			}
+			c.rest()
+			if n := o.Count("SELECT count(*) FROM cron_run_logs WHERE suppressed_by = 'no-reply'"); n != 2 {
+				t.Errorf("%d runs have no answer", n)
+			}
+			for _, call := range c.Telegram.Calls("") {
+				for _, text := range hidden {
+					if strings.Contains(fmt.Sprint(call.Params), text) {
+						t.Errorf("%s has %q: %v", call.Method, text, call.Params)
+					}
+				}
+				if call.Method == "sendChatAction" || call.Method == "sendMessageDraft" {
+					t.Errorf("%s was called: %v", call.Method, call.Params)
+				}
+			}
+			c.Close()
+		})
+	}
+}
+
+// The process is killed around the deliveries of jobs, again and again: each text of which at least
+// a part arrived, or may have, is one entry of the conversation at its address, and nothing else is.
+func TestKillsAroundDeliveriesEnterEachTextOnce(t *testing.T) {
+	NeedsProcesses(t)
+	onBothStores(t, func(t *testing.T, database string) {
+		kills := testrun.Size(5, 200)
+		c := openChatroom(t, database, "    allow: [7, 8]\n", testtelegram.Config{})
+		long := strings.Repeat("All parts come once. ", 250)
+		c.Model.Answer(func(call testmodel.Call) testmodel.Reply {
+			if strings.Contains(call.Last(), "long") {
+				return testmodel.Reply{Pieces: []string{fmt.Sprint("answer ", call.Number, ": ", long)}}
+			}
+			return testmodel.Reply{Pieces: []string{fmt.Sprint("answer ", call.Number)}}
+		})
+		c.Start()
+		c.Await("the first poll", c.Telegram.Polling)
+		jobs := map[string][]string{"a": {"telegram:7"}, "b": {"telegram:8", "--session", "session:reports"}, "long": {"telegram:8"}, "gone": {"telegram:99"}}
+		for name, to := range jobs {
+			c.must(append([]string{"cron", "add", "--name", name, "--every", "3s", "--message", "work of " + name, "--deliver"}, to...)...)
+		}
+		for i := range kills {
+			before := len(c.Telegram.Calls("sendMessage"))
+			if i%2 == 0 {
+				c.Telegram.Break("sendMessage", testtelegram.Fault{After: true, Hang: true})
+			}
+			c.Await(fmt.Sprintf("delivery %d", i), func() bool { return len(c.Telegram.Calls("sendMessage")) > before+i%3 })
+			c.Restart()
+		}
+		for name := range jobs {
+			c.must("cron", "pause", name)
+		}
+		c.rest()
+		o := OpenOracle(t, c.Gateway, database)
+		arrived := o.Count("SELECT count(*) FROM outbox WHERE origin <> '' AND channel LIKE 'telegram:%' AND (EXISTS (SELECT 1 FROM sent s WHERE s.outgoing_id = outbox.id) OR maybe_sent = true)")
+		entries := o.Count("SELECT count(*) FROM transcript WHERE origin <> '' AND session_key LIKE 'agent:main:telegram:%'")
+		lost := o.Count(`SELECT count(*) FROM outbox o WHERE origin <> '' AND state = 'delivered' AND channel LIKE 'telegram:%'
+			AND NOT EXISTS (SELECT 1 FROM transcript t WHERE t.reply_id = o.id)`)
+		without := o.Count(`SELECT count(*) FROM transcript t WHERE t.origin <> '' AND t.session_key LIKE 'agent:main:telegram:%'
+			AND NOT EXISTS (SELECT 1 FROM sent s WHERE s.outgoing_id = t.reply_id)
+			AND NOT EXISTS (SELECT 1 FROM outbox o WHERE o.id = t.reply_id AND o.maybe_sent = true)`)
+		if entries != arrived || lost > 0 || without > 0 || arrived < kills/3 {
+			t.Errorf("%d entries of %d texts that arrived; %d delivered texts have none, %d entries show none", entries, arrived, lost, without)
+		}
+		t.Logf("%d kills: %d texts arrived, %d entries, %d sent again", kills, arrived, entries, o.Count("SELECT count(*) FROM outbox WHERE maybe_sent = true AND state = 'delivered'"))
 		c.Close()
 	})
 }

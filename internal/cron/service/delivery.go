@@ -39,8 +39,8 @@ type answer struct {
 	end     *cron.AttemptEnd
 }
 
-// suppressed is why an answer is not sent, "" when it is.
-func (how *Ending) suppressed() string {
+// Suppressed is why an answer is not sent, "" when it is.
+func (how *Ending) Suppressed() string {
 	switch strings.TrimSpace(how.Reply) {
 	case "":
 		if how.Files {
@@ -64,7 +64,7 @@ func (d *Delivery) deliver(ctx context.Context, a answer, job *cron.Job, p *stor
 	}
 	why := ""
 	if e.State == cron.RunOK {
-		why = a.how.suppressed()
+		why = a.how.Suppressed()
 	}
 	switch job.Delivery.Mode {
 	case cron.DeliverWebhook:
