@@ -135,6 +135,19 @@ func CompactionKey(agent, transcript string) SessionKey {
 	return SessionKey{Agent: agent, Rest: compactionPrefix + transcript}
 }
 
+// passingPrefix begins the names of sessions that are deleted after their end. The name of a
+// conversation of a credential has one more part, which follows a colon.
+const passingPrefix = "api:passing-"
+
+// PassingName returns the name of a session that is deleted after the end of its messages.
+func PassingName(id string) string { return passingPrefix + id }
+
+// Passing reports whether the session is deleted after the end of its messages.
+func (k SessionKey) Passing() bool {
+	name, ok := strings.CutPrefix(k.Rest, passingPrefix)
+	return ok && !strings.Contains(name, ":")
+}
+
 // Channel returns the channel that made the key, or "" when the key names no channel.
 func (k SessionKey) Channel() string {
 	if k.Kind() == KindUnknown || k.Rest == "main" {

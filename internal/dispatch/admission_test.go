@@ -270,6 +270,35 @@ func TestBranchesCountAmongTheSessionsOfTheirCaller(t *testing.T) {
 	}, bounds(10, 0, 0), func(c *dispatch.Config) { c.OwnSessions = 3 })
 }
 
+func TestPassingSessionIsDeletedWithinAMinute(t *testing.T) {
+	inDispatcher(t, func(t *testing.T, h *harness) {
+		kept, passing := chat.SessionKey{Agent: "main", Rest: "api:a"}, chat.SessionKey{Agent: "main", Rest: chat.PassingName("a")}
+		h.end(h.send(kept.String(), "hello"))
+		long := h.send(passing.String(), "sleep 5m")
+		after(4 * time.Minute)
+		if _, err := h.d.Place(t.Context(), long); err != nil {
+			t.Errorf("while it runs: %v", err)
+		}
+		h.end(long)
+		if end := h.end(long); end.Text == "" {
+			t.Error("directly after its end a caller reads no text")
+		}
+		after(time.Minute)
+		if _, err := h.st.Session(t.Context(), passing, ""); !errors.Is(err, chat.ErrSessionNotFound) {
+			t.Errorf("a minute after its end: %v, want no such session", err)
+		}
+		if tr, err := h.st.Transcript(t.Context(), store.TranscriptQuery{Session: passing}); err != nil || len(tr.Entries) != 0 {
+			t.Errorf("a minute after its end there are %d entries, %v", len(tr.Entries), err)
+		}
+		if r, err := h.st.RunByID(t.Context(), long); err != nil || r.State != store.RunOK {
+			t.Errorf("the run is %+v, %v", r, err)
+		}
+		if _, err := h.st.Session(t.Context(), kept, ""); err != nil {
+			t.Errorf("the other session: %v", err)
+		}
+	}, bounds(10, 0, 0))
+}
+
 func TestOnlyARunThatIsItsWholeSessionIsDeleted(t *testing.T) {
 	inDispatcher(t, func(t *testing.T, h *harness) {
 		by := chat.Caller{Principal: "tester", Scopes: []string{chat.ScopeWrite}}

@@ -61,7 +61,7 @@ func (d *Dispatcher) Lease(ctx context.Context, name string) (ok bool, err error
 // calls, have ended. It does not end the turns: Drain does.
 func (d *Dispatcher) Run(ctx context.Context) error {
 	var loops sync.WaitGroup
-	for _, loop := range []func(context.Context){d.owner.Run, d.sender.Run, d.figures.run, d.publisher.Run, d.meter.Run, d.questions.run, d.trees.run, d.gauges.run} {
+	for _, loop := range []func(context.Context){d.owner.Run, d.sender.Run, d.figures.run, d.publisher.Run, d.meter.Run, d.questions.run, d.trees.run, d.gauges.run, d.stops.runPassing} {
 		loops.Go(func() { loop(ctx) })
 	}
 	loops.Wait()

@@ -238,6 +238,43 @@ func (sp *stops) remove(ctx context.Context, p store.DeleteParams, by chat.Calle
 	}
 }
 
+const (
+	// passingEvery is the interval in which sessions are deleted whose requests asked for it, and
+	// passingAfter the time after their end in which callers still read it, in this process or in
+	// another. Together with the deletion they take less than a minute.
+	passingEvery = 15 * time.Second
+	passingAfter = 15 * time.Second
+	passingBatch = 100
+)
+
+// runPassing deletes the sessions that are not kept after their end, until ctx is done.
+func (sp *stops) runPassing(ctx context.Context) {
+	for retry.Sleep(ctx, passingEvery) == nil {
+		for more := true; more && ctx.Err() == nil; {
+			keys, err := sp.store.Passed(ctx, passingAfter, passingBatch)
+			deleted := 0
+			for _, key := range keys {
+				out, failed := sp.store.DeleteSession(ctx, store.DeleteParams{Session: key})
+				if errors.Is(failed, chat.ErrConflict) { // a sub-turn runs
+					continue
+				}
+				err = errors.Join(err, failed)
+				if failed == nil {
+					deleted++
+					sp.dropFiles(ctx, out.Files)
+				}
+				if out.Deleted {
+					sp.events.PublishSession(key, "", events.ReasonDeleted, "")
+				}
+			}
+			if err != nil && ctx.Err() == nil {
+				sp.log.WarnContext(ctx, "sessions that are not to be kept are still there; trying again", "err", err)
+			}
+			more = err == nil && deleted == passingBatch
+		}
+	}
+}
+
 // dropFiles removes the files of a deleted session, except those that another message names. A file
 // that cannot be removed is removed later by its age.
 func (sp *stops) dropFiles(ctx context.Context, list []chat.Attachment) {

@@ -255,6 +255,37 @@ func TestCallsOfAResponseAreItemsAndReturn(t *testing.T) {
 	}
 }
 
+func TestRequestWithoutStoreHasAPassingSession(t *testing.T) {
+	t.Parallel()
+	b := start(t)
+	unstored := params{"store": false}
+	first := b.respond(respond("one", unstored))
+	if !b.message(first.ID).Session.Passing() {
+		t.Errorf("the session of a response is %s", b.message(first.ID).Session)
+	}
+	whole := b.post(completionsPath, ask("one", unstored))
+	if key := b.message(whole.header.Get("X-Laneway-Run-Id")).Session; !key.Passing() {
+		t.Errorf("the session of a completion is %s", key)
+	}
+	if got := b.look(writeToken, responsesPath+"/"+first.ID); got.status != http.StatusNotFound {
+		t.Errorf("it is read: %d %s", got.status, got.body)
+	}
+	if key := b.message(b.respond(respond("one", params{"store": true})).ID).Session; key.Passing() {
+		t.Errorf("with store the session is %s", key)
+	}
+	for name, got := range map[string]answer{
+		"conversation": b.post(responsesPath, respond("x", unstored, params{"conversation": "talk"})),
+		"session":      b.post(completionsPath, ask("x", unstored), header("X-Laneway-Session-Key", "main")),
+	} {
+		if got.status != http.StatusBadRequest || got.json(t)["error"].(map[string]any)["param"] != "store" {
+			t.Errorf("%s: %d %s, want 400 with param store", name, got.status, got.body)
+		}
+	}
+	if got := b.post(responsesPath, respond("x", params{"previous_response_id": first.ID})); got.status != http.StatusNotFound {
+		t.Errorf("it is continued: %d %s", got.status, got.body)
+	}
+}
+
 func TestReferenceToAnAnswerIsItsText(t *testing.T) {
 	t.Parallel()
 	b := start(t)

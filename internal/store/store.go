@@ -304,6 +304,9 @@ type Retention interface {
 	// Prune deletes about p.Limit rows of one kind, see [Prunable], in a transaction of its own. It
 	// returns how many it deleted; 0 when no more exist.
 	Prune(ctx context.Context, p PruneParams) (int, error)
+	// Passed lists at most limit sessions with names from [chat.SessionKey.Passing] whose messages
+	// have all ended, none of them within the last duration.
+	Passed(ctx context.Context, ago time.Duration, limit int) ([]chat.SessionKey, error)
 	// FilesInUse lists the paths of files, relative to the attachment directory, that a message
 	// without an outcome or an unfinished outgoing message names. The order is undefined; a path
 	// may occur twice.

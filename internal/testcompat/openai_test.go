@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -78,7 +79,7 @@ assert.equal((await client.models.retrieve("laneway/main")).id, "laneway/main");
 await assert.rejects(client.files.retrieve("file-0"), OpenAI.NotFoundError);
 await assert.rejects(client.chat.completions.create({ model: "gpt-4o", messages }), (e) => e instanceof OpenAI.NotFoundError && e.code === "model_not_found");
 await assert.rejects(client.chat.completions.create({ model: "laneway", messages: [{ role: "user", content: "fail refusal" }] }), (e) => e.status === 400 && e.code === "content_filter");
-await assert.rejects(client.chat.completions.create({ model: "laneway", messages: [{ role: "user", content: "fail server" }] }), (e) => e.status === 502 && e.code === "run_failed");
+await assert.rejects(client.chat.completions.create({ model: "laneway", messages: [{ role: "user", content: "fail bad_request" }] }), (e) => e.status === 502 && e.code === "run_failed");
 await assert.rejects(new OpenAI({ apiKey: "wrong", baseURL: process.env.BASE }).models.list(), OpenAI.AuthenticationError);
 console.log("all well");
 `
@@ -171,12 +172,119 @@ mock.on({ userMessage: "planned", hasToolResult: false }, {
 	toolCalls: [{ name: "cron", arguments: '{"action":"list"}' }], reasoning: "A list is wanted.", reasoningSignature: "c2lnbmVk", redactedThinking: ["ZGF0YQ=="],
 });
 mock.on({ userMessage: "planned", hasToolResult: true }, { content: "Nothing is planned." });
+mock.on({ userMessage: "weather", hasToolResult: false }, { toolCalls: [{ name: "weather", arguments: '{"city":"Oslo"}' }] });
+mock.on({ userMessage: "weather", hasToolResult: true }, { content: "It rains." });
+mock.on({ userMessage: "again" }, { content: "Again to you." });
+mock.on({ userMessage: "hello" }, { content: "Hello to you." });
 await mock.start();
 console.log(mock.url);
 for await (const _ of process.stdin) {}
 console.log(JSON.stringify(mock.getRequests().map((r) => r.body)));
 await mock.stop();
 `
+
+// aiVersion and aiOpenAIVersion are the tested versions of the library ai and of its provider.
+const (
+	aiVersion       = "7.0.173"
+	aiOpenAIVersion = "4.0.118"
+)
+
+// aiScript calls the gateway by the library ai, in both forms: two turns, the second of which names
+// the first answer by reference in the form of responses, then a turn with a tool of the program,
+// whole and streamed.
+const aiScript = `
+import { generateText, streamText, tool, stepCountIs, jsonSchema } from "ai";
+import { createOpenAI } from "@ai-sdk/openai";
+import assert from "node:assert";
+const openai = createOpenAI({ apiKey: process.env.TOKEN, baseURL: process.env.BASE });
+const weather = tool({
+  description: "The weather of a city",
+  inputSchema: jsonSchema({ type: "object", properties: { city: { type: "string" } }, required: ["city"], additionalProperties: false }),
+  execute: async ({ city }) => "rain in " + city,
+});
+for (const model of [openai.chat("laneway"), openai.responses("laneway")]) {
+  const messages = [{ role: "user", content: "hello" }];
+  const first = await generateText({ model, messages });
+  assert.equal(first.text, "Hello to you.");
+  messages.push(...first.response.messages, { role: "user", content: "and again" });
+  const second = await generateText({ model, messages });
+  assert.equal(second.text, "Again to you.");
+  const whole = await generateText({ model, tools: { weather }, stopWhen: stepCountIs(4), prompt: "weather?" });
+  assert.equal(whole.text, "It rains.");
+  assert.deepEqual(whole.steps[0].toolResults.map((r) => r.output), ["rain in Oslo"]);
+  const streamed = streamText({ model, tools: { weather }, stopWhen: stepCountIs(4), prompt: "weather?" });
+  let text = "";
+  for await (const piece of streamed.textStream) text += piece;
+  assert.equal(text, "It rains.");
+}
+console.log("all well");
+`
+
+// TestOfficialAIClient calls the gateway by the library ai, and its agent calls a fake of the model
+// APIs.
+func TestOfficialAIClient(t *testing.T) {
+	dir := npmInstall(t, []string{"ai@" + aiVersion, "@ai-sdk/openai@" + aiOpenAIVersion, "@copilotkit/aimock@" + aimockVersion})
+	for name, script := range map[string]string{"aimock.mjs": aimockScript, "try.mjs": aiScript} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(script), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mock := startAimock(t, filepath.Join(dir, "aimock.mjs"))
+	g := installGateway(t, "", secrets+fmt.Sprintf("agents: {main: {runner: openai, base_url: %q, model: m, api_key: k-test-1234, retries: 0}}\n", mock.url+"/v1"))
+	g.Start()
+	out, code := run(t, append(os.Environ(), "TOKEN="+writeToken, "BASE="+g.URL()+"/v1"), "node", filepath.Join(dir, "try.mjs"))
+	if code != 0 || !strings.Contains(out, "all well") {
+		t.Errorf("exit code %d\n%s\nthe model was asked:\n%s", code, out, mock.end(t))
+	}
+}
+
+// aimock is a running fake of the model APIs.
+type aimock struct {
+	url   string
+	in    io.Closer
+	lines *bufio.Scanner
+	cmd   *exec.Cmd
+}
+
+func startAimock(t *testing.T, script string) *aimock {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 2*time.Minute)
+	t.Cleanup(cancel)
+	m := &aimock{cmd: exec.CommandContext(ctx, "node", script)}
+	in, err := m.cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := m.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := m.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	m.in, m.lines = in, bufio.NewScanner(out)
+	m.lines.Buffer(nil, 1<<20)
+	m.lines.Scan()
+	m.url = m.lines.Text()
+	t.Cleanup(func() { m.end(t) })
+	return m
+}
+
+// end ends the fake and returns the requests that it received; "" when it has ended before.
+func (m *aimock) end(t *testing.T) string {
+	t.Helper()
+	if m.in == nil {
+		return ""
+	}
+	_ = m.in.Close()
+	m.in = nil
+	m.lines.Scan()
+	asked := m.lines.Text()
+	if err := m.cmd.Wait(); err != nil {
+		t.Error(err)
+	}
+	return asked
+}
 
 // TestTurnsOfAimock runs a turn with a call against a fake of the model APIs that another project
 // makes, in both dialects: the answer comes, and the thoughts that came with the call return with
@@ -189,37 +297,17 @@ func TestTurnsOfAimock(t *testing.T) {
 	}
 	for runner, path := range map[string]string{"openai": "/v1", "anthropic": ""} {
 		t.Run(runner, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-			defer cancel()
-			mock := exec.CommandContext(ctx, "node", script)
-			in, err := mock.StdinPipe()
-			if err != nil {
-				t.Fatal(err)
-			}
-			out, err := mock.StdoutPipe()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := mock.Start(); err != nil {
-				t.Fatal(err)
-			}
-			lines := bufio.NewScanner(out)
-			lines.Buffer(nil, 1<<20)
-			lines.Scan()
-			g := installGateway(t, "", fmt.Sprintf("agents: {main: {runner: %s, base_url: %q, model: m, api_key: k-test-1234, retries: 0}}\n", runner, lines.Text()+path))
+			mock := startAimock(t, script)
+			g := installGateway(t, "", fmt.Sprintf("agents: {main: {runner: %s, base_url: %q, model: m, api_key: k-test-1234, retries: 0}}\n", runner, mock.url+path))
 			g.Start()
-			if out, errs, code := g.CLI(ctx, "", "send", "What is planned?"); code != 0 || !strings.Contains(out, "Nothing is planned.") {
+			if out, errs, code := g.CLI(t.Context(), "", "send", "What is planned?"); code != 0 || !strings.Contains(out, "Nothing is planned.") {
 				t.Errorf("got %q, %q and status %d, want the answer after the call", out, errs, code)
 			}
-			_ = in.Close() // ends the fake
-			lines.Scan()
+			asked := mock.end(t)
 			for _, part := range map[string][]string{"openai": {"A list is wanted.", "There are no jobs."}, "anthropic": {"There are no jobs."}}[runner] {
-				if !strings.Contains(lines.Text(), part) {
-					t.Errorf("%s did not return: %s", part, lines.Text())
+				if !strings.Contains(asked, part) {
+					t.Errorf("%s did not return: %s", part, asked)
 				}
-			}
-			if err := mock.Wait(); err != nil {
-				t.Error(err)
 			}
 		})
 	}

@@ -79,6 +79,7 @@ CREATE TABLE sessions (
     summary_to      bigint NOT NULL DEFAULT 0 -- the last entry that it summarizes
 ) WITH (fillfactor = 50);
 CREATE INDEX sessions_principal ON sessions (principal);
+CREATE INDEX sessions_passing ON sessions (key) WHERE key LIKE 'agent:%:api:passing-%' AND key NOT LIKE 'agent:%:api:passing-%:%'; -- deleted after their end
 
 -- The remains of deleted sessions: a new session of the same key must reuse neither its sequence numbers nor its epochs.
 CREATE TABLE tombstones (

@@ -354,6 +354,9 @@ func (h *Handler) placeOf(ctx context.Context, c *call) (place, error) {
 	if err := h.checkTools(c, id); err != nil {
 		return place{}, err
 	}
+	if c.prompt.passing && (c.header.Get(headerSession) != "" || c.prompt.conversation != nil || c.prompt.previous != "") {
+		return place{}, invalid("store", "store is false, and the request belongs to a conversation, which is kept; leave store out, or send all messages without %s, conversation and previous_response_id", headerSession)
+	}
 	if name := c.header.Get(headerSession); name != "" {
 		if c.prompt.previous != "" || c.prompt.conversation != nil {
 			return place{}, fault.Invalid(headerSession + " cannot be used together with previous_response_id or conversation")
@@ -383,6 +386,9 @@ func (c *call) newPlace(agentID string) place {
 	name := uuid.NewString()
 	if dedupe := c.dedupe(); dedupe != "" {
 		name = uuid.NewSHA1(uuid.Nil, []byte(dedupe)).String()
+	}
+	if c.prompt.passing {
+		return place{key: chat.SessionKey{Agent: agentID, Rest: chat.PassingName(name)}, fresh: true}
 	}
 	return place{key: chat.SessionKey{Agent: agentID, Rest: channel + ":" + name}, fresh: true}
 }

@@ -45,6 +45,7 @@ type request struct {
 	// MaxCompletionTokens is the newer name of MaxTokens.
 	MaxCompletionTokens *int            `json:"max_completion_tokens"`
 	Stop                json.RawMessage `json:"stop"`
+	Store               *bool           `json:"store"`
 	ResponseFormat      *responseFormat `json:"response_format"`
 }
 
@@ -69,7 +70,7 @@ func (completions) read(body []byte) (prompt, error) {
 			return prompt{}, fmt.Errorf("messages[%d]: %w", i, err)
 		}
 	}
-	p := prompt{model: req.Model, stream: req.Stream, usage: req.StreamOptions.IncludeUsage, messages: req.Messages, member: "messages"}
+	p := prompt{model: req.Model, stream: req.Stream, usage: req.StreamOptions.IncludeUsage, messages: req.Messages, member: "messages", passing: req.Store != nil && !*req.Store}
 	var err error
 	if p.client, err = toolsOf(req.Tools, req.ToolChoice); err != nil {
 		return prompt{}, err
@@ -295,6 +296,7 @@ type prompt struct {
 	// them is set.
 	conversation *string
 	previous     string
+	passing      bool // the session is deleted after the end of the request
 	thinking     string
 	params       map[string]any
 	format       map[string]any  // the format of the answer, as in a completion request; nil = text

@@ -120,7 +120,7 @@ func responseOf(a *run) response {
 	out := response{
 		ID: responsePrefix + chat.ShownRunID(a.receipt.RunID), Object: "response", CreatedAt: a.created, Status: stateInProgress,
 		Instructions: raw.Instructions, MaxOutputTokens: raw.MaxOutputTokens, Model: a.prompt.model, Output: []outputItem{}, Previous: raw.PreviousResponseID,
-		Reasoning: reasoning{Effort: raw.Reasoning.Effort}, Store: true, Temperature: raw.Temperature, Text: outputFormat{raw.Text.format()}, ToolChoice: "auto",
+		Reasoning: reasoning{Effort: raw.Reasoning.Effort}, Store: !a.prompt.passing, Temperature: raw.Temperature, Text: outputFormat{raw.Text.format()}, ToolChoice: "auto",
 		Tools: append([]json.RawMessage{}, raw.Tools...), TopP: raw.TopP, Truncation: "disabled", Metadata: map[string]string{},
 	}
 	if name := a.prompt.conversation; name != nil {
@@ -309,6 +309,7 @@ type responseRequest struct {
 	MaxOutputTokens    *int              `json:"max_output_tokens"`
 	Text               responseText      `json:"text"`
 	Reasoning          responseReasoning `json:"reasoning"`
+	Store              *bool             `json:"store"`
 }
 
 type responseText struct {
@@ -358,7 +359,7 @@ func (responses) read(body []byte) (prompt, error) {
 	if err != nil {
 		return prompt{}, err
 	}
-	p := prompt{model: req.Model, stream: req.Stream, keep: true, params: settings, raw: req, messages: messages, member: "input"}
+	p := prompt{model: req.Model, stream: req.Stream, keep: true, params: settings, raw: req, messages: messages, member: "input", passing: req.Store != nil && !*req.Store}
 	tools := make([]clientTool, len(req.Tools))
 	for i, raw := range req.Tools {
 		if json.Unmarshal(raw, &tools[i]) != nil {
@@ -546,13 +547,23 @@ func (h *Handler) resolve(ctx context.Context, c *call, m *inputMessage) error {
 	return err
 }
 
-// answered returns the end of a run that has an answer and that the caller may use.
-// chat.ErrNotFound, chat.ErrSessionNotFound.
-func (h *Handler) answered(ctx context.Context, cred auth.Credential, runID string) (chat.RunEnd, error) {
+// place returns the place of a run that the caller may use and that is kept. chat.ErrNotFound,
+// chat.ErrSessionNotFound.
+func (h *Handler) place(ctx context.Context, cred auth.Credential, runID string) (chat.Place, error) {
 	at, err := h.runs.Place(ctx, runID)
+	if err == nil && at.Session.Passing() {
+		err = chat.ErrNotFound
+	}
 	if err == nil {
 		err = h.server.MayUse(ctx, cred, at.Session)
 	}
+	return at, err
+}
+
+// answered returns the end of a run that has an answer and that the caller may use.
+// chat.ErrNotFound, chat.ErrSessionNotFound.
+func (h *Handler) answered(ctx context.Context, cred auth.Credential, runID string) (chat.RunEnd, error) {
+	at, err := h.place(ctx, cred, runID)
 	if err == nil && !at.Ended {
 		err = chat.ErrNotFound
 	}
@@ -672,10 +683,7 @@ func (h *Handler) previous(ctx context.Context, c *call) (chat.Place, error) {
 	if !ok {
 		return chat.Place{}, c.unknownResponse()
 	}
-	at, err := h.runs.Place(ctx, id)
-	if err == nil {
-		err = h.server.MayUse(ctx, c.cred, at.Session)
-	}
+	at, err := h.place(ctx, c.cred, id)
 	if errors.Is(err, chat.ErrNotFound) || errors.Is(err, chat.ErrSessionNotFound) {
 		err = c.unknownResponse()
 	}

@@ -2,7 +2,9 @@ package sqlstore
 
 import (
 	"context"
+	"errors"
 	"strings"
+	"time"
 
 	"laneway/internal/chat"
 	"laneway/internal/store"
@@ -374,6 +376,23 @@ func (s Retention) records(ctx context.Context, p store.PruneParams) (int, error
 			DELETE FROM answers WHERE (owner, method, key) IN (SELECT owner, method, key FROM old)`, store.IdempotencyTTL.Milliseconds(), p.Most())
 		return int(done), err
 	})
+}
+
+// Passed lists sessions that are to be deleted; see store.Retention.
+func (s Retention) Passed(ctx context.Context, ago time.Duration, limit int) (keys []chat.SessionKey, err error) {
+	err = s.db.View(ctx, "list sessions to delete", func(ctx context.Context, tx Tx) error {
+		names, err := all(ctx, tx, `SELECT s.key FROM sessions s {by sessions_passing} WHERE s.key LIKE 'agent:%:api:passing-%' AND s.key NOT LIKE 'agent:%:api:passing-%:%'
+			AND NOT EXISTS (SELECT 1 FROM inbox i WHERE i.session_key = s.key AND (i.ended_at IS NULL OR i.ended_at > {now} - $1)) {limit $2}`, scanText, ago.Milliseconds(), limit)
+		keys = make([]chat.SessionKey, 0, len(names))
+		for _, name := range names {
+			key, parsed := chat.ParseSessionKey(name, "")
+			if err = errors.Join(err, parsed); parsed == nil && key.Passing() {
+				keys = append(keys, key)
+			}
+		}
+		return err
+	})
+	return keys, err
 }
 
 // FilesInUse lists the files that unfinished work names; see store.Retention.

@@ -326,6 +326,7 @@ func retentionTests() []test {
 		{"OldSessionsOfTasksAndCompactionsGo", oldSideTurnsGo},
 		{"SessionsOfTasksStayWhileTheyAreNeeded", neededSideTurnsStay},
 		{"FilesAreInUseUntilTheirMessagesAreOver", filesInUse},
+		{"PassingSessionsAreListedAfterTheirEnd", passing},
 	}
 }
 
@@ -475,6 +476,31 @@ func noticesStay(w *world) {
 	equal(w, "notices removed", w.pruneAll(store.PruneOutgoing, border, 0), 1)
 	w.checkInvariants("after the notice has gone")
 	w.finish(answered(c, run))
+}
+
+func passing(w *world) {
+	node := w.node()
+	listed := func(when string, want ...chat.SessionKey) {
+		w.Helper()
+		got := try(w.st.Passed(w.ctx, 0, 100)).ok(w)
+		slices.SortFunc(got, func(a, b chat.SessionKey) int { return strings.Compare(a.Rest, b.Rest) })
+		equal(w, "passing sessions "+when, got, want)
+	}
+	id := w.id("one")
+	key := chat.SessionKey{Agent: "main", Rest: chat.PassingName(id)}
+	others := []chat.SessionKey{{Agent: "main", Rest: "api:" + id}, {Agent: "main", Rest: "api:passing-x:" + id}}
+	listed("at first", []chat.SessionKey{}...)
+	for _, other := range others {
+		c, run, _ := w.turn(node, other)
+		w.finish(answered(c, run))
+	}
+	c, run, _ := w.turn(node, key)
+	listed("while one runs", []chat.SessionKey{}...)
+	w.finish(answered(c, run))
+	listed("after its end", key)
+	equal(w, "within the last hour", len(try(w.st.Passed(w.ctx, time.Hour, 100)).ok(w)), 0)
+	try(w.st.DeleteSession(w.ctx, store.DeleteParams{Session: key})).ok(w)
+	listed("after its deletion", []chat.SessionKey{}...)
 }
 
 func filesInUse(w *world) {
