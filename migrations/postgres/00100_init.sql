@@ -660,6 +660,7 @@ DROP TABLE search_progress;
 DROP TABLE kept_transcripts;
 DROP TABLE branches;
 DROP TABLE transcript;
+DROP TABLE sent;
 DROP TABLE outbox;
 DROP TABLE approvals;
 DROP TABLE tool_questions;
