@@ -24,10 +24,10 @@ func TestAnEditShowsJobsAsTheyAreListed(t *testing.T) {
 	}{
 		"cron": {
 			jobFlags{scheduleFlags: scheduleFlags{Cron: "30 9 * * 1-5", TZ: "Asia/Tokyo"}},
-			[]string{"schedule: 0 9 * * 1-5 Europe/Berlin → 30 9 * * 1-5 Asia/Tokyo"},
+			[]string{"schedule: weekdays at 09:00, Berlin → weekdays at 09:30, Tokyo"},
 		},
-		"expression": {jobFlags{scheduleFlags: scheduleFlags{Cron: "1 9 * * *"}}, []string{"schedule: 0 9 * * 1-5 Europe/Berlin → 1 9 * * * Europe/Berlin"}},
-		"every":      {jobFlags{scheduleFlags: scheduleFlags{Every: new(90 * time.Minute)}}, []string{"schedule: 0 9 * * 1-5 Europe/Berlin → every 1h30m"}},
+		"expression": {jobFlags{scheduleFlags: scheduleFlags{Cron: "1 9 * * *"}}, []string{"schedule: weekdays at 09:00, Berlin → daily at 09:01, Berlin"}},
+		"every":      {jobFlags{scheduleFlags: scheduleFlags{Every: new(90 * time.Minute)}}, []string{"schedule: weekdays at 09:00, Berlin → every 1h30m"}},
 		"message":    {jobFlags{Message: "Write a short digest"}, []string{"message: Write the digest → Write a short digest"}},
 		"spaces":     {jobFlags{Message: "Write the digest"}, []string{`message: "Write the\ndigest" → "Write the digest"`}},
 		"deliver":    {jobFlags{Deliver: "telegram:8:3"}, []string{"answers to: telegram:7 → telegram:8:3"}},
@@ -44,7 +44,7 @@ func TestAnEditShowsJobsAsTheyAreListed(t *testing.T) {
 		},
 		"bounds": {
 			jobFlags{scheduleFlags: scheduleFlags{From: "2027-03-02T08:00", Until: unbounded, MaxRuns: &three}},
-			[]string{"until: 2027-06-01T00:00:00Z → -", "max-runs: - → 3", "from: - → 2027-03-02T08:00:00Z"},
+			[]string{"until: 2027-06-01T00:00:00Z → -", "max-runs: - → 3", "from: - → 2027-03-02T08:00"},
 		},
 		"alert":    {jobFlags{AlertAfter: &three, AlertTo: "telegram:7"}, []string{"alert-after: 2 → 3", "alert-to: - → telegram", "alert-to: - → 7"}},
 		"no alert": {jobFlags{AlertAfter: &no}, []string{`failureAlert: {"after":2} → false`}},

@@ -155,7 +155,11 @@ func (c *cronAdd) Run(ctx context.Context, env *environment) error {
 	if reply.Declared != nil {
 		job = *reply.Declared
 	}
-	_, err = fmt.Fprintf(env.stdout, "%s %s, %s\n%s", cell(job.ID, 36), cell(job.Name, 60), nextOf(job), warningsOf(job))
+	when := ""
+	if job.Schedule.Kind == "cron" { // the other kinds are as they were typed
+		when = scheduleOf(job) + ", "
+	}
+	_, err = fmt.Fprintf(env.stdout, "%s %s, %s\n%s", cell(job.ID, 36), cell(job.Name, 60), when+nextOf(job), warningsOf(job))
 	return err
 }
 

@@ -18,7 +18,7 @@ import (
 type cronCmd struct {
 	List     cronList     `cmd:"" help:"List jobs, next one first."`
 	Add      cronAdd      `cmd:"" help:"Create a job; for an existing name, add --replace or --new."`
-	Get      cronGet      `cmd:"" aliases:"show" help:"Show one job."`
+	Get      cronGet      `cmd:"" help:"Show one job."`
 	Edit     cronEdit     `cmd:"" help:"Change a job, with the flags of add or a JSON patch."`
 	Rm       cronRm       `cmd:"" help:"Remove a job, and keep its history."`
 	Pause    cronPause    `cmd:"" help:"Pause a job."`
@@ -35,18 +35,8 @@ type cronCmd struct {
 
 // scheduleOf describes when a job fires, for a person.
 func scheduleOf(j wire.Job) string {
-	s := j.Schedule
-	switch s.Kind {
-	case "every":
-		d := time.Duration(s.EveryMs) * time.Millisecond
-		if d >= 48*time.Hour && d%(24*time.Hour) == 0 {
-			return "every " + short(d)
-		}
-		return "every " + exact(d)
-	case "at":
-		return "at " + s.At
-	}
-	return s.Expr + " " + s.TZ
+	s := schedule.Spec{Kind: schedule.Kind(j.Schedule.Kind), EveryMs: j.Schedule.EveryMs, Expr: j.Schedule.Expr, TZ: j.Schedule.TZ, At: instant(j.Schedule.At)}
+	return s.Words(s.TZ)
 }
 
 // stateOf returns one word for the state of a job.
@@ -336,6 +326,7 @@ func jobPage(now time.Time, j wire.Job) [][]string {
 	}
 	add("description", j.Description)
 	add("schedule", scheduleOf(j))
+	add("expression", strings.TrimSpace(j.Schedule.Expr+" "+j.Schedule.TZ))
 	add("state", stateOf(j))
 	if j.Paused != nil {
 		add("paused", j.Paused.Note)

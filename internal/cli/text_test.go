@@ -263,7 +263,7 @@ func TestMissedNamesSayWhatExists(t *testing.T) {
 	t.Parallel()
 	for command, want := range map[string]string{
 		"cron get nosuch":             "there is no job nosuch; see laneway cron list --all",
-		"cron show digst":             "there is no job digst; see laneway cron list --all; did you mean digest?",
+		"cron get digst":              "there is no job digst; see laneway cron list --all; did you mean digest?",
 		"cron why nosuch":             "there is no job nosuch; see laneway cron list --all",
 		"cron runs digst":             "there is no job digst; see laneway cron list --all; did you mean digest?",
 		"scheduler pause digst":       "there is no job digst; see laneway cron list --all; did you mean digest?",

@@ -206,7 +206,7 @@ func added(put cron.Put, text, zone string, reminder bool) string {
 }
 
 func planned(put cron.Put, text, zone string, reminder bool) string {
-	next, words := nextOf(put.Job, zone), ScheduleWords(put.Job.Schedule, zone)
+	next, words := nextOf(put.Job, zone), put.Job.Schedule.Words(zone)
 	switch {
 	case !put.Created && !put.Updated:
 		return "That is planned already: " + next + "."
@@ -277,7 +277,7 @@ func noJobs() string {
 
 // jobLine describes one job of a list; i counts from 0.
 func jobLine(i int, j cron.Job, zone string) string {
-	when, next := ScheduleWords(j.Schedule, zone), nextOf(j, zone)+unsent(j)
+	when, next := j.Schedule.Words(zone), nextOf(j, zone)+unsent(j)
 	if j.Schedule.Kind == schedule.KindAt && strings.HasPrefix(next, "next ") { // the schedule has already named the time
 		return fmt.Sprintf("%d. %s, %s", i+1, j.Name, when)
 	}
@@ -312,19 +312,6 @@ func nextOf(j cron.Job, zone string) string {
 	return "next " + ShownTime(j.State.NextRunAt, zone)
 }
 
-// ScheduleWords describes a schedule in a few words, with times in the given zone.
-func ScheduleWords(s schedule.Spec, zone string) string {
-	switch s.Kind {
-	case schedule.KindAt:
-		return "at " + ShownTime(s.At, zone)
-	case schedule.KindEvery:
-		return "every " + DurationWords(time.Duration(s.EveryMs)*time.Millisecond)
-	case schedule.KindCron:
-		return s.Expr + " " + s.TZ
-	}
-	return string(s.Kind)
-}
-
 // DurationWords formats a duration without the zero units of its String: 2h, 1h30m, 90ms.
 func DurationWords(d time.Duration) string {
 	s := d.String()
@@ -338,17 +325,7 @@ func DurationWords(d time.Duration) string {
 }
 
 // ShownTime formats a time for a person.
-func ShownTime(t time.Time, zone string) string {
-	loc, err := schedule.LoadZone(zone)
-	if err != nil {
-		loc = time.UTC
-	}
-	layout := "Mon 2 Jan 2006 15:04 MST"
-	if t.Second() != 0 {
-		layout = "Mon 2 Jan 2006 15:04:05 MST"
-	}
-	return t.In(loc).Format(layout)
-}
+func ShownTime(t time.Time, zone string) string { return schedule.Shown(t, zone) }
 
 const (
 	// maxOffered is how many jobs are offered at once. Other jobs can be named by their number.
@@ -455,7 +432,7 @@ func showJob(ctx context.Context, a Actions, c Call, j cron.Job) (Answer, error)
 	if err != nil {
 		return Answer{}, err
 	}
-	text := fmt.Sprintf("%s (%s), %s", j.Name, ScheduleWords(j.Schedule, zone), nextOf(j, zone)+unsent(j))
+	text := fmt.Sprintf("%s (%s), %s", j.Name, j.Schedule.Words(zone), nextOf(j, zone)+unsent(j))
 	if !j.State.LastRunAt.IsZero() {
 		text += fmt.Sprintf("\nlast run %s: %s", ShownTime(j.State.LastRunAt, zone), j.State.LastState)
 	}

@@ -425,7 +425,7 @@ func TestANameIdentifiesAJobOnTheCommandLine(t *testing.T) {
 
 		out := run(0, `tea changed\n$`, "cron", "edit", "tea", "--cron", "30 9 * * 1-5", "--tz", "Europe/Berlin", "--message", "black tea")
 		for _, want := range []string{
-			"message: green tea → black tea\n", "schedule: every 2h → 30 9 * * 1-5 Europe/Berlin\n",
+			"message: green tea → black tea\n", "schedule: every 2h → weekdays at 09:30, Berlin\n",
 			"next fires (Europe/Berlin):\n  ",
 		} {
 			if !strings.Contains(out, want) {

@@ -62,7 +62,7 @@ func (t *Table) remind() Tool {
 			if err != nil {
 				return "", err
 			}
-			return command.Surprised(fmt.Sprintf("Reminder %s is set %s (%s).", put.Job.ID, command.ScheduleWords(put.Job.Schedule, p.zone), p.zone), put.Job), nil
+			return command.Surprised(fmt.Sprintf("Reminder %s is set %s (%s).", put.Job.ID, put.Job.Schedule.Words(p.zone), p.zone), put.Job), nil
 		},
 	}
 }
@@ -247,7 +247,7 @@ func (t *Table) listJobs(ctx context.Context, c command.Call) (string, error) {
 		if j.Pause != nil {
 			state = "paused"
 		}
-		fmt.Fprintf(&out, "%s: %s, %s, %s\n", j.ID, chat.Printable(j.Name), command.ScheduleWords(j.Schedule, zone), state)
+		fmt.Fprintf(&out, "%s: %s, %s, %s\n", j.ID, chat.Printable(j.Name), j.Schedule.Words(zone), state)
 	}
 	return out.String(), nil
 }
@@ -261,7 +261,7 @@ func (t *Table) planJob(ctx context.Context, c command.Call, a cronArgs) (string
 	if err != nil {
 		return "", err
 	}
-	text := fmt.Sprintf("Job %s is planned %s (%s), next %s.", put.Job.ID, command.ScheduleWords(put.Job.Schedule, p.zone), p.zone, shown(put.Job.State.NextRunAt))
+	text := fmt.Sprintf("Job %s is planned %s (%s), next %s.", put.Job.ID, put.Job.Schedule.Words(p.zone), p.zone, shown(put.Job.State.NextRunAt))
 	return command.Surprised(text, put.Job), nil
 }
 
@@ -271,7 +271,7 @@ func (t *Table) previewJob(ctx context.Context, c command.Call, a cronArgs) (str
 		return "", err
 	}
 	now, _, err := t.deps.Jobs.Clock(ctx, c)
-	return command.Surprised("That is "+command.ScheduleWords(spec, zone)+" ("+zone+").", cron.Job{Schedule: spec, UpdatedAt: now}), err
+	return command.Surprised("That is "+spec.Words(zone)+" ("+zone+").", cron.Job{Schedule: spec, UpdatedAt: now}), err
 }
 
 // updateJob changes when a job fires, its prompt, or both.

@@ -49,6 +49,7 @@ type Job struct {
 	Retry              *JobRetry          `json:"retry,omitempty"`                                                                        // Extended: what happens when a run fails
 	RunCount           *int64             `json:"runCount,omitempty"`                                                                     // Extended: finished runs
 	Schedule           JobSchedule        `json:"schedule"`                                                                               // when it fires
+	ScheduleWords      string             `json:"scheduleWords,omitempty"`                                                                // Extended: its schedule in words: weekdays at 09:00, Berlin
 	SessionTarget      string             `json:"sessionTarget"`                                                                          // the session of its runs: isolated, main, or session: and a key
 	StartsAtMs         int64              `json:"startsAtMs,omitempty"`                                                                   // Extended: no slots before it, in Unix milliseconds
 	State              JobState           `json:"state"`                                                                                  // the results of its runs

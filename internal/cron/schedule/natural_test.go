@@ -237,3 +237,58 @@ func TestMisspeltDaysAreSuggested(t *testing.T) {
 		t.Errorf("yesterday is %v, %v", at, err)
 	}
 }
+
+func TestSchedulesInWords(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ expr, tz, want string }{
+		{"0 9 * * 1-5", "Europe/Berlin", "weekdays at 09:00, Berlin"},
+		{"0 9 * * MON-FRI", "America/New_York", "weekdays at 09:00, New York"},
+		{"30 8 * * 1", "", "Mondays at 08:30, UTC"},
+		{"0 9 * * 1,4", "Z", "Mondays and Thursdays at 09:00, UTC"},
+		{"0 9 * * FRI-MON", "UTC", "Mondays, Fridays, Saturdays and Sundays at 09:00, UTC"},
+		{"0 9 * * 0,6", "+05:30", "weekends at 09:00, +05:30"},
+		{"0 9 * * 7", "UTC", "Sundays at 09:00, UTC"},
+		{"0 9 * * *", "UTC", "daily at 09:00, UTC"},
+		{"0 9,17 * * *", "UTC", "daily at 09:00 and 17:00, UTC"},
+		{"0 */6 * * *", "UTC", "daily at 00:00, 06:00, 12:00 and 18:00, UTC"},
+		{"30 0 9 * * *", "UTC", "daily at 09:00:30, UTC"},
+		{"0 * * * *", "UTC", "every hour, UTC"},
+		{"15 * * * *", "UTC", "every hour at :15, UTC"},
+		{"5 */2 * * *", "UTC", "every 2 hours at :05, UTC"},
+		{"0 9-17 * * 1-5", "Europe/Berlin", "every hour from 09:00 to 17:00, weekdays, Berlin"},
+		{"*/15 * * * *", "UTC", "every 15 minutes, UTC"},
+		{"* * * * *", "UTC", "every minute, UTC"},
+		{"*/15 9-17 * * 1-5", "Europe/Berlin", "every 15 minutes from 09:00 to 17:45, weekdays, Berlin"},
+		{"*/10 * * * * *", "UTC", "every 10 seconds, UTC"},
+		{"0 9 1 * *", "UTC", "on the 1st of each month at 09:00, UTC"},
+		{"0 9 1,15 * *", "UTC", "on the 1st and 15th of each month at 09:00, UTC"},
+		{"0 9 L * *", "UTC", "on the last day of each month at 09:00, UTC"},
+		{"0 18 24 12 *", "UTC", "on the 24th of December at 18:00, UTC"},
+		{"0 9 * 6-8 1-5", "UTC", "weekdays in June, July and August at 09:00, UTC"},
+		{"@daily", "UTC", "daily at 00:00, UTC"},
+		{"@weekly", "UTC", "Sundays at 00:00, UTC"},
+		// Without a short description.
+		{"0 9 1-7 * 1", "UTC", "0 9 1-7 * 1, UTC"},
+		{"*/7 * * * *", "UTC", "*/7 * * * *, UTC"},
+		{"0 9 * * 5#2", "UTC", "0 9 * * 5#2, UTC"},
+		{"0 9 LW * *", "UTC", "0 9 LW * *, UTC"},
+		{"0 9 * * FRI#L", "UTC", "0 9 * * FRI#L, UTC"},
+		{"1,5,9 8-10,12 * * *", "UTC", "1,5,9 8-10,12 * * *, UTC"},
+		{"not valid", "UTC", "not valid, UTC"},
+	} {
+		if got := (Spec{Kind: KindCron, Expr: c.expr, TZ: c.tz}).Words(""); got != c.want {
+			t.Errorf("%s: got %q, want %q", c.expr, got, c.want)
+		}
+	}
+	for ms, want := range map[int64]string{
+		5_400_000: "every 1h30m", 90_000: "every 1m30s", 3_600_000: "every 1h", 172_800_000: "every 2d", 180_000_000: "every 50h", 1_500: "every 1.5s",
+	} {
+		if got := (Spec{Kind: KindEvery, EveryMs: ms}).Words(""); got != want {
+			t.Errorf("%d ms: got %q, want %q", ms, got, want)
+		}
+	}
+	once := Spec{Kind: KindAt, At: at(t, "2026-11-30T08:00:00Z")}
+	if got := once.Words("Europe/Berlin"); got != "at Mon 30 Nov 2026 09:00 CET" {
+		t.Errorf("a moment is %q", got)
+	}
+}

@@ -177,3 +177,291 @@ func short(d time.Duration) string {
 	}
 	return text
 }
+
+// fewTimes is how many times of day are listed.
+const fewTimes = 4
+
+// Words describes the schedule for people: "weekdays at 09:00, Berlin". A single moment is shown in
+// zone, UTC if that is empty. An expression that has no short description stands as it is, with its
+// zone.
+func (s Spec) Words(zone string) string {
+	switch s.Kind {
+	case KindAt:
+		return "at " + Shown(s.At, zone)
+	case KindEvery:
+		d := time.Duration(s.EveryMs) * time.Millisecond
+		if days := d / (24 * time.Hour); days > 1 && d%(24*time.Hour) == 0 {
+			return "every " + strconv.Itoa(int(days)) + "d"
+		}
+		return "every " + short(d)
+	case KindCron:
+		place := placeOf(s.TZ)
+		if e, err := parseExpr(s.Expr); err == nil {
+			if text := e.words(); text != "" {
+				return text + ", " + place
+			}
+		}
+		return s.Expr + ", " + place
+	}
+	return string(s.Kind)
+}
+
+// Shown formats a moment for people, in a zone; UTC if the zone is not known.
+func Shown(t time.Time, zone string) string {
+	loc, err := LoadZone(zone)
+	if err != nil {
+		loc = time.UTC
+	}
+	layout := "Mon 2 Jan 2006 15:04 MST"
+	if t.Second() != 0 {
+		layout = "Mon 2 Jan 2006 15:04:05 MST"
+	}
+	return t.In(loc).Format(layout)
+}
+
+// placeOf is a zone as people call it: Berlin, New York, UTC.
+func placeOf(zone string) string {
+	if zone == "" || zone == "Z" {
+		return "UTC"
+	}
+	if strings.HasPrefix(zone, "Etc/") {
+		return zone
+	}
+	return strings.ReplaceAll(zone[strings.LastIndex(zone, "/")+1:], "_", " ")
+}
+
+// interval is a duration with the largest unit that it is a multiple of.
+func interval(d time.Duration) string {
+	for _, u := range []struct {
+		size time.Duration
+		noun string
+	}{{7 * 24 * time.Hour, "week"}, {24 * time.Hour, "day"}, {time.Hour, "hour"}, {time.Minute, "minute"}, {time.Second, "second"}} {
+		switch {
+		case d == u.size:
+			return u.noun
+		case d%u.size == 0:
+			return amount(int(d/u.size), u.noun)
+		}
+	}
+	return short(d)
+}
+
+// words describes the expression without its zone; "" = it has no short description.
+func (e expression) words() string {
+	days, ok := e.days()
+	times, repeats := e.times()
+	switch {
+	case !ok || times == "":
+		return ""
+	case repeats && days == "":
+		return times
+	case repeats:
+		return times + ", " + days
+	case days == "":
+		days = "daily"
+	}
+	return days + " " + times
+}
+
+// times describes the hours, minutes and seconds; repeats: they repeat within the day.
+func (e expression) times() (text string, repeats bool) {
+	var sets [3][]int
+	for i, u := range units() {
+		if i > atHour {
+			break
+		}
+		if sets[i] = valuesOf(e.fields[i], u.low, u.top); sets[i] == nil {
+			return "", false
+		}
+	}
+	seconds, minutes, hours := sets[atSecond], sets[atMinute], sets[atHour]
+	switch {
+	case len(seconds) > 1:
+		if step := evenStep(seconds, 60); step > 0 && len(minutes) == 60 && len(hours) == 24 {
+			return "every " + interval(time.Duration(step)*time.Second), true
+		}
+		return "", false
+	case len(hours)*len(minutes) <= fewTimes:
+		var list []string
+		for _, h := range hours {
+			for _, m := range minutes {
+				list = append(list, clockOf(h, m, seconds[0]))
+			}
+		}
+		return "at " + joined(list), false
+	case seconds[0] != 0:
+		return "", false
+	}
+	all := len(hours) == 24
+	span := " from " + clockOf(hours[0], minutes[0], 0) + " to " + clockOf(hours[len(hours)-1], minutes[len(minutes)-1], 0)
+	inRow := hours[len(hours)-1]-hours[0] == len(hours)-1
+	switch step := evenStep(hours, 24); {
+	case len(minutes) == 1 && all && minutes[0] == 0:
+		return "every hour", true
+	case len(minutes) == 1 && all:
+		return fmt.Sprintf("every hour at :%02d", minutes[0]), true
+	case len(minutes) == 1 && step > 1:
+		return fmt.Sprintf("every %d hours at :%02d", step, minutes[0]), true
+	case len(minutes) == 1 && inRow:
+		return "every hour" + span, true
+	}
+	step := evenStep(minutes, 60)
+	switch {
+	case step == 0 || !all && !inRow:
+		return "", false
+	case all:
+		return "every " + interval(time.Duration(step)*time.Minute), true
+	}
+	return "every " + interval(time.Duration(step)*time.Minute) + span, true
+}
+
+// days describes the day and month fields; "" = each day. ok is false when they have no short
+// description.
+func (e expression) days() (text string, ok bool) {
+	day, month, weekday := e.fields[atDay], e.fields[atMonth], e.fields[atWeekday]
+	names := units()
+	months := valuesOf(month, 1, 12)
+	if months == nil || day != "*" && weekday != "*" {
+		return "", false
+	}
+	of, in := " of each month", ""
+	if len(months) < 12 {
+		list := make([]string, len(months))
+		for i, m := range months {
+			list[i] = time.Month(m).String()
+		}
+		of, in = " of "+joined(list), " in "+joined(list)
+	}
+	switch {
+	case len(months) > fewTimes && len(months) < 12:
+		return "", false
+	case day == "L":
+		return "on the last day" + of, true
+	case day != "*":
+		list := valuesOf(day, names[atDay].low, names[atDay].top)
+		if list == nil || len(list) > fewTimes {
+			return "", false
+		}
+		ordinals := make([]string, len(list))
+		for i, d := range list {
+			ordinals[i] = ordinal(d)
+		}
+		return "on the " + joined(ordinals) + of, true
+	case weekday != "*":
+		text, ok = weekdaysOf(weekday)
+		return text + in, ok
+	case in != "":
+		return "daily" + in, true
+	}
+	return "", true
+}
+
+// weekdaysOf describes the days of a week.
+func weekdaysOf(field string) (string, bool) {
+	var days [7]bool
+	list := valuesOf(field, 0, 7)
+	for _, d := range list {
+		days[d%7] = true
+	}
+	var names []string
+	for i := range 7 {
+		if d := time.Weekday((i + 1) % 7); days[d] { // a week begins on Monday
+			names = append(names, d.String()+"s")
+		}
+	}
+	switch {
+	case list == nil:
+		return "", false
+	case days == [7]bool{false, true, true, true, true, true, false}:
+		return "weekdays", true
+	case days == [7]bool{0: true, 6: true}:
+		return "weekends", true
+	case len(names) == 7:
+		return "daily", true
+	}
+	return joined(names), true
+}
+
+// valuesOf lists the values of a checked field; nil = it has other items than numbers, ranges and
+// steps.
+func valuesOf(field string, low, top int) []int {
+	var set [64]bool
+	for item := range strings.SplitSeq(field, ",") {
+		base, stepText, stepped := strings.Cut(item, "/")
+		step, first, last := 1, low, top
+		var err error
+		if stepped {
+			if step, err = strconv.Atoi(stepText); err != nil || step < 1 {
+				return nil
+			}
+		}
+		if base != "*" {
+			from, to, isRange := strings.Cut(base, "-")
+			if first, err = strconv.Atoi(from); err != nil {
+				return nil
+			}
+			switch {
+			case isRange:
+				if last, err = strconv.Atoi(to); err != nil {
+					return nil
+				}
+			case !stepped:
+				last = first
+			}
+		}
+		for v := first; v <= min(last, top); v += step {
+			set[v] = true
+		}
+	}
+	var list []int
+	for v, has := range set {
+		if has {
+			list = append(list, v)
+		}
+	}
+	return list
+}
+
+// evenStep is the distance between the values of a unit with size values, also over its end; 0 =
+// the distances differ.
+func evenStep(list []int, size int) int {
+	step := size / len(list)
+	if step*len(list) != size {
+		return 0
+	}
+	for i, v := range list {
+		if v != list[0]+i*step {
+			return 0
+		}
+	}
+	return step
+}
+
+func clockOf(hour, minute, second int) string {
+	if second == 0 {
+		return fmt.Sprintf("%02d:%02d", hour, minute)
+	}
+	return fmt.Sprintf("%02d:%02d:%02d", hour, minute, second)
+}
+
+// joined lists words as people do: a, b and c.
+func joined(list []string) string {
+	if len(list) < 2 {
+		return strings.Join(list, "")
+	}
+	return strings.Join(list[:len(list)-1], ", ") + " and " + list[len(list)-1]
+}
+
+func ordinal(n int) string {
+	suffix := "th"
+	switch {
+	case n%100 >= 11 && n%100 <= 13:
+	case n%10 == 1:
+		suffix = "st"
+	case n%10 == 2:
+		suffix = "nd"
+	case n%10 == 3:
+		suffix = "rd"
+	}
+	return strconv.Itoa(n) + suffix
+}

@@ -440,6 +440,7 @@ declare namespace wire {
     retry?: JobRetry;
     runCount?: number;
     schedule: JobSchedule;
+    scheduleWords?: string;
     sessionTarget: string;
     startsAtMs?: number;
     state: JobState;

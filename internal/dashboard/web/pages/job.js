@@ -29,7 +29,7 @@ export function Job({ id, ask }) {
       <span class="acts">${job && html`<${Acts} job=${job} ask=${ask}/>`}</span>
       ${job && canEdit(job) && html`<a class="button" id="edit" href=${`#/jobs/${encodeURIComponent(id)}?edit`}>Edit</a>`} <a class="target" href="#/jobs">All jobs</a></div>
     <${Loading} of=${one} what="the job"/>
-    ${job && html`<dl class="facts"><div><dt>Schedule</dt><dd><${When} s=${job.schedule}/></dd></div><div><dt>Next</dt><dd><${Next} job=${job}/></dd></div>
+    ${job && html`<dl class="facts"><div><dt>Schedule</dt><dd><${When} s=${job.schedule} words=${job.scheduleWords}/></dd></div><div><dt>Next</dt><dd><${Next} job=${job}/></dd></div>
       <div><dt>Last</dt><dd><${Last} job=${job}/></dd></div><div><dt>Last ${STRIP}</dt><dd><${Strip} outcomes=${job.outcomes} zone=${job.schedule.tz}/></dd></div></dl>`}
     ${read && !job && html`<p class="quiet">No job has this id. It may have been removed; its history is kept.</p>`}
     ${knows("cron.explain") && html`<${Why} id=${id} changed=${`${job?.updatedAtMs} ${job?.lastRunAtMs} ${job?.state?.runningAtMs}`} job=${job} ask=${ask}/>`}

@@ -82,7 +82,7 @@ function Row({ id, ask }) {
   const row = rowOf(id);
   if (!row) return null;
   const j = row.value;
-  const cells = [html`<${Name} job=${j}/>`, html`<${When} s=${j.schedule}/>`, html`<${Next} job=${j}/>`, html`<${Last} job=${j}/>`, html`<${Strip} outcomes=${j.outcomes} zone=${j.schedule.tz}/>`, html`<${Streak} job=${j}/>`, took(middle(j.outcomes))];
+  const cells = [html`<${Name} job=${j}/>`, html`<${When} s=${j.schedule} words=${j.scheduleWords}/>`, html`<${Next} job=${j}/>`, html`<${Last} job=${j}/>`, html`<${Strip} outcomes=${j.outcomes} zone=${j.schedule.tz}/>`, html`<${Streak} job=${j}/>`, took(middle(j.outcomes))];
   return html`<tr>${cells.map((c, i) => html`<td key=${i} data-head=${HEADS[i]}><div>${c}</div></td>`)}<td class="acts"><${Acts} job=${j} ask=${ask}/></td></tr>`;
 }
 
@@ -145,9 +145,9 @@ export function Acts({ job: j, ask }) {
 }
 
 // When is a schedule in words. Only a single moment is rendered again with the clock.
-/** @param {{s: wire.JobSchedule}} props */
-export function When({ s }) {
+/** @param {{s: wire.JobSchedule, words?: string}} props */
+export function When({ s, words }) {
   if (s.kind === "every") return `every ${span(s.everyMs ?? 0)}`;
   if (s.kind === "at") return `once, ${near(Date.parse(s.at ?? "") || (s.atMs ?? NaN), s.tz, now.value)}`;
-  return html`<code>${plain(s.expr ?? s.kind)}</code> <span class="quiet">${plain(s.tz)}</span>`;
+  return words ? html`<span title=${`${s.expr} ${s.tz}`}>${plain(words)}</span>` : html`<code>${plain(s.expr ?? s.kind)}</code> <span class="quiet">${plain(s.tz)}</span>`;
 }
