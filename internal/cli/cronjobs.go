@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -270,9 +271,45 @@ func (c *cronBackfill) Run(ctx context.Context, env *environment) error {
 	if err != nil {
 		return usageError(strings.Replace(err.Error(), schedule.FieldAt, "--to", 1))
 	}
-	return c.onJob(ctx, env, "cron.backfill", "", map[string]any{
-		"fromMs": from.UnixMilli(), "toMs": to.UnixMilli(), "maxRuns": c.Max, "dryRun": c.Dry, "force": c.Force,
-	})
+	conn, err := c.connect(ctx, env)
+	if err != nil {
+		return err
+	}
+	defer closeQuietly(conn)
+	id, err := findJob(ctx, conn, c.Job)
+	if err != nil {
+		return err
+	}
+	var done wire.CronBackfillResult
+	params := map[string]any{"id": id, "fromMs": from.UnixMilli(), "toMs": to.UnixMilli(), "maxRuns": c.Max, "dryRun": c.Dry, "force": c.Force}
+	if err := conn.Call(ctx, "cron.backfill", params, &done); err != nil {
+		return err
+	}
+	if c.JSON {
+		return printJSON(env.stdout, done)
+	}
+	return c.print(env, done)
+}
+
+// print lists the slots with what happens to each.
+func (c *cronBackfill) print(env *environment, done wire.CronBackfillResult) error {
+	does := map[string]string{"enqueue": "runs", "exists": "has a run"}
+	if c.Dry {
+		does["enqueue"] = "would run"
+	}
+	rows := [][]string{{"SLOT", "WHAT", "RUN"}}
+	for _, f := range done.Fires {
+		rows = append(rows, []string{momentAt(f.ScheduledForMs), cmp.Or(does[f.Action], f.Action), env.cell(f.RunID, 80)})
+	}
+	if err := table(env.stdout, rows); err != nil {
+		return err
+	}
+	if c.Dry {
+		env.note(count(len(done.Fires), "slot") + "; nothing was started")
+		return nil
+	}
+	env.note(fmt.Sprintf("%s started, %s had a run already", count(done.Enqueued, "run"), count(done.Existing, "slot")))
+	return nil
 }
 
 type cronGet struct{ jobArg }

@@ -237,7 +237,7 @@ func (e Evidence) withoutRow(slot time.Time, planned bool) (why Why, text string
 	case j.Invalid != "":
 		return WhyInvalid, "The stored job cannot be understood: " + sentence(j.Invalid), Cure{"correct the job (laneway cron edit), or make a new one", []Act{ActEdit}}
 	case !slot.After(j.CreatedAt): // an interval starts with the job and fires first at its end
-		return WhyMadeLater, "The job was made at " + e.when(j.CreatedAt) + ".", Cure{}
+		return WhyMadeLater, "The job was made at " + e.when(j.CreatedAt) + "." + e.next(), Cure{}
 	case !planned:
 		return e.unplanned(slot)
 	case slot.After(e.Now):
@@ -246,6 +246,18 @@ func (e Evidence) withoutRow(slot time.Time, planned bool) (why Why, text string
 		return WhyForgotten, "The ledger keeps its rows since " + e.when(e.Kept) + " only.", Cure{Text: "raise cron.retention"}
 	}
 	return e.passed(slot)
+}
+
+// next is a sentence about the next slot, or "".
+func (e Evidence) next() string {
+	if e.Timetable == nil || !e.Job.MayFire() {
+		return ""
+	}
+	fire, ok := e.Timetable.Schedule.Next(e.Now)
+	if !ok {
+		return ""
+	}
+	return " The next slot is " + e.when(fire.Slot) + "."
 }
 
 // unplanned explains a moment that is not a slot of the current schedule.

@@ -147,10 +147,10 @@ func TestEachAnswerAboutASlotIsOneSentenceWithItsFigures(t *testing.T) {
 		"its end":   {nine, row(func(r *cron.Run) { r.State, r.Reason = cron.RunCancelled, cron.ReasonRemoved }), cron.WhyCancelled, "The job was removed while the run waited or ran."},
 		"removed":   {nine, func(e *cron.Evidence, _ *cron.Job) { e.Job = nil }, cron.WhyRemoved, "The job was removed, and the ledger has no slot at that time."},
 		"invalid":   {nine, func(_ *cron.Evidence, j *cron.Job) { j.Invalid = "the zone Mars/Base is not known" }, cron.WhyInvalid, "The stored job cannot be understood: the zone Mars/Base is not known."},
-		"too early": {clockOf(1, 9, 0).AddDate(0, 0, -1), func(*cron.Evidence, *cron.Job) {}, cron.WhyMadeLater, "The job was made at Sun 1 Mar 00:00."},
+		"too early": {clockOf(1, 9, 0).AddDate(0, 0, -1), func(*cron.Evidence, *cron.Job) {}, cron.WhyMadeLater, "The job was made at Sun 1 Mar 00:00. The next slot is Thu 26 Mar 09:00."},
 		"the start of an interval": {clockOf(25, 9, 30), func(_ *cron.Evidence, j *cron.Job) {
 			j.Schedule, j.CreatedAt = schedule.Spec{Kind: schedule.KindEvery, EveryMs: 3_600_000, AnchorMs: clockOf(25, 9, 30).UnixMilli()}, clockOf(25, 9, 30)
-		}, cron.WhyMadeLater, "The job was made at Wed 25 Mar 09:30."},
+		}, cron.WhyMadeLater, "The job was made at Wed 25 Mar 09:30. The next slot is Wed 25 Mar 12:30."},
 		"the start of a new interval": {clockOf(25, 9, 30), func(_ *cron.Evidence, j *cron.Job) {
 			j.Schedule, j.State.ActivatedAt = schedule.Spec{Kind: schedule.KindEvery, EveryMs: 3_600_000, AnchorMs: clockOf(25, 9, 30).UnixMilli()}, clockOf(25, 9, 30)
 		}, cron.WhyMadeLater, "The schedule is in force since Wed 25 Mar 09:30."},

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -270,6 +271,8 @@ func (b Border) checkDelivery(field string, d *Delivery) error {
 			return refuse("%s.channel: %s needs the id of a chat", field, d.Channel)
 		case d.Channel == "web":
 			return b.checkSession(field, d)
+		case named && chat.ChannelKind(d.Channel) == "telegram":
+			return checkNumbers(field, d)
 		}
 		return nil
 	case DeliverWebhook:
@@ -285,6 +288,17 @@ func (b Border) checkDelivery(field string, d *Delivery) error {
 		return nil
 	}
 	return refuse("%s.mode %s is not one of none, announce and webhook", field, schedule.Excerpt(string(d.Mode)))
+}
+
+// checkNumbers refuses an address of Telegram that cannot exist: chats and topics are numbers there.
+func checkNumbers(field string, d *Delivery) error {
+	if n, err := strconv.ParseInt(d.To, 10, 64); err != nil || n == 0 {
+		return refuseAt(field+".channel", "%s is not the id of a chat of %s; write its number, such as %s:4711", schedule.Excerpt(d.To), d.Channel, d.Channel)
+	}
+	if n, err := strconv.ParseUint(d.Thread, 10, 31); d.Thread != "" && (err != nil || n == 0) {
+		return refuseAt(field+".threadId", "%s is not the id of a topic; write its number, such as %s:%s:7", schedule.Excerpt(d.Thread), d.Channel, d.To)
+	}
+	return nil
 }
 
 // checkSession refuses a delivery to the web without a session. The first delivery creates a
