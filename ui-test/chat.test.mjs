@@ -98,6 +98,7 @@ for (const engine of ENGINES) {
         await p.locator(".item.hit", { hasText: "forty pelicans" }).last().click();
         await shows(p, ".bubble.hit .text", "forty pelicans");
         measured(t, "search", Date.now() - from);
+        assert.equal(await p.locator(".compose", { hasText: "An earlier conversation" }).count(), 0, "it is the present conversation");
         assert.ok(await p.locator(".bubble").count() > 40, "with what is around it");
         await p.reload();
         await shows(p, ".bubble.hit .text", "forty pelicans");

@@ -79,7 +79,12 @@ export const lanes = new Resource(async () => (await call("lanes.status")).lanes
 export const channels = new Resource(() => call("channels.status"));
 export const people = new Resource(async () => (may("admin") && knows("channels.pairing.list") ? call("channels.pairing.list", { extended: true }) : { requests: [], granted: [] }));
 export const sessions = new Resource(() => list("sessions.list", "sessions", search.value ? { search: search.value } : { hideCronRuns: true }, 100));
-export const hits = new Resource(async () => (search.value ? call("sessions.search", { query: search.value, limit: 20, maxChars: 160 }) : { hits: [], hasMore: false })); // messages with the words of the search
+export const hits = new Resource(async () => { // messages with the words of the search, and the present transcripts of their sessions, which the list may not have
+  if (!search.value) return { hits: [], hasMore: false, present: new Map() };
+  const found = await call("sessions.search", { query: search.value, limit: 20, maxChars: 160 });
+  const rows = await Promise.all([...new Set(found.hits.map((h) => h.sessionKey))].map((key) => call("sessions.describe", { key })));
+  return { ...found, present: new Map(rows.flatMap(({ session: s }) => (s ? [[s.key, s.sessionId]] : []))) };
+});
 
 export const questions = new Resource(async () => (await call("questions.list")).questions);
 export const answered = signal(/** @type {{session: string, text: string} | null} */ (null)); // the effect of the last answer to a question of an agent

@@ -52,9 +52,8 @@ function Hits() {
   const found = hits.data.value;
   if (!search.value || !found) return null;
   if (hits.fault.value) return html`<li class="fault" role="alert">${plain(hits.fault.value)}</li>`;
-  const present = new Map((sessions.data.value ?? []).map((s) => [s.key, s.sessionId]));
   return html`<li class="part">${found.hits.length === 0 ? "No message has these words." : `${found.hasMore ? "The newest" : "All"} ${found.hits.length} messages with these words`}</li>
-    ${found.hits.map((h) => html`<li key=${`${h.sessionId} ${h.seq}`}><a class="item hit" href=${address(h.sessionKey, h.seq, present.get(h.sessionKey) === h.sessionId ? "" : h.sessionId)}>
+    ${found.hits.map((h) => html`<li key=${`${h.sessionId} ${h.seq}`}><a class="item hit" href=${address(h.sessionKey, h.seq, found.present.get(h.sessionKey) === h.sessionId ? "" : h.sessionId)}>
       <span class="top"><span class="name ellipsis">${label(h.sessionKey)}</span><span class="quiet">${clock(h.timestamp)}</span></span>
       <span class="quiet">${plain(h.excerpt)}</span></a></li>`)}`;
 }
