@@ -268,6 +268,7 @@ type markdown struct {
 	code   bool
 	title  bool   // the line is a heading
 	last   string // the last character of the line so far, "" = none
+	scheme int    // how much of :// was shown; all of it = in an address
 }
 
 // lineStart matches everything that may still become the marker of a line.
@@ -355,6 +356,14 @@ func (m *markdown) step(out *strings.Builder, last bool) bool {
 		m.show(out, c)
 	case c == '`':
 		m.toggle(out, &m.code, 1)
+	case c == '\\' && !m.code:
+		if len(m.held) == 1 && !last {
+			return false
+		}
+		if len(m.held) > 1 && strings.IndexByte("*_~`\\", m.held[1]) >= 0 {
+			m.held = m.held[1:]
+		}
+		m.show(out, m.held[0])
 	case (c == '*' || c == '~') && !m.code:
 		return m.marks(out, last)
 	default:
@@ -365,7 +374,8 @@ func (m *markdown) step(out *strings.Builder, last bool) bool {
 
 // marks handles a run of * or ~ as [chat.Flanks] says: *, ** and *** are italic, bold and both, ~~
 // is struck through. A run that neither opens nor closes a style is shown, and one after a letter
-// or digit of ASCII opens none: it is a multiplication, or part of a name.
+// or digit of ASCII opens none before a character of these scripts: it is a multiplication, or part
+// of a name.
 func (m *markdown) marks(out *strings.Builder, last bool) bool {
 	mark := m.held[:1]
 	run := len(m.held) - len(strings.TrimLeft(m.held, mark))
@@ -380,7 +390,10 @@ func (m *markdown) marks(out *strings.Builder, last bool) bool {
 		after, _ = utf8.DecodeRuneInString(m.held[run:])
 	}
 	opens, closes := chat.Flanks(before, after)
-	opens = opens && !wordRune(before)
+	opens = opens && (!wordRune(before) || after >= wide)
+	if m.scheme == len("://") && (wordRune(after) || after == '/') { // part of the address
+		opens, closes = false, false
+	}
 	for run > 0 {
 		style, n := m.nextStyle(mark, run, opens, closes)
 		if style == nil {
@@ -421,6 +434,9 @@ func (m *markdown) nextStyle(mark string, run int, opens, closes bool) (style *b
 	}
 }
 
+// wide is the first character of the scripts that need no spaces between words.
+const wide = 0x1100
+
 // wordRune reports whether a character belongs to a word or a number of ASCII.
 func wordRune(r rune) bool {
 	return r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z'
@@ -451,6 +467,15 @@ func (m *markdown) show(out *strings.Builder, c byte) {
 		m.last = ""
 	}
 	m.last += string([]byte{c})
+	switch {
+	case c <= ' ' || c == '<' || c == '>' || c == '"' || c == ')':
+		m.scheme = 0
+	case m.scheme == len("://"):
+	case c == "://"[m.scheme]:
+		m.scheme++
+	default:
+		m.scheme = 0
+	}
 }
 
 func (m *markdown) endLine(out *strings.Builder) {

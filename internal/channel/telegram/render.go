@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/yuin/goldmark"
@@ -61,7 +62,8 @@ type document struct {
 // Markdown is text.
 func render(markdown string) *document {
 	src := []byte(chat.CleanText(markdown))
-	md := goldmark.New(goldmark.WithExtensions(extension.Strikethrough, extension.Table, extension.TaskList, marks{}))
+	md := goldmark.New(goldmark.WithExtensions(extension.Strikethrough, extension.Table, extension.TaskList, marks{}),
+		goldmark.WithParserOptions(parser.WithInlineParsers(util.Prioritized(addressParser{}, 480))))
 	w := newWalker(src)
 	defined := parser.NewContext()
 	w.blocks(md.Parser().Parse(text.NewReader(src), parser.WithContext(defined)), 0)
@@ -73,12 +75,11 @@ func render(markdown string) *document {
 // them.
 func (w *walker) unused(defined []parser.Reference) {
 	for _, r := range defined {
-		to := string(r.Destination())
-		if w.used[to] {
+		if w.used[string(r.Destination())] {
 			continue
 		}
 		w.due(borderLine)
-		w.write(string(r.Label()) + ": " + to)
+		w.write(string(r.Label()) + ": " + w.unescape(r.Destination(), false))
 	}
 }
 
@@ -426,11 +427,9 @@ func (w *walker) inline(n ast.Node, depth int) {
 	case *ast.CodeSpan:
 		w.with(func(s *style) { s.code = true }, func() { w.codeSpan(n) })
 	case *ast.Link:
-		w.used[string(n.Destination)] = true
-		w.link(string(n.Destination), func() { w.inlines(n, depth) })
+		w.link(w.address(n.Destination), func() { w.inlines(n, depth) })
 	case *ast.Image:
-		w.used[string(n.Destination)] = true
-		w.picture(n, depth)
+		w.picture(n, w.address(n.Destination), depth)
 	case *ast.AutoLink:
 		w.write(string(n.Label(w.src)))
 	case *ast.RawHTML:
@@ -454,13 +453,17 @@ func (w *walker) leaves(top ast.Node) {
 	}, func(n ast.Node) {
 		switch n := n.(type) {
 		case *ast.Link:
-			w.used[string(n.Destination)] = true
-			w.write(" (" + string(n.Destination) + ")")
+			w.write(" (" + w.address(n.Destination) + ")")
 		case *ast.Image:
-			w.used[string(n.Destination)] = true
-			w.write(" (" + string(n.Destination) + ")")
+			w.write(" (" + w.address(n.Destination) + ")")
 		}
 	})
+}
+
+// address returns the address of a link or a picture: its escapes are resolved.
+func (w *walker) address(destination []byte) string {
+	w.used[string(destination)] = true
+	return strings.TrimSpace(w.unescape(destination, false))
 }
 
 func (w *walker) newline() {
@@ -482,7 +485,6 @@ func (w *walker) codeSpan(n *ast.CodeSpan) {
 // link writes a link that Telegram opens; the address of any other link, and of one whose words
 // cannot be a link or cannot be seen, is shown after its words.
 func (w *walker) link(to string, label func()) {
-	to = strings.TrimSpace(to)
 	before, pieces := w.text.Len(), len(w.doc.pieces)
 	if opens(to) {
 		w.with(func(s *style) { s.href = to }, label)
@@ -546,7 +548,7 @@ func misnames(text, host string) bool {
 
 // picture writes a picture as a link to it. Inside of a link its address follows its words, because
 // the link is more important.
-func (w *walker) picture(n *ast.Image, depth int) {
+func (w *walker) picture(n *ast.Image, to string, depth int) {
 	words := func() {
 		if n.ChildCount() == 0 {
 			w.write("picture")
@@ -554,11 +556,11 @@ func (w *walker) picture(n *ast.Image, depth int) {
 		w.inlines(n, depth)
 	}
 	if w.now.href == "" {
-		w.link(string(n.Destination), words)
+		w.link(to, words)
 		return
 	}
 	words()
-	if to := strings.TrimSpace(string(n.Destination)); to != "" && to != w.now.href {
+	if to != "" && to != w.now.href {
 		w.write(" (" + to + ")")
 	}
 }
@@ -676,3 +678,50 @@ func (markParser) CanOpenCloser(opener, closer *parser.Delimiter) bool {
 
 // OnMatch implements parser.DelimiterProcessor.
 func (p markParser) OnMatch(consumes int) ast.Node { return p.node(consumes) }
+
+// addressParser reads an address that stands alone as text without marks: the underscores of
+// /__init__.py and the asterisks of /web/*/page are parts of it. A mark that no character of the
+// address follows is none of them, and ends it.
+type addressParser struct{}
+
+// Trigger implements parser.InlineParser.
+func (addressParser) Trigger() []byte { return []byte{':'} }
+
+// Parse implements parser.InlineParser.
+func (addressParser) Parse(_ ast.Node, block text.Reader, _ parser.Context) ast.Node {
+	line, segment := block.PeekLine()
+	ahead := bytes.TrimRightFunc(block.Source()[:segment.Start], func(r rune) bool { return r < utf8.RuneSelf && unicode.IsLetter(r) })
+	if !bytes.HasPrefix(line, []byte("://")) || len(ahead) == segment.Start {
+		return nil
+	}
+	opened := ahead[len(bytes.TrimRight(ahead, "*_~")):]
+	end, depth := len("://"), 0
+scan:
+	for end < len(line) {
+		r, size := utf8.DecodeRune(line[end:])
+		switch {
+		case strings.ContainsRune("*_~", r):
+			rest := bytes.TrimLeft(line[end:], "*_~")
+			size = len(line) - end - len(rest)
+			if len(opened) > 0 && bytes.Equal(line[end:end+size], opened) || len(rest) == 0 || !partOfAddress(rest[0]) {
+				break scan
+			}
+		case r == '(':
+			depth++
+		case r == ')' && depth > 0:
+			depth--
+		case r <= ' ', strings.ContainsRune("<>\"`[]|\\^{})", r), r >= utf8.RuneSelf && !unicode.IsLetter(r) && !unicode.IsDigit(r) && !unicode.IsMark(r):
+			break scan
+		}
+		end += size
+	}
+	block.Advance(end)
+	n := ast.NewString(bytes.ReplaceAll(line[:end], []byte("&amp;"), []byte("&")))
+	n.SetRaw(true)
+	return n
+}
+
+// partOfAddress reports whether a character after a mark says that the mark is part of an address.
+func partOfAddress(c byte) bool {
+	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.IndexByte("/.?=&%#-+", c) >= 0
+}

@@ -117,7 +117,7 @@ func TestPlainFormKeepsEveryAddress(t *testing.T) {
 		"reference": "[a][1]\n\n[1]: %", "unused reference": "a\n\n[1]: %", "autolink": "<%>", "visible": "%", "code": "[`a`](%)", "strike": "~~[a](%)~~", "html": `<a href="%">a</a>`,
 		"fence": "```\n[a](%)\n```", "deep": strings.Repeat("> ", 40) + "[a](%)", "nested styles": strings.Repeat("*a **", 80) + "[a](%)", "invisible": "[\u200b](%)", "footnote": "a[^1]\n\n[^1]: %",
 	} {
-		for _, to := range []string{"https://x.example/a?b=1&c=(2)", "tg://user?id=7", "mailto:a@x.example", "ftp://x.example/a", "http://localhost/a"} {
+		for _, to := range []string{"https://x.example/a?b=1&c=(2)", "tg://user?id=7", "mailto:a@x.example", "ftp://x.example/a", "http://localhost/a", "https://x.example/__init__.py", "https://x.example/web/*/a/*/~~b~~/c"} {
 			d := render(strings.ReplaceAll(markdown, "%", to))
 			if got := d.addressed(0, len(d.text)); !strings.Contains(got, to) {
 				t.Errorf("%s: %s is not in %q", name, to, got)
@@ -125,6 +125,12 @@ func TestPlainFormKeepsEveryAddress(t *testing.T) {
 			if got := d.html(0, len(d.text)); !strings.Contains(got, escape(to)) {
 				t.Errorf("%s: %s is not in %q", name, to, got)
 			}
+		}
+	}
+	for _, markdown := range []string{"[a](%)", "![a](%)", "[a][1]\n\n[1]: %", "a\n\n[1]: %"} {
+		d := render(strings.ReplaceAll(markdown, "%", `https://x.example/a\_b\(c\)?d=1&amp;e=2&copy=3`))
+		if got, want := d.addressed(0, len(d.text)), "https://x.example/a_b(c)?d=1&e=2&copy=3"; !strings.Contains(got, want) {
+			t.Errorf("%q: %s is not in %q", markdown, want, got)
 		}
 	}
 	d := render("[one](https://one.example)[two *x*](https://two.example) [https://three.example](https://three.example)")
