@@ -23,6 +23,7 @@ import (
 	"log/slog"
 	"net/url"
 	"strings"
+	"unicode"
 )
 
 const (
@@ -112,16 +113,17 @@ func (s Secret) MarshalText() ([]byte, error) { return []byte(Redacted), nil }
 // MarshalYAML returns [Redacted].
 func (s Secret) MarshalYAML() (any, error) { return Redacted, nil }
 
-// UnmarshalText sets the secret. It cuts a byte order mark and blanks around the text, because a
-// file or a variable often ends with a newline. It refuses blank text with [ErrBlank], because "set
-// but empty" never means "no secret", and control characters with [ErrNotLine]; an error leaves the
-// secret unchanged.
+// UnmarshalText sets the secret. It cuts a byte order mark, blanks and invisible characters around
+// the text, because a file or a variable often ends with a newline. It refuses blank text with
+// [ErrBlank], because "set but empty" never means "no secret", and control characters and invisible
+// ones with [ErrNotLine]; an error leaves the secret unchanged.
 func (s *Secret) UnmarshalText(text []byte) error {
-	trimmed := strings.TrimSpace(strings.TrimPrefix(string(text), "\ufeff"))
+	invisible := func(r rune) bool { return unicode.Is(unicode.Cf, r) }
+	trimmed := strings.TrimFunc(string(text), func(r rune) bool { return unicode.IsSpace(r) || invisible(r) })
 	if trimmed == "" {
 		return ErrBlank
 	}
-	if strings.ContainsFunc(trimmed, func(r rune) bool { return r < ' ' || r == 0x7f }) {
+	if strings.ContainsFunc(trimmed, func(r rune) bool { return r < ' ' || r == 0x7f || invisible(r) }) {
 		return ErrNotLine
 	}
 	*s = New(trimmed)

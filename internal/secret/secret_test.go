@@ -79,15 +79,17 @@ func TestAGeneratedTokenIsNoFlagOfACommand(t *testing.T) {
 
 func TestUnmarshalTextRefusesBlankTextAndSeveralLines(t *testing.T) {
 	t.Parallel()
-	for text, want := range map[string]error{"": secret.ErrBlank, " \n": secret.ErrBlank, "a\nb": secret.ErrNotLine, "a\x7fb": secret.ErrNotLine} {
+	for text, want := range map[string]error{"": secret.ErrBlank, " \n": secret.ErrBlank, "a\nb": secret.ErrNotLine, "a\x7fb": secret.ErrNotLine, "a\u200bb": secret.ErrNotLine, "\u200b": secret.ErrBlank} {
 		s := secret.New(canary)
 		if err := s.UnmarshalText([]byte(text)); !errors.Is(err, want) || s.Reveal() != canary {
 			t.Errorf("%q: got %v, want %v; the secret is unchanged: %v", text, err, want, s.Reveal() == canary)
 		}
 	}
-	var s secret.Secret
-	if err := s.UnmarshalText([]byte(" \t" + canary + "\n")); err != nil || s.Reveal() != canary {
-		t.Errorf("got %v", err)
+	for _, text := range []string{" \t" + canary + "\n", "\ufeff" + canary + "\r\n", canary + "\u00a0\u200b\r\n\r\n", "\ufeff \u200e" + canary} {
+		var s secret.Secret
+		if err := s.UnmarshalText([]byte(text)); err != nil || s.Reveal() != canary {
+			t.Errorf("%q: got %v", text, err)
+		}
 	}
 }
 

@@ -351,7 +351,7 @@ func (s *server) send(ctx context.Context, session *mcp.ClientSession, name stri
 	switch reason := refusal(err); {
 	case err == nil, ctx.Err() != nil:
 		return result, true, err //nolint:wrapcheck // ask explains it
-	case s.cfg.URL != "" && (this.forgotten.Load() || !this.sent.Load() || reason != nil && forgets.MatchString(reason.Message)):
+	case s.cfg.URL != "" && (this.forgotten.Load() || this.doubted.Load() || !this.sent.Load() || reason != nil && forgets.MatchString(reason.Message)):
 		s.useless(session, errForgotten)
 		return nil, this.sent.Load() && !this.forgotten.Load(), fmt.Errorf("%w: %w", errForgotten, err)
 	case reason == nil:
@@ -362,8 +362,8 @@ func (s *server) send(ctx context.Context, session *mcp.ClientSession, name stri
 
 // forgets matches the sentences of servers that answer the request of a session that they do not
 // know in another form than 404.
-var forgets = regexp.MustCompile(`(?i)\b(session|server)\b.{0,40}\b(not (be )?found|not initiali[sz]ed|expired|unknown|invalid|terminated|does(n't| not) exist|no longer (exists|valid))\b|` +
-	`\b(no|unknown|invalid|expired|no valid|missing) session\b|before initiali[sz]ation was complete`)
+var forgets = regexp.MustCompile(`(?i)\b(session|server)\b.{0,40}\b(not (be )?found|not initiali[sz]ed|expired|unknown|invalid|terminated|closed|missing|(not|no longer) active|does(n't| not) exist|no longer (exists|valid))\b|` +
+	`\b(no|unknown|invalid|expired|no valid|missing) session\b|before initiali[sz]ation was complete|only be created by an initiali[sz]e|must be initiali[sz]ed`)
 
 // codeTransport is the code of the SDK for a request that did not reach the server; the SDK does
 // not export it.

@@ -644,6 +644,13 @@ func rpcError(status, code int, message string) func(http.ResponseWriter, string
 	}
 }
 
+func plainError(status int, text string) func(http.ResponseWriter, string) {
+	return func(w http.ResponseWriter, _ string) {
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, text)
+	}
+}
+
 func TestForgottenSessionBeginsAnewAndCallsOnce(t *testing.T) {
 	t.Parallel()
 	for name, form := range map[string]func(http.ResponseWriter, string){
@@ -684,6 +691,14 @@ func TestSessionEndedInOtherWordsRepeatsReadingOnly(t *testing.T) {
 		rpcError(http.StatusBadRequest, -32000, "Bad Request: No valid session ID provided"), rpcError(http.StatusBadRequest, -32000, "Bad Request: Server not initialized"),
 		rpcError(http.StatusOK, -32001, "Session not found"), rpcError(http.StatusGone, -32600, "Session has been terminated"), rpcError(http.StatusOK, -32000, "Invalid session ID"),
 		rpcError(http.StatusOK, -32602, "Received request before initialization was complete"), rpcError(http.StatusUnauthorized, -32000, "session expired"),
+		rpcError(http.StatusBadRequest, -32000, "Bad Request: A new session can only be created by an initialize request"), rpcError(http.StatusBadRequest, -32600, "Session ID missing"),
+		rpcError(http.StatusBadRequest, -32600, "Session is closed"), rpcError(http.StatusOK, -32002, "Server must be initialized first"), rpcError(http.StatusConflict, -32000, "session abc is not active"),
+		plainError(http.StatusBadRequest, "Invalid session ID"), plainError(http.StatusUnauthorized, "Unauthorized: Session not found"), plainError(http.StatusBadRequest, ""),
+		plainError(http.StatusGone, ""), plainError(http.StatusGone, "<html>Gone</html>"), plainError(http.StatusInternalServerError, "unknown session"),
+		func(w http.ResponseWriter, id string) {
+			w.Header().Set("Content-Type", "text/event-stream")
+			_, _ = fmt.Fprintf(w, "data: {\"jsonrpc\":\"2.0\",\"id\":%s,\"error\":{\"code\":-32001,\"message\":\"Session not found\"}}\n\n", id)
+		},
 	} {
 		f := &forgetful{form: form, late: true}
 		set := openForgetful(t, f)

@@ -161,6 +161,8 @@ type attempt struct {
 	// sent is true when the request was passed to the network, forgotten when the server has
 	// answered that it does not know the session: then it has not made the call.
 	sent, forgotten atomic.Bool
+	// doubted is true when it has answered so in another form; it may have made the call.
+	doubted atomic.Bool
 }
 
 // attemptKey is the context key of an attempt.
@@ -189,12 +191,27 @@ func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
 		resp.Body, resp.ContentLength = http.NoBody, 0
 		return resp, nil
 	}
+	if resp.StatusCode >= http.StatusBadRequest && r.Header.Get(sessionHeader) != "" {
+		this.doubted.Store(deniesSession(resp))
+	}
 	body := &boundedBody{ReadCloser: resp.Body, left: maxMessage}
 	if resp.ContentLength > maxMessage {
 		body.left = 0 // an error of the transport would mean that the request did not reach the server
 	}
 	resp.Body = body
 	return resp, nil
+}
+
+// deniesSession reports whether a refusal says that the session does not exist, in its status or in
+// its words. It leaves the body as it was.
+func deniesSession(resp *http.Response) bool {
+	begin, err := io.ReadAll(io.LimitReader(resp.Body, 4096))
+	resp.Body = struct {
+		io.Reader
+		io.Closer
+	}{io.MultiReader(bytes.NewReader(begin), resp.Body), resp.Body}
+	empty := err == nil && len(bytes.TrimSpace(begin)) == 0
+	return resp.StatusCode == http.StatusGone || resp.StatusCode == http.StatusBadRequest && empty || forgets.Match(begin)
 }
 
 type boundedBody struct {
