@@ -680,8 +680,8 @@ func (markParser) CanOpenCloser(opener, closer *parser.Delimiter) bool {
 func (p markParser) OnMatch(consumes int) ast.Node { return p.node(consumes) }
 
 // addressParser reads an address that stands alone as text without marks: the underscores of
-// /__init__.py and the asterisks of /web/*/page are parts of it. A mark that no character of the
-// address follows is none of them, and ends it.
+// /__init__.py and the asterisks of /web/*/page are parts of it. A mark after which the address
+// does not continue ends it.
 type addressParser struct{}
 
 // Trigger implements parser.InlineParser.
