@@ -47,7 +47,7 @@ type (
 	}
 	component struct {
 		Type       string     `json:"type"`
-		Ref        string     `json:"bom-ref"` //nolint:tagliatelle // the name of the specification
+		Ref        string     `json:"bom-ref"` // the name of the specification
 		Name       string     `json:"name"`
 		Version    string     `json:"version,omitempty"`
 		URL        string     `json:"purl,omitempty"`
@@ -107,7 +107,7 @@ func library(path, version, sum string) component {
 }
 
 func digest(path string) (sum string, err error) {
-	f, err := os.Open(path) //nolint:gosec // the program that the caller names
+	f, err := os.Open(path) // the program that the caller names
 	if err != nil {
 		return "", err
 	}

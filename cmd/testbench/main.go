@@ -75,7 +75,7 @@ func bench(ctx context.Context, g group, o options) (map[key][]float64, error) {
 		benchtime, count = "1x", 1
 	}
 	args := []string{"test", "-run", "^$", "-bench", g.bench, "-benchmem", "-benchtime", benchtime, "-count", strconv.Itoa(count), "-timeout", "60m", g.pkg}
-	cmd := exec.CommandContext(ctx, "go", args...) //nolint:gosec // the arguments are constants of this program
+	cmd := exec.CommandContext(ctx, "go", args...) // the arguments are constants of this program
 	cmd.Stderr = os.Stderr
 	text, err := cmd.Output()
 	if err != nil {

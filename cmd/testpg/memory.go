@@ -32,7 +32,7 @@ const (
 func inMemory(root, checkout string) (dir string, remove func()) {
 	nothing := func() {}
 	var room syscall.Statfs_t
-	if err := syscall.Statfs(root, &room); err != nil || room.Bavail*uint64(room.Bsize) < roomNeeded { //nolint:gosec // a block has a size above zero
+	if err := syscall.Statfs(root, &room); err != nil || room.Bavail*uint64(room.Bsize) < roomNeeded { // a block has a size above zero
 		return "", nothing
 	}
 	dir, lock, err := locked(root, checkout)
@@ -47,7 +47,7 @@ func inMemory(root, checkout string) (dir string, remove func()) {
 	}
 	// The server of a test may run under another account and needs access to the path.
 	program := filepath.Join(dir, "true")
-	if os.Chmod(dir, 0o711) != nil || os.WriteFile(program, []byte("#!/bin/sh\n"), 0o700) != nil || exec.Command(program).Run() != nil { //nolint:gosec,noctx // our own line; it ends at once
+	if os.Chmod(dir, 0o711) != nil || os.WriteFile(program, []byte("#!/bin/sh\n"), 0o700) != nil || exec.Command(program).Run() != nil { //nolint:noctx // our own line; it ends at once
 		remove()
 		return "", nothing
 	}
@@ -65,7 +65,7 @@ func locked(root, checkout string) (dir string, lock *os.File, err error) {
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return "", nil, fmt.Errorf("making a directory in memory: %w", err)
 	}
-	if lock, err = os.OpenFile(dir, os.O_RDONLY|syscall.O_NOFOLLOW, 0); err != nil { //nolint:gosec // the path is ours
+	if lock, err = os.OpenFile(dir, os.O_RDONLY|syscall.O_NOFOLLOW, 0); err != nil { // the path is ours
 		return "", nil, fmt.Errorf("opening a directory in memory: %w", err)
 	}
 	if err := take(dir, lock); err != nil {

@@ -58,7 +58,7 @@ func record(ctx context.Context, args []string, out io.Writer) (err error) {
 	defer cancel()
 	env := []string{"HOME=" + home, "PATH=" + os.Getenv("PATH"), "LANEWAY_LISTEN=127.0.0.1:0", "LANEWAY_METRICS_LISTEN=off"}
 
-	serve := exec.CommandContext(ctx, program, "serve") //nolint:gosec // the program that is recorded
+	serve := exec.CommandContext(ctx, program, "serve") // the program that is recorded
 	serve.Env = env
 	banner, err := serve.StdoutPipe()
 	if err != nil {
@@ -69,7 +69,7 @@ func record(ctx context.Context, args []string, out io.Writer) (err error) {
 	}
 	defer func() {
 		err = errors.Join(err, serve.Process.Signal(syscall.SIGTERM))
-		_ = serve.Wait() //nolint:errcheck // its exit code is that of the signal
+		_ = serve.Wait() // its exit code is that of the signal
 	}()
 	shown, address, err := firstLines(banner)
 	if err != nil {
@@ -112,7 +112,7 @@ func firstLines(r io.Reader) (lines []string, address string, err error) {
 }
 
 func output(ctx context.Context, program string, env, args []string) (string, error) {
-	cmd := exec.CommandContext(ctx, program, args...) //nolint:gosec // the program that is recorded
+	cmd := exec.CommandContext(ctx, program, args...) // the program that is recorded
 	cmd.Env = env
 	text, err := cmd.CombinedOutput()
 	if err != nil {
@@ -124,7 +124,7 @@ func output(ctx context.Context, program string, env, args []string) (string, er
 // conversation opens laneway chat on a terminal, adds the job elsewhere, and waits until its answer
 // appears by itself.
 func conversation(ctx context.Context, program string, env []string) (lines []string, err error) {
-	chat := exec.CommandContext(ctx, program, "chat", "--history", "0") //nolint:gosec // as above
+	chat := exec.CommandContext(ctx, program, "chat", "--history", "0") // as above
 	chat.Env = append(env, "TERM=xterm", "NO_COLOR=1")
 	screen, err := testrun.OpenTerminal(chat)
 	if err != nil {

@@ -276,10 +276,10 @@ func proxyFor(to *url.URL, env func(string) string) (*url.URL, error) {
 	either := func(name string) string { return cmp.Or(env(name), env(strings.ToLower(name))) }
 	all := either("ALL_PROXY")
 	if all == "" || either(strings.ToUpper(to.Scheme)+"_PROXY") != "" || to.Hostname() == "localhost" {
-		return nil, nil //nolint:nilnil // as http.Transport.Proxy wants it
+		return nil, nil // as http.Transport.Proxy wants it
 	}
 	if ip, err := netip.ParseAddr(to.Hostname()); err == nil && ip.IsLoopback() || bypassed(to, either("NO_PROXY")) {
-		return nil, nil //nolint:nilnil // as above
+		return nil, nil // as above
 	}
 	proxy, err := url.Parse(all)
 	if err != nil || proxy.Host == "" || proxy.Scheme == "" {

@@ -333,7 +333,7 @@ func (p *Process) Run(ctx context.Context) error {
 	parts.Go(func() error { return p.dispatch.RunCron(intake) })
 	parts.Go(func() error { p.indexer().Run(intake); return nil })
 	p.untilStop(ctx, partsCtx)
-	_ = p.manager.tell(partsCtx, "STOPPING=1") //nolint:errcheck // only `systemctl status` shows it
+	_ = p.manager.tell(partsCtx, "STOPPING=1") // only `systemctl status` shows it
 	p.delayStop(ctx, partsCtx)
 	stopIntake()
 	p.gateway.Drain()

@@ -382,7 +382,7 @@ func (m *serviceManager) feed(ctx context.Context, interval time.Duration) {
 	defer ticker.Stop()
 	for {
 		if stalled := m.stalled.Load(); stalled == nil || !(*stalled)() {
-			_ = m.tell(ctx, "WATCHDOG=1") //nolint:errcheck // without an answer, the next one may arrive
+			_ = m.tell(ctx, "WATCHDOG=1") // without an answer, the next one may arrive
 		}
 		select {
 		case <-ctx.Done():

@@ -697,7 +697,7 @@ func (l *chatLoop) write(s string) {
 		return
 	}
 	l.midLine = !strings.HasSuffix(s, "\n")
-	_, _ = io.WriteString(l.screen, s) //nolint:errcheck // a closed output ends the next read as well
+	_, _ = io.WriteString(l.screen, s) // a closed output ends the next read as well
 }
 
 // complain prints a failure: on a terminal in the conversation, otherwise on standard error.

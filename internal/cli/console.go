@@ -63,7 +63,7 @@ type pipe struct {
 
 func (p pipe) ready() {}
 
-func (p pipe) above(lines string) { _, _ = io.WriteString(p.Writer, lines) } //nolint:errcheck // a closed output ends the next read as well
+func (p pipe) above(lines string) { _, _ = io.WriteString(p.Writer, lines) } // a closed output ends the next read as well
 
 func (p pipe) interrupts() <-chan struct{} { return nil }
 
@@ -146,7 +146,7 @@ func newEditor(c *console, history *lineHistory, prompt string, words func() []s
 		io.Writer
 	}{keyboard{c.in, pressed}, c.out}, "")
 	if width, height, err := term.GetSize(fd); err == nil && width > 0 {
-		_ = t.SetSize(width, height) //nolint:errcheck // a wrong width only wraps a long line in another place
+		_ = t.SetSize(width, height) // a wrong width only wraps a long line in another place
 	}
 	t.History = history
 	t.AutoCompleteCallback = func(line string, pos int, key rune) (string, int, bool) { return complete(line, pos, key, words()) }
@@ -156,8 +156,8 @@ func newEditor(c *console, history *lineHistory, prompt string, words func() []s
 func (e *editor) interrupts() <-chan struct{}    { return e.pressed }
 func (e *editor) readLine() (string, error)      { return e.terminal.ReadLine() }
 func (e *editor) Write(text []byte) (int, error) { return e.terminal.Write(text) }
-func (e *editor) ready()                         { _, _ = e.terminal.Write([]byte(e.prompt)) }                      //nolint:errcheck // the next read fails then
-func (e *editor) above(lines string)             { _, _ = e.terminal.Write([]byte("\r\x1b[K" + lines + e.prompt)) } //nolint:errcheck // as above
+func (e *editor) ready()                         { _, _ = e.terminal.Write([]byte(e.prompt)) }                      // the next read fails then
+func (e *editor) above(lines string)             { _, _ = e.terminal.Write([]byte("\r\x1b[K" + lines + e.prompt)) } // as above
 func (e *editor) close() error                   { return term.Restore(e.fd, e.before) }
 func complete(line string, pos int, key rune, words []string) (completed string, at int, ok bool) {
 	if key != '\t' || pos != len(line) || !strings.HasPrefix(line, "/") {

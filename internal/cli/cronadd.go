@@ -41,7 +41,7 @@ func (f scheduleFlags) schedule() (map[string]any, error) {
 	case f.TZ != "":
 		return nil, usageError("--tz goes with --at, --every or --cron")
 	default:
-		return nil, nil //nolint:nilnil // no schedule was given
+		return nil, nil // no schedule was given
 	}
 	if f.TZ != "" {
 		s["tz"] = f.TZ
@@ -195,7 +195,7 @@ func (c *cronAdd) explain(ctx context.Context, conn gatewayConn, err error) erro
 	if !ok || refused.DetailCode != "CRON_NAME_EXISTS" {
 		return err
 	}
-	ids, _ := refused.Details["jobIds"].([]any) //nolint:errcheck // then no jobs are shown
+	ids, _ := refused.Details["jobIds"].([]any) // then no jobs are shown
 	var there []string
 	for _, id := range ids {
 		var j wire.Job
@@ -429,7 +429,7 @@ func inFlags(err error) error {
 	text := strings.TrimPrefix(err.Error(), "at /")
 	field, rest := "", text
 	if refused, ok := errors.AsType[*client.Error](err); ok {
-		field, _ = refused.Details["field"].(string) //nolint:errcheck // then the sentence begins with it
+		field, _ = refused.Details["field"].(string) // then the sentence begins with it
 	}
 	if end := strings.IndexAny(text, ": "); end >= 0 {
 		if path := strings.ReplaceAll(text[:end], "/", "."); field == "" || path == field {

@@ -199,7 +199,7 @@ func differences(old, members map[string]any) []string {
 // changesOf returns the lines of the member at a path; nil when nothing changes. after is a patch:
 // members of an object that it does not name are kept.
 func changesOf(path string, before, after any) []string {
-	was, _ := before.(map[string]any) //nolint:errcheck // nil for all that is no object
+	was, _ := before.(map[string]any) // nil for all that is no object
 	given, isObject := after.(map[string]any)
 	switch {
 	case isObject && asJSON(onlyNamed(was, given)) == asJSON(given), asJSON(before) == asJSON(after):

@@ -449,7 +449,7 @@ type bearerTransport struct {
 func (b bearerTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	r = r.Clone(r.Context())
 	r.Header.Set("Authorization", "Bearer "+b.token.Reveal())
-	return b.next.RoundTrip(r) //nolint:wrapcheck // a transport returns the errors of the next one
+	return b.next.RoundTrip(r) // a transport returns the errors of the next one
 }
 
 // unclosed is a writer that stays open until the process ends.

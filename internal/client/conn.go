@@ -168,7 +168,7 @@ func (c *Conn) write(f wire.Request) error {
 	}
 	c.writing.Lock()
 	defer c.writing.Unlock()
-	_ = c.ws.SetWriteDeadline(time.Now().Add(writeTimeout)) //nolint:errcheck // it never fails
+	_ = c.ws.SetWriteDeadline(time.Now().Add(writeTimeout)) // it never fails
 	if err := c.ws.WriteMessage(websocket.TextMessage, data); err != nil {
 		return fmt.Errorf("%w: %w", ErrClosed, err)
 	}
@@ -218,7 +218,7 @@ func (c *Conn) read() {
 	defer close(c.events)
 	defer func() { _ = c.ws.Close() }()
 	for {
-		_ = c.ws.SetReadDeadline(time.Now().Add(c.silent)) //nolint:errcheck // the next read fails then
+		_ = c.ws.SetReadDeadline(time.Now().Add(c.silent)) // the next read fails then
 		_, data, err := c.ws.ReadMessage()
 		if err != nil {
 			c.ended(err)

@@ -93,7 +93,7 @@ func Dial(ctx context.Context, opts Options) (*Conn, error) {
 		return nil, dialError(address, resp, err)
 	}
 	ws.SetReadLimit(maxMessage)
-	stop := context.AfterFunc(ctx, func() { _ = ws.NetConn().SetDeadline(time.Unix(1, 0)) }) //nolint:errcheck // fails when closed
+	stop := context.AfterFunc(ctx, func() { _ = ws.NetConn().SetDeadline(time.Unix(1, 0)) }) // fails when closed
 	hello, err := handshake(ws, opts)
 	if !stop() && err == nil {
 		err = context.Cause(ctx)
@@ -289,7 +289,7 @@ func dialError(address string, resp *http.Response, err error) error {
 	var body struct {
 		Error *wire.Error `json:"error"`
 	}
-	data, _ := io.ReadAll(io.LimitReader(resp.Body, 4096)) //nolint:errcheck // the status suffices
+	data, _ := io.ReadAll(io.LimitReader(resp.Body, 4096)) // the status suffices
 	if json.Unmarshal(data, &body) != nil || body.Error == nil {
 		return fmt.Errorf("%w at %s: something else answers there (HTTP %d)", ErrNoGateway, address, resp.StatusCode)
 	}

@@ -240,7 +240,7 @@ func (d DatabaseURL) GoString() string { return d.String() }
 
 // Format writes String for every verb.
 func (d DatabaseURL) Format(f fmt.State, _ rune) {
-	_, _ = f.Write([]byte(d.String())) //nolint:errcheck // the writer keeps its own error
+	_, _ = f.Write([]byte(d.String())) // the writer keeps its own error
 }
 
 // LogValue returns the string of String.

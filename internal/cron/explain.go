@@ -485,7 +485,7 @@ func delivered(r Run) string {
 }
 
 func (e Evidence) skipped(r Run) (why Why, text string, cure Cure) {
-	switch r.Reason { //nolint:exhaustive // the others are no reasons of a skipped slot
+	switch r.Reason {
 	case ReasonPaused:
 		return WhyPaused, "The job was paused" + e.slots(r) + ".", Cure{}
 	case ReasonOverlap:
@@ -496,6 +496,7 @@ func (e Evidence) skipped(r Run) (why Why, text string, cure Cure) {
 		return WhySkipped, "The runs of the day, or a budget of tokens or money, were used up" + e.slots(r) + ".", Cure{Text: "laneway usage shows the budgets; raise it, or wait for the next day"}
 	case ReasonGap:
 		return WhyClock, "The clock went forward and the wall time did not exist; the job skips such slots.", Cure{"let such slots run after the gap: laneway cron edit --dst-gap run_after", []Act{ActEdit}}
+	default: // the others are no reasons of a skipped slot
 	}
 	return WhySkipped, "It was skipped" + e.slots(r) + ": " + cmp.Or(string(r.Reason), "the reason is not known") + ".", Cure{}
 }
@@ -540,13 +541,14 @@ func (e Evidence) missed(r Run) (why Why, text string, cure Cure) {
 }
 
 func cancelled(r Run) (why Why, text string, cure Cure) {
-	switch r.Reason { //nolint:exhaustive // the others are no reasons of a cancellation
+	switch r.Reason {
 	case ReasonRemoved:
 		return WhyCancelled, "The job was removed while the run waited or ran.", Cure{}
 	case ReasonReplaced:
 		return WhyCancelled, "A newer run of the job took its place.", Cure{}
 	case ReasonPaused:
 		return WhyPaused, "The job was paused while the run waited to start.", Cure{}
+	default: // the others are no reasons of a cancellation
 	}
 	if r.Error != "" {
 		return WhyCancelled, "It was stopped: " + sentence(r.Error), Cure{}

@@ -242,9 +242,10 @@ func (j Job) Once() bool { return j.Reminds() || j.Schedule.Kind == schedule.Kin
 
 // AsksAgent reports whether the runs of the job are turns of its agent.
 func (j Job) AsksAgent() bool {
-	switch j.Payload.Kind { //nolint:exhaustive // the kinds that run without an agent
+	switch j.Payload.Kind {
 	case PayloadCommand, PayloadScript:
 		return false
+	default: // the kinds that run without an agent
 	}
 	return !j.Reminds() && j.Owner != SystemOwner
 }

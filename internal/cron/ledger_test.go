@@ -19,11 +19,12 @@ func ledgerRun(state RunState) Run {
 		ID: "schedule:j:1", JobID: "j", State: state, Attempt: 1, StartedAt: noon, Node: "n1",
 		Attempts: []Attempt{{Number: 1, State: AttemptError, StartedAt: noon, FinishedAt: noon.Add(time.Second), Error: "first", Node: "n1"}},
 	}
-	switch state { //nolint:exhaustive // the others are as they are
+	switch state {
 	case RunRunning:
 		r.Attempt, r.Attempts = 2, append(r.Attempts, Attempt{Number: 2, StartedAt: noon.Add(2 * time.Second), Node: "n1"})
 	case RunRetrying:
 		r.NextAttempt, r.Error = noon.Add(time.Minute), "first"
+	default: // the others are as they are
 	}
 	return r
 }

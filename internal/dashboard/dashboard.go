@@ -133,7 +133,7 @@ func zip(body []byte) []byte {
 	if err != nil {
 		panic(err) // the level is a constant
 	}
-	_, _ = z.Write(body) //nolint:errcheck // a buffer never fails
+	_, _ = z.Write(body) // a buffer never fails
 	_ = z.Close()
 	return out.Bytes()
 }
@@ -154,7 +154,7 @@ func (f file) send(w http.ResponseWriter, r *http.Request) {
 		body = f.zipped
 	}
 	h.Set("Content-Length", strconv.Itoa(len(body)))
-	_, _ = w.Write(body) //nolint:errcheck // the client has disconnected
+	_, _ = w.Write(body) // the client has disconnected
 }
 
 // contentType does not use the table of the host, because some hosts map scripts to plain text,

@@ -150,7 +150,7 @@ func takesFunction(t reflect.Type, seen map[reflect.Type]bool) bool {
 		return false
 	}
 	seen[t] = true
-	switch t.Kind() { //nolint:exhaustive // the others hold no function
+	switch t.Kind() {
 	case reflect.Func:
 		return true
 	case reflect.Pointer, reflect.Slice, reflect.Array, reflect.Map:
@@ -161,6 +161,7 @@ func takesFunction(t reflect.Type, seen map[reflect.Type]bool) bool {
 				return true
 			}
 		}
+	default: // the others hold no function
 	}
 	return false
 }

@@ -59,11 +59,11 @@ func (compaction) Isolated() bool { return true }
 // compactionOf parses the message of a compaction.
 func compactionOf(lead store.Waiting) compaction {
 	text := func(name string) string {
-		value, _ := lead.Content.Options.Params[name].(string) //nolint:errcheck // another type counts as absent
+		value, _ := lead.Content.Options.Params[name].(string) // another type counts as absent
 		return value
 	}
 	c := compaction{transcript: text(paramTranscript), all: text(paramAll) != ""}
-	c.session, _ = chat.ParseSessionKey(text(paramSession), lead.Session.Agent) //nolint:errcheck // compact refuses a session without a name
+	c.session, _ = chat.ParseSessionKey(text(paramSession), lead.Session.Agent) // compact refuses a session without a name
 	return c
 }
 

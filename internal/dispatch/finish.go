@@ -120,11 +120,12 @@ func (t *turn) endEvent(end ending, fin store.Finished) chat.Event {
 	if how := end.ofAttempt(false); t.attempt.Unattended() && how.Suppressed() != "" { // its answer is the sign of an agent that has none
 		e.Text = ""
 	}
-	switch kind { //nolint:exhaustive // a failure has the reason of its ending
+	switch kind {
 	case chat.EventFinal:
 		e.Reason = end.stop
 	case chat.EventAborted:
 		e.Reason = abortReason(end.reason)
+	default: // a failure has the reason of its ending
 	}
 	for _, entry := range fin.Entries {
 		if entry.Role == chat.RoleAssistant {

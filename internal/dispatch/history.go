@@ -249,7 +249,7 @@ func (ts *tails) put(t *tail) {
 }
 
 func (ts *tails) remove(at *list.Element) *tail {
-	t, _ := ts.used.Remove(at).(*tail) //nolint:errcheck // the list has only tails
+	t, _ := ts.used.Remove(at).(*tail) // the list has only tails
 	delete(ts.of, t.id)
 	ts.bytes -= t.bytes
 	return t

@@ -330,7 +330,7 @@ func (d *Dispatcher) AppendReply(ctx context.Context, key chat.SessionKey, r cha
 	if r.Kind == store.KindNotice && r.RunID == "" {
 		role = chat.RoleSystem // about the session, not an answer of its agent
 	}
-	_, job, _, _ := cron.ParseRunID(cron.RunOfMessage(r.RunID)) //nolint:errcheck // "" for the reply of another run
+	_, job, _, _ := cron.ParseRunID(cron.RunOfMessage(r.RunID)) // "" for the reply of another run
 	origin := r.Origin
 	if origin != nil && origin.By == key.String() {
 		origin = nil

@@ -91,7 +91,7 @@ func (w *waits) hold() {
 		err := w.yield(func() { <-last })
 		<-last // also when the slot was not released, because the turn has ended
 		if err == nil {
-			_ = w.note(false) //nolint:errcheck // when it fails the claim is gone, and so is the turn
+			_ = w.note(false) // when it fails the claim is gone, and so is the turn
 		}
 	})
 }
@@ -234,7 +234,7 @@ func (l turnList) retries(ctx context.Context, f *store.TurnFilter) ([]cron.Run,
 
 // turnOf returns a run between two attempts in the form of a turn.
 func turnOf(r *cron.Run) store.Turn {
-	key, _ := chat.ParseSessionKey(r.SessionKey, r.Agent) //nolint:errcheck // it was checked before it was stored
+	key, _ := chat.ParseSessionKey(r.SessionKey, r.Agent) // it was checked before it was stored
 	return store.Turn{
 		ID: r.ID, Session: key, Lane: r.Lane, Channel: cron.Channel, Text: r.JobName, Principal: r.Owner, State: store.StateWaiting, Error: r.Error, Node: r.Node,
 		Attempt: r.Attempt, AcceptedAt: r.ClaimedAt, StartedAt: r.StartedAt, Usage: chat.Usage{InputTokens: int(r.InputTokens), OutputTokens: int(r.OutputTokens), Model: r.Model, Provider: r.Provider},

@@ -273,9 +273,10 @@ func (l *RunLog) next(e *chat.Event) bool {
 	if e.At.IsZero() {
 		e.At = now
 	}
-	switch e.Kind { //nolint:exhaustive // the others end nothing
+	switch e.Kind {
 	case chat.EventFinal, chat.EventAborted, chat.EventFailed:
 		l.ended.Store(true)
+	default: // the others end nothing
 	}
 	l.hub.Publish(*e)
 	return true

@@ -343,7 +343,7 @@ func allMethods(s *Server, cron CronBackend) []*rpc.Method {
 	var paired PairingBackend
 	if s != nil {
 		backend = s.backend
-		paired, _ = s.backend.(PairingBackend) //nolint:errcheck // nil for a gateway without channels
+		paired, _ = s.backend.(PairingBackend) // nil for a gateway without channels
 	}
 	o := overview{s}
 	rows := slices.Concat(o.methods(), o.lists(), o.usages(), conversation.Methods(backend), pairing.Methods(pairing.Config{

@@ -234,13 +234,14 @@ func (c *client) sees(ev *chat.Event) bool {
 // event queues one event for every connection that may see it. It runs on the goroutine that
 // published the event and does not block.
 func (p publisher) event(ev chat.Event) {
-	switch ev.Kind { //nolint:exhaustive // the rest belongs to runs
+	switch ev.Kind {
 	case chat.EventSession:
 		p.session(&ev)
 		return
 	case chat.EventQuestions:
 		p.questions(&ev)
 		return
+	default: // the rest belongs to runs
 	}
 	end := chatEnd(&ev)
 	var to []*client
@@ -327,7 +328,7 @@ func newPublication(ev *chat.Event, end []byte) *publication {
 func (p *publication) to(c *client) {
 	id := c.who.Load()
 	run := p.ev.RunID
-	switch p.ev.Kind { //nolint:exhaustive // the rest is life cycle and end
+	switch p.ev.Kind {
 	case chat.EventDelta:
 		c.PutDelta(run, socket.NewDelta(*p.ev))
 		return
@@ -336,6 +337,7 @@ func (p *publication) to(c *client) {
 			c.PutRunEvent(run, wire.EventAgent, payload, false)
 		}
 		return
+	default: // the rest is life cycle and end
 	}
 	if payload := p.life.of(id.extended); payload != nil {
 		c.PutRunEvent(run, wire.EventAgent, payload, false)

@@ -159,7 +159,7 @@ func New(cfg Config, backend Backend, log *slog.Logger) (*Server, error) {
 		return nil, fmt.Errorf("gateway configuration: %w", err)
 	}
 	s.hooks = hooks
-	files, _ := backend.(openai.Files) //nolint:errcheck // nil for a gateway without files
+	files, _ := backend.(openai.Files) // nil for a gateway without files
 	s.completions = openai.New(
 		openai.Config{MaxBody: cfg.MaxPayload, BodyTimeout: cfg.Deadlines.Message, AcceptTimeout: cfg.Deadlines.Request, StartedAt: s.startedAt},
 		openai.Deps{Runs: backend, Agents: backend, Allowances: who, Files: files, Server: s.services, Log: log},
@@ -167,7 +167,7 @@ func New(cfg Config, backend Backend, log *slog.Logger) (*Server, error) {
 	if tools, ok := backend.(mcp.Tools); ok && cfg.TurnTokens != nil {
 		s.tools = mcp.New(mcp.Deps{Turns: cfg.TurnTokens, Tools: tools, Allowances: who, Server: s.services, BodyTimeout: cfg.Deadlines.Message, Version: cfg.Version, Log: log})
 	}
-	cron, _ := backend.(CronBackend) //nolint:errcheck // nil for a gateway without jobs
+	cron, _ := backend.(CronBackend) // nil for a gateway without jobs
 	s.methods = rpc.NewTable(allMethods(s, cron))
 	s.methodNames = s.methods.Names()
 	s.state.up.Store(!cfg.HoldConnects)
@@ -245,7 +245,7 @@ func (s *Server) stop(srv *http.Server, cut context.CancelCauseFunc) error {
 	for _, c := range s.hub.Close() {
 		c.End(&socket.Closing{Code: websocket.CloseServiceRestart, Text: "gateway is stopping", Reason: socket.ClosedStopping})
 	}
-	_ = srv.Shutdown(bound) //nolint:errcheck // closes the listeners at once; requests that do not end are cut off below
+	_ = srv.Shutdown(bound) // closes the listeners at once; requests that do not end are cut off below
 	left := s.hub.Wait(bound)
 	if left == 0 {
 		return nil

@@ -230,8 +230,8 @@ func (p *Process) supervise(ctx context.Context, grace time.Duration) {
 		p.leftGroup()
 		// A process that could not be found may hold the pipes forever.
 		until := time.Now().Add(tailWait)
-		_ = p.stdout.SetReadDeadline(until) //nolint:errcheck // fails only for a closed pipe, which is not read
-		_ = p.stderr.SetReadDeadline(until) //nolint:errcheck // the same
+		_ = p.stdout.SetReadDeadline(until) // fails only for a closed pipe, which is not read
+		_ = p.stderr.SetReadDeadline(until) // the same
 	})
 }
 
@@ -258,7 +258,7 @@ func (p *Process) leftGroup() {
 
 // signal sends a signal to the whole group. It fails only when no process is left.
 func (p *Process) signal(signal syscall.Signal) {
-	_ = signalGroup(p.cmd.Process, signal) //nolint:errcheck // see above
+	_ = signalGroup(p.cmd.Process, signal) // see above
 }
 
 // feed starts a goroutine that writes to standard input and ends in Wait. A program may end without
@@ -268,7 +268,7 @@ func (p *Process) feed(input []byte) {
 		return
 	}
 	p.group.Go(func() {
-		_, _ = p.stdin.Write(input) //nolint:errcheck // see above
+		_, _ = p.stdin.Write(input) // see above
 		_ = p.stdin.Close()
 	})
 }
@@ -389,7 +389,7 @@ func (p *Process) LastLines(after int, patience time.Duration) string {
 func (p *Process) Wait() Exit {
 	<-p.exited
 	if p.stdin != nil {
-		_ = p.stdin.SetWriteDeadline(time.Now()) //nolint:errcheck // closed already when everything was read
+		_ = p.stdin.SetWriteDeadline(time.Now()) // closed already when everything was read
 	}
 	p.group.Wait()
 	state := p.reap()

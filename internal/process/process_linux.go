@@ -108,7 +108,7 @@ func (r *Reaper) sweep() (again int) {
 			continue
 		}
 		if c.state == 'Z' {
-			_, _ = unix.Wait4(c.pid, nil, unix.WNOHANG, nil) //nolint:errcheck // it is a zombie of ours
+			_, _ = unix.Wait4(c.pid, nil, unix.WNOHANG, nil) // it is a zombie of ours
 			again++                                          // its children may have been listed before they were adopted
 			continue
 		}
@@ -320,7 +320,7 @@ func (p *Process) waitLeader() {
 
 // reap frees the process number. The program has ended.
 func (p *Process) reap() *os.ProcessState {
-	_ = p.cmd.Wait() //nolint:errcheck // the state has it
+	_ = p.cmd.Wait() // the state has it
 	return p.cmd.ProcessState
 }
 
@@ -350,7 +350,7 @@ func stats() map[int][]string {
 		return nil
 	}
 	defer func() { _ = dir.Close() }()
-	names, _ := dir.Readdirnames(-1) //nolint:errcheck // what could be read is listed
+	names, _ := dir.Readdirnames(-1) // what could be read is listed
 	all := map[int][]string{}
 	for _, name := range names {
 		pid, err := strconv.Atoi(name)

@@ -101,7 +101,7 @@ func (s Secret) GoString() string { return Redacted }
 
 // Format writes [Redacted] for every verb and flag.
 func (s Secret) Format(f fmt.State, _ rune) {
-	_, _ = f.Write([]byte(Redacted)) //nolint:errcheck // package fmt keeps the error of its own writer
+	_, _ = f.Write([]byte(Redacted)) // package fmt keeps the error of its own writer
 }
 
 // LogValue returns [Redacted].

@@ -388,7 +388,7 @@ func parse(c Call) (Call, error) {
 		Stream   bool          `json:"stream"`
 		Messages []wireMessage `json:"messages"`
 		Metadata struct {
-			UserID string `json:"user_id"` //nolint:tagliatelle // a foreign wire
+			UserID string `json:"user_id"` // a foreign wire
 		} `json:"metadata"`
 		Tools []struct {
 			Name      string     `json:"name"`
@@ -396,7 +396,7 @@ func parse(c Call) (Call, error) {
 			Function  wireFunc   `json:"function"`
 			Functions []wireFunc `json:"functionDeclarations"`
 		} `json:"tools"`
-		ToolChoice any `json:"tool_choice"` //nolint:tagliatelle // a foreign wire
+		ToolChoice any `json:"tool_choice"` // a foreign wire
 	}
 	if err := json.Unmarshal(c.Body, &body); err != nil {
 		return c, err
@@ -417,7 +417,7 @@ func parse(c Call) (Call, error) {
 	case string:
 		c.ToolChoice = choice
 	case map[string]any:
-		c.ToolChoice, _ = choice["type"].(string) //nolint:errcheck // "" if absent
+		c.ToolChoice, _ = choice["type"].(string) // "" if absent
 	}
 	for _, tool := range body.Tools { // of Gemini
 		for _, function := range tool.Functions {
@@ -456,11 +456,11 @@ type wireFunc struct {
 type wireMessage struct {
 	Role       string          `json:"role"`
 	Content    json.RawMessage `json:"content"`
-	ToolCallID string          `json:"tool_call_id"` //nolint:tagliatelle // a foreign wire
+	ToolCallID string          `json:"tool_call_id"` // a foreign wire
 	ToolCalls  []struct {
 		ID       string   `json:"id"`
 		Function wireFunc `json:"function"`
-	} `json:"tool_calls"` //nolint:tagliatelle // a foreign wire
+	} `json:"tool_calls"` // a foreign wire
 }
 
 type wireBlock struct {
@@ -469,9 +469,9 @@ type wireBlock struct {
 	ID      string          `json:"id"`
 	Name    string          `json:"name"`
 	Input   json.RawMessage `json:"input"`
-	UseID   string          `json:"tool_use_id"` //nolint:tagliatelle // a foreign wire
+	UseID   string          `json:"tool_use_id"` // a foreign wire
 	Content blockText       `json:"content"`
-	IsError bool            `json:"is_error"` //nolint:tagliatelle // a foreign wire
+	IsError bool            `json:"is_error"` // a foreign wire
 }
 
 // blockText is a string, or the joined text of text blocks.

@@ -78,7 +78,7 @@ func DB(tb testing.TB) string {
 func server(tb testing.TB) string {
 	tb.Helper()
 	skipShort(tb)
-	admin := os.Getenv(URLVariable) //nolint:forbidigo // the launcher passes the address in this variable
+	admin := os.Getenv(URLVariable) // the launcher passes the address in this variable
 	if admin == "" {
 		tb.Fatalf("this test needs Postgres: run it by `go run ./cmd/testpg -- go test ./...`, or set %s", URLVariable)
 	}
@@ -139,7 +139,7 @@ func Private(tb testing.TB, cfg ServerConfig) *Server {
 	tb.Helper()
 	skipShort(tb)
 	if cfg.BinDir == "" {
-		dir, err := findBinaries(os.Getenv("PG_BIN")) //nolint:forbidigo // where the developer has them
+		dir, err := findBinaries(os.Getenv("PG_BIN")) // where the developer has them
 		if err != nil {
 			tb.Fatalf("this test starts a Postgres of its own: %v; install the server programs or name their directory in PG_BIN", err)
 		}

@@ -88,7 +88,7 @@ func private(ctx context.Context, cfg Config, bin string) (*Provided, error) {
 // nameOf returns a directory name for a cluster from the version of the server in bin, for example
 // "pg-5f0c1d2e".
 func nameOf(ctx context.Context, bin string) (string, error) {
-	version, err := exec.CommandContext(ctx, filepath.Join(bin, "postgres"), "--version").Output() //nolint:gosec // found by findBinaries
+	version, err := exec.CommandContext(ctx, filepath.Join(bin, "postgres"), "--version").Output() // found by findBinaries
 	if err != nil {
 		return "", fmt.Errorf("asking Postgres for its version: %w", err)
 	}
@@ -122,7 +122,7 @@ func (c *container) stop(ctx context.Context) error {
 }
 
 func (c *container) compose(ctx context.Context, args ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, "docker", append([]string{"compose", "-p", c.project, "-f", "-"}, args...)...) //nolint:gosec // fixed words
+	cmd := exec.CommandContext(ctx, "docker", append([]string{"compose", "-p", c.project, "-f", "-"}, args...)...) // fixed words
 	cmd.Stdin = bytes.NewReader(composeFile)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr

@@ -155,7 +155,7 @@ func (p *Proxy) drop(c net.Conn) {
 func (p *Proxy) relay(client net.Conn) {
 	defer p.drop(client)
 	network, address := pgconn.NetworkAddress(p.to.Host, p.to.Port)
-	server, err := new(net.Dialer).DialContext(context.Background(), network, address) //nolint:forbidigo // ends with the proxy
+	server, err := new(net.Dialer).DialContext(context.Background(), network, address) // ends with the proxy
 	if err != nil {
 		return
 	}
@@ -245,7 +245,7 @@ func (c *proxied) requests() {
 			_ = c.server.Close()
 			c.end(lost)
 			if lost.Manner == Silence {
-				_, _ = io.Copy(io.Discard, r) //nolint:errcheck // the proxy ends with its connection
+				_, _ = io.Copy(io.Discard, r) // the proxy ends with its connection
 			}
 			return
 		}
@@ -336,7 +336,7 @@ func (c *proxied) end(l *Loss) {
 	}
 	if code != "" {
 		body := fmt.Appendf(nil, "SFATAL\x00VFATAL\x00C%s\x00Mterminating connection\x00\x00", code)
-		_, _ = c.client.Write(append(binary.BigEndian.AppendUint32([]byte{'E'}, uint32(len(body)+4)), body...)) //nolint:gosec,errcheck // short; the proxy ends with its connection
+		_, _ = c.client.Write(append(binary.BigEndian.AppendUint32([]byte{'E'}, uint32(len(body)+4)), body...)) // short; the proxy ends with its connection
 	}
 	if l.Manner != Silence {
 		_ = c.client.Close()
@@ -441,7 +441,7 @@ func (p *Pooler) greet(client net.Conn) error {
 
 // reply is a message of a server.
 func reply(kind byte, body string) []byte {
-	return append(binary.BigEndian.AppendUint32([]byte{kind}, uint32(len(body)+4)), body...) //nolint:gosec // short
+	return append(binary.BigEndian.AppendUint32([]byte{kind}, uint32(len(body)+4)), body...) // short
 }
 
 // transaction relays from the first message of a transaction until the session is idle.

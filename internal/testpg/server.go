@@ -192,9 +192,9 @@ func (s *Server) data() string    { return filepath.Join(s.dir, "data") }
 func (s *Server) logFile() string { return filepath.Join(s.dir, "server.log") }
 
 func (s *Server) command(ctx context.Context, program string, args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, filepath.Join(s.cfg.BinDir, program), args...) //nolint:gosec // the program is one of ours, the directory the developer's
+	cmd := exec.CommandContext(ctx, filepath.Join(s.cfg.BinDir, program), args...) // the program is one of ours, the directory the developer's
 	cmd.Dir = s.dir
-	cmd.Env = append(os.Environ(), "LC_ALL=C", "HOME="+s.dir) //nolint:forbidigo // a child process inherits the environment
+	cmd.Env = append(os.Environ(), "LC_ALL=C", "HOME="+s.dir) // a child process inherits the environment
 	cmd.SysProcAttr = serverProcess(s.runAs.cred)
 	return cmd
 }
@@ -333,7 +333,7 @@ func holdsServer(dir string) bool {
 }
 
 func executable(path string) bool {
-	info, err := os.Stat(path) //nolint:gosec // the developer names the directory of the server programs
+	info, err := os.Stat(path) // the developer names the directory of the server programs
 	return err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0
 }
 

@@ -26,7 +26,7 @@ const (
 )
 
 // Long reports whether the long histories of `make chaos` were requested.
-func Long() bool { return os.Getenv(LongVariable) != "" } //nolint:forbidigo // the Makefile sets it
+func Long() bool { return os.Getenv(LongVariable) != "" } // the Makefile sets it
 
 // Size returns usual, or long in `make chaos`.
 func Size[T any](usual, long T) T {
@@ -40,7 +40,7 @@ func Size[T any](usual, long T) T {
 // in [SeedVariable].
 func Seeds(tb testing.TB, usual, long uint64) (first, n uint64) {
 	tb.Helper()
-	text := os.Getenv(SeedVariable) //nolint:forbidigo // a person sets it
+	text := os.Getenv(SeedVariable) // a person sets it
 	if text == "" {
 		return 1, Size(usual, long)
 	}

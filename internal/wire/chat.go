@@ -8,7 +8,7 @@ import (
 
 // ChatSendParams are the parameters of chat.send.
 type ChatSendParams struct {
-	_ struct{} `also:"intent,fastMode,fastAutoOnSeconds,originatingChannel,originatingTo,originatingAccountId,originatingThreadId,replyToId,toolBindings,systemInputProvenance,systemProvenanceReceipt,suppressCommandInterpretation,expectedLeafEntryId,expectedSessionRoutingContract,expectedPermissionMode,expectedToolOverrides,clarification"` //nolint:lll // one list
+	_ struct{} `also:"intent,fastMode,fastAutoOnSeconds,originatingChannel,originatingTo,originatingAccountId,originatingThreadId,replyToId,toolBindings,systemInputProvenance,systemProvenanceReceipt,suppressCommandInterpretation,expectedLeafEntryId,expectedSessionRoutingContract,expectedPermissionMode,expectedToolOverrides,clarification"` // one list
 
 	SessionKey     string       `json:"sessionKey" rule:"required,min=1,max=512"`                               // the session; main is the main session of the default agent
 	Message        string       `json:"message" rule:"required,min=1,max=262144,bytes"`                         // the text
@@ -145,7 +145,7 @@ type HistoryMessage struct {
 	Files      []MessageFile `json:"files,omitempty"`                             // files that came with it; each has a line in the text
 	Origin     *Origin       `json:"origin,omitempty"`                            // what wrote it from another conversation: a job, a reminder, an alert, a tool
 	// for terminal clients of OpenClaw
-	Openclaw *ClientMark `json:"__openclaw,omitempty"` //nolint:tagliatelle // the name that clients read
+	Openclaw *ClientMark `json:"__openclaw,omitempty"` // the name that clients read
 }
 
 // Origin is what wrote a message into a conversation from outside of it.
@@ -220,7 +220,7 @@ type InFlightRun struct {
 
 // AgentParams are the parameters of agent.
 type AgentParams struct {
-	_ struct{} `also:"provider,replyTo,expectedExistingSessionId,replyAccountId,groupId,groupChannel,groupSpace,cwd,cleanupBundleMcpOnRunEnd,modelRun,promptMode,bootstrapContextMode,bootstrapContextRunKind,acpTurnSource,internalRuntimeHandoffId,internalExecutionIdentityRetry,internalExecutionIdentityRecoveryAttempt,execApprovalFollowupExpectedSessionId,internalEvents,inputProvenance,suppressPromptPersistence,sessionEffects,sourceReplyDeliveryMode,disableMessageTool,swarmCollector,swarmOutputSchema,forceRestartSafeTools,forceCodeModeTools,voiceWakeTrigger"` //nolint:lll // one list
+	_ struct{} `also:"provider,replyTo,expectedExistingSessionId,replyAccountId,groupId,groupChannel,groupSpace,cwd,cleanupBundleMcpOnRunEnd,modelRun,promptMode,bootstrapContextMode,bootstrapContextRunKind,acpTurnSource,internalRuntimeHandoffId,internalExecutionIdentityRetry,internalExecutionIdentityRecoveryAttempt,execApprovalFollowupExpectedSessionId,internalEvents,inputProvenance,suppressPromptPersistence,sessionEffects,sourceReplyDeliveryMode,disableMessageTool,swarmCollector,swarmOutputSchema,forceRestartSafeTools,forceCodeModeTools,voiceWakeTrigger"` // one list
 
 	Message           string       `json:"message" rule:"required,min=1,max=262144,bytes"`     // the text
 	IdempotencyKey    string       `json:"idempotencyKey" rule:"required,min=1,max=128"`       // names the call, so that it can be sent again; it becomes the id of the run
@@ -358,7 +358,7 @@ func encode(v any) ([]byte, error) {
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(v); err != nil {
-		return nil, err //nolint:wrapcheck // the caller is the encoder
+		return nil, err // the caller is the encoder
 	}
 	return bytes.TrimRight(b.Bytes(), "\n"), nil
 }

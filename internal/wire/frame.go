@@ -348,7 +348,7 @@ type Error struct {
 
 // DetailCode returns the detail code, or "".
 func (e *Error) DetailCode() string {
-	code, _ := e.Details["code"].(string) //nolint:errcheck // not every error has one
+	code, _ := e.Details["code"].(string) // not every error has one
 	return code
 }
 

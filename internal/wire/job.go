@@ -175,7 +175,7 @@ func (p JobPayload) MarshalJSON() ([]byte, error) {
 	}
 	var own map[string]json.RawMessage
 	if err := json.Unmarshal(data, &own); err != nil {
-		return nil, err //nolint:wrapcheck // the caller is the encoder
+		return nil, err // the caller is the encoder
 	}
 	all := maps.Clone(p.Options)
 	for name, raw := range own {
@@ -336,11 +336,11 @@ type LedgerEntry struct {
 // LedgerUsage is the usage that a model reported.
 type LedgerUsage struct {
 	// tokens of the request
-	InputTokens int64 `json:"input_tokens"` //nolint:tagliatelle // the words of the family of clients
+	InputTokens int64 `json:"input_tokens"` // the words of the family of clients
 	// tokens of the answer
-	OutputTokens int64 `json:"output_tokens"` //nolint:tagliatelle // the words of the family of clients
+	OutputTokens int64 `json:"output_tokens"` // the words of the family of clients
 	// their sum
-	TotalTokens int64 `json:"total_tokens"` //nolint:tagliatelle // the words of the family of clients
+	TotalTokens int64 `json:"total_tokens"` // the words of the family of clients
 }
 
 // LedgerAttempt is an attempt of a run.
@@ -404,25 +404,25 @@ type SchedulerStatusResult struct {
 // SchedulerJob is a job in the format of scheduler.status.
 type SchedulerJob struct {
 	// its schedule: an expression, @every and a duration, or @at and a time
-	CronExpr string `json:"cron_expr"` //nolint:tagliatelle // the words of the family of clients
+	CronExpr string `json:"cron_expr"` // the words of the family of clients
 	// runs that failed or were interrupted
-	ErrorCount int64 `json:"error_count"` //nolint:tagliatelle // the words of the family of clients
+	ErrorCount int64 `json:"error_count"` // the words of the family of clients
 	// it does not fire
-	IsPaused bool `json:"is_paused"` //nolint:tagliatelle // the words of the family of clients
+	IsPaused bool `json:"is_paused"` // the words of the family of clients
 	// it runs
-	IsRunning bool `json:"is_running"` //nolint:tagliatelle // the words of the family of clients
+	IsRunning bool `json:"is_running"` // the words of the family of clients
 	// its name
-	JobName string `json:"job_name"` //nolint:tagliatelle // the words of the family of clients
+	JobName string `json:"job_name"` // the words of the family of clients
 	// how long its last run took; null = it never ran
-	LastDurationMs *int64 `json:"last_duration_ms"` //nolint:tagliatelle // the words of the family of clients
+	LastDurationMs *int64 `json:"last_duration_ms"` // the words of the family of clients
 	// ok, or error or skipped with the reason; null = it never ran
-	LastResult *string `json:"last_result"` //nolint:tagliatelle // the words of the family of clients
+	LastResult *string `json:"last_result"` // the words of the family of clients
 	// when its last run began, ISO 8601; null = it never ran
-	LastRun *string `json:"last_run"` //nolint:tagliatelle // the words of the family of clients
+	LastRun *string `json:"last_run"` // the words of the family of clients
 	// its next fire, ISO 8601; null when no fire is planned
-	NextRun *string `json:"next_run"` //nolint:tagliatelle // the words of the family of clients
+	NextRun *string `json:"next_run"` // the words of the family of clients
 	// finished runs
-	RunCount int64 `json:"run_count"` //nolint:tagliatelle // the words of the family of clients
+	RunCount int64 `json:"run_count"` // the words of the family of clients
 	// the zone of its expression; absent when it has no zone
 	Timezone string `json:"timezone,omitempty"`
 }

@@ -26,7 +26,7 @@ type SessionRow struct {
 
 // SessionsListParams are the parameters of sessions.list.
 type SessionsListParams struct {
-	_ struct{} `also:"requireLastInteraction,includeGlobal,includeUnknown,configuredAgentsOnly,includeDerivedTitles,includeLastMessage,label,boardFace,creatorId,ownerId,ownerFirst,involvingMe,involvingProfileId,includePeople,spawnedBy,archived"` //nolint:lll // one list
+	_ struct{} `also:"requireLastInteraction,includeGlobal,includeUnknown,configuredAgentsOnly,includeDerivedTitles,includeLastMessage,label,boardFace,creatorId,ownerId,ownerFirst,involvingMe,involvingProfileId,includePeople,spawnedBy,archived"` // one list
 
 	Limit         *int64 `json:"limit,omitempty" rule:"min=1,max=200"`                     // the most sessions; absent = 50
 	Offset        int64  `json:"offset,omitempty" rule:"min=0"`                            // how many to skip

@@ -81,7 +81,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (s *server) answer(ctx context.Context, w http.ResponseWriter, req request) {
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	send := func(l line) {
-		_ = json.NewEncoder(w).Encode(l)          //nolint:errcheck // if the gateway has disconnected, ctx has ended
+		_ = json.NewEncoder(w).Encode(l)          // if the gateway has disconnected, ctx has ended
 		_ = http.NewResponseController(w).Flush() // send each line at once
 	}
 	for _, word := range strings.SplitAfter(s.text(req), " ") {

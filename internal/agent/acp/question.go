@@ -288,7 +288,7 @@ func (a argumentsOf) only(names []string) bool {
 
 // member returns a member that is a string, or "".
 func (a argumentsOf) member(name string) string {
-	text, _ := a[name].(string) //nolint:errcheck // "" for another type
+	text, _ := a[name].(string) // "" for another type
 	return text
 }
 

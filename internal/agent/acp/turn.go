@@ -146,7 +146,7 @@ func (p *peer) follow(t *turn, end <-chan prompted) (how prompted, err error) {
 // turn of the session then starts another process.
 func (p *peer) cancel(end <-chan prompted) prompted {
 	p.pool.spawn(func() { // an agent that does not read would block this
-		_ = p.conn.Cancel(context.Background(), sdk.CancelNotification{SessionId: p.id}) //nolint:errcheck,forbidigo // the timeout below handles a failure
+		_ = p.conn.Cancel(context.Background(), sdk.CancelNotification{SessionId: p.id}) //nolint:forbidigo // the timeout below handles a failure
 	})
 	timer := time.NewTimer(cancelTime)
 	defer timer.Stop()
@@ -442,7 +442,7 @@ func (r *reads) add(id sdk.ToolCallId, more readCall, status sdk.ToolCallStatus)
 
 // judge decides about a call; ended means that nothing more will be known about it.
 func (r *reads) judge(id sdk.ToolCallId, c readCall, ended bool) (outside, judged bool) {
-	switch c.kind { //nolint:exhaustive // other kinds are judged by their names below
+	switch c.kind {
 	case sdk.ToolKindEdit, sdk.ToolKindDelete, sdk.ToolKindMove, sdk.ToolKindThink, sdk.ToolKindSwitchMode:
 		return false, ended // a later update may have another kind
 	case sdk.ToolKindFetch, sdk.ToolKindSearch, sdk.ToolKindExecute:
@@ -450,6 +450,7 @@ func (r *reads) judge(id sdk.ToolCallId, c readCall, ended bool) (outside, judge
 	case sdk.ToolKindRead:
 		away := slices.ContainsFunc(c.paths, func(path string) bool { return !within(r.dir, path) })
 		return away || ended && len(c.paths) == 0, away || ended
+	default: // other kinds are judged by their names below
 	}
 	if r.own != nil && (r.own.MatchString(c.title) || r.own.MatchString(string(id))) {
 		return false, true
@@ -498,8 +499,8 @@ type counts struct {
 	Think  int `json:"thoughtTokens"`
 	Total  int `json:"totalTokens"`
 	// Gemini CLI uses these names.
-	InputTokens  int `json:"input_tokens"`  //nolint:tagliatelle // a foreign wire
-	OutputTokens int `json:"output_tokens"` //nolint:tagliatelle // a foreign wire
+	InputTokens  int `json:"input_tokens"`  // a foreign wire
+	OutputTokens int `json:"output_tokens"` // a foreign wire
 }
 
 // reported returns the usage of a turn: from the field of the protocol in its response, else from
@@ -539,7 +540,7 @@ func protocolCounts(u sdk.Usage) counts {
 func besideResponse(meta map[string]any) counts {
 	var beside struct {
 		Quota struct {
-			Count counts `json:"token_count"` //nolint:tagliatelle // a foreign wire
+			Count counts `json:"token_count"` // a foreign wire
 		} `json:"quota"`
 	}
 	decode(meta, &beside)
@@ -565,7 +566,7 @@ func decode(meta map[string]any, into any) {
 	}
 	raw, err := json.Marshal(meta)
 	if err == nil {
-		_ = json.Unmarshal(raw, into) //nolint:errcheck // see above
+		_ = json.Unmarshal(raw, into) // see above
 	}
 }
 

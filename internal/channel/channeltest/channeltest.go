@@ -247,7 +247,7 @@ func offeredOnce(r *receiver) {
 	r.Say("one")
 	r.await("the message", func() bool { return len(r.messages()) == 1 })
 	synctest.Wait()
-	time.Sleep(2 * time.Minute) //nolint:forbidigo // virtual time: several polls go by
+	time.Sleep(2 * time.Minute) // virtual time: several polls go by
 	r.stop()
 	r.start()
 	r.Say("two")
@@ -317,7 +317,7 @@ func outage(r *receiver) {
 	if _, err := r.reply("1", "lost?"); err == nil {
 		r.t.Error("a reply was delivered during the outage")
 	}
-	time.Sleep(5 * time.Minute) //nolint:forbidigo // virtual time
+	time.Sleep(5 * time.Minute) // virtual time
 	r.Outage(false)
 	healed := time.Now()
 	r.Say("are you there?")
@@ -333,7 +333,7 @@ func outage(r *receiver) {
 func endsWhileHanging(r *receiver) {
 	r.Hang(true)
 	r.start()
-	time.Sleep(time.Minute) //nolint:forbidigo // virtual time
+	time.Sleep(time.Minute) // virtual time
 	r.stop()
 	if s := r.Channel.Status(); s.Running || s.Connected {
 		r.t.Errorf("status after the end: %+v", s)

@@ -172,7 +172,7 @@ func (c *Channel) Send(ctx context.Context, r chat.Reply, claim channel.Claim) (
 	if err != nil {
 		return chat.Sent{}, failed(ctx, err)
 	}
-	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, maxBody)) //nolint:errcheck // the status counts
+	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, maxBody)) // the status counts
 	_ = resp.Body.Close()                                          // the status has been read
 	return chat.Sent{ProviderID: "http-" + strconv.Itoa(resp.StatusCode)}, judge(resp)
 }

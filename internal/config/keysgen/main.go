@@ -43,10 +43,10 @@ func run(data, page string) error {
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(data, append(text, '\n'), 0o644); err != nil { //nolint:gosec // a source file
+	if err := os.WriteFile(data, append(text, '\n'), 0o644); err != nil { // a source file
 		return err
 	}
-	return os.WriteFile(page, []byte(pageOf(keys)), 0o644) //nolint:gosec // a document
+	return os.WriteFile(page, []byte(pageOf(keys)), 0o644) // a document
 }
 
 // readDocs returns the comments of the fields of a package's structs, by Struct.Field. A field

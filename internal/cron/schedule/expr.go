@@ -640,11 +640,12 @@ func lastDay(item string, length, first int) int {
 	if item != "LW" {
 		return 0
 	}
-	switch time.Weekday((first + length - 1) % 7) { //nolint:exhaustive // the other days are weekdays
+	switch time.Weekday((first + length - 1) % 7) {
 	case time.Saturday:
 		return length - 1
 	case time.Sunday:
 		return length - 2
+	default: // the other days are weekdays
 	}
 	return length
 }

@@ -477,7 +477,7 @@ func ParsePast(text string, now time.Time, tz string) (time.Time, error) {
 		}
 	}
 	if m := withSeconds.FindStringSubmatch(text); m != nil {
-		seconds, _ := time.ParseDuration(m[2] + "s") //nolint:errcheck // two digits
+		seconds, _ := time.ParseDuration(m[2] + "s") // two digits
 		switch day, _ := cutSpace(text); strings.ToLower(day) {
 		case "today", "yesterday", "tomorrow":
 		default:

@@ -300,19 +300,21 @@ func (a *Attempt) skippedByBudget(how Ending) bool {
 
 // retryable reports whether a failure may be transient. All others recur with the same input.
 func retryable(reason string) bool {
-	switch chat.FailReason(reason) { //nolint:exhaustive // the ones that do not pass
+	switch chat.FailReason(reason) {
 	case chat.FailBadRequest, chat.FailContextLength, chat.FailRefusal, chat.FailDead, chat.FailAuth, chat.FailBudget:
 		return false
+	default: // the ones that do not pass
 	}
 	return true
 }
 
 func cancelReason(word string) cron.Reason {
-	switch r := cron.Reason(word); r { //nolint:exhaustive // the ones that a stop carries
+	switch r := cron.Reason(word); r {
 	case cron.ReasonRemoved, cron.ReasonReplaced:
 		return r
 	case "superseded":
 		return cron.ReasonReplaced
+	default: // the ones that a stop carries
 	}
 	return cron.ReasonStopped
 }

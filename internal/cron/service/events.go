@@ -122,7 +122,7 @@ func asOf(r cron.Run, n clusterEvent) *cron.Run {
 		return &r
 	}
 	r.FinishedAt, r.NextAttempt, r.Duration = time.Time{}, time.Time{}, 0
-	switch n.Action { //nolint:exhaustive // the two that are about a run that is not over
+	switch n.Action {
 	case cron.ActionStarted:
 		r.State, r.Attempt, r.Error, r.ErrorClass, r.Summary = cron.RunRunning, 1, "", "", ""
 	case cron.ActionScheduled:
@@ -132,6 +132,7 @@ func asOf(r cron.Run, n clusterEvent) *cron.Run {
 		if a := len(r.Attempts); a > 0 {
 			r.Error, r.ErrorClass = r.Attempts[a-1].Error, r.Attempts[a-1].ErrorClass
 		}
+	default: // the two that are about a run that is not over
 	}
 	return &r
 }

@@ -140,7 +140,7 @@ func (h handlers) sessionsSubscribe(ctx context.Context, c *rpc.Call, p wire.Ses
 // listed reports whether a subscription also has the parameters of a list.
 func listed(raw json.RawMessage) bool {
 	var members map[string]json.RawMessage
-	_ = json.Unmarshal(raw, &members) //nolint:errcheck // it was parsed before
+	_ = json.Unmarshal(raw, &members) // it was parsed before
 	delete(members, "deltas")
 	delete(members, "deltasOf")
 	return len(members) > 0

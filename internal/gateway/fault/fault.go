@@ -146,11 +146,12 @@ func (rule wireCode) render(e *chat.Error) *Error {
 		w.Details = map[string]any{}
 	}
 	w.Details["code"] = string(e.Code)
-	switch e.Code { //nolint:exhaustive // the two with a fixed look
+	switch e.Code {
 	case chat.CodeDraining:
 		w.Details["reason"] = "gateway-restarting"
 	case chat.CodeFenced: // another process took over; the next attempt finds it
 		w.Details["code"] = string(chat.CodeStoreUnavailable)
+	default: // the two with a fixed look
 	}
 	return w
 }
@@ -161,7 +162,7 @@ func (e *Error) HTTPStatus() int {
 	if e.status != 0 {
 		return e.status
 	}
-	switch chat.Code(e.Label()) { //nolint:exhaustive // by the code of the frame
+	switch chat.Code(e.Label()) {
 	case chat.CodeRateLimited, chat.CodeQueueFull, chat.CodeQueueDropped, wire.DetailAuthRateLimited:
 		return http.StatusTooManyRequests
 	case chat.CodeUnknownAgent, chat.CodeSessionNotFound, chat.CodeNotFound:
@@ -172,6 +173,7 @@ func (e *Error) HTTPStatus() int {
 		return http.StatusBadGateway
 	case chat.CodeInternal:
 		return http.StatusInternalServerError
+	default: // by the code of the frame
 	}
 	switch e.Code {
 	case wire.CodeForbidden:
@@ -241,7 +243,7 @@ func WithDetail(message, detail string) string {
 }
 
 func endCode(end chat.RunEnd) (code chat.Code, status string) {
-	switch end.Outcome { //nolint:exhaustive // outcomes with an answer do not come here
+	switch end.Outcome {
 	case chat.OutcomeDropped:
 		return chat.CodeQueueDropped, ""
 	case chat.OutcomeStale:
@@ -253,12 +255,14 @@ func endCode(end chat.RunEnd) (code chat.Code, status string) {
 			return chat.CodeCleared, ""
 		}
 		return chat.CodeRunFailed, "cancelled"
+	default: // outcomes with an answer do not come here
 	}
-	switch chat.FailReason(end.Reason) { //nolint:exhaustive // all others are failures of the agent
+	switch chat.FailReason(end.Reason) {
 	case chat.FailBudget:
 		return chat.CodeRateLimited, "budget"
 	case chat.FailUnknownAgent:
 		return chat.CodeUnknownAgent, "error"
+	default: // all others are failures of the agent
 	}
 	if TurnTimedOut(end.Reason) {
 		return chat.CodeRunFailed, "timeout"

@@ -44,7 +44,7 @@ func main() {
 	flag.Parse()
 	if err := run(*out, *wire, *types); err != nil {
 		fmt.Fprintln(os.Stderr, "gendoc:", err)
-		os.Exit(1) //nolint:forbidigo // a generator is a separate program
+		os.Exit(1) // a generator is a separate program
 	}
 }
 
@@ -57,7 +57,7 @@ func run(dir, wire, types string) error {
 }
 
 func write(path string, data []byte) error {
-	if err := os.WriteFile(path, data, 0o644); err != nil { //nolint:gosec // documentation, readable for all
+	if err := os.WriteFile(path, data, 0o644); err != nil { // documentation, readable for all
 		return fmt.Errorf("writing the description: %w", err)
 	}
 	return nil

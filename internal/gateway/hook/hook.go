@@ -249,7 +249,7 @@ func (h *Handler) begin(ctx context.Context, c *call) (done func(), err error) {
 	leave, err := share.Enter(ctx, inflight.Call)
 	if err != nil {
 		held.Release()
-		return nil, err //nolint:wrapcheck // the cause of ctx
+		return nil, err // the cause of ctx
 	}
 	return func() { leave(); held.Release() }, nil
 }

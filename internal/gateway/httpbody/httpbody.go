@@ -43,7 +43,7 @@ func SetReadDeadline(w http.ResponseWriter, within time.Duration) {
 	if within != 0 {
 		at = time.Now().Add(within)
 	}
-	_ = http.NewResponseController(w).SetReadDeadline(at) //nolint:errcheck // only the writers of tests have no deadlines
+	_ = http.NewResponseController(w).SetReadDeadline(at) // only the writers of tests have no deadlines
 }
 
 // IsJSON reports whether the body is declared as JSON.
@@ -79,5 +79,5 @@ func WriteJSON(w http.ResponseWriter, status int, body any) {
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
-	_, _ = w.Write(append(strictjson.Encode(body), '\n')) //nolint:errcheck // it fails only when the client is gone
+	_, _ = w.Write(append(strictjson.Encode(body), '\n')) // it fails only when the client is gone
 }

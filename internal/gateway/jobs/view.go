@@ -203,12 +203,13 @@ func cronCompletion(r cron.Run, bestEffort bool) string {
 // runError returns the error of an entry. If something other than the turn ended the run, the error
 // begins with its name.
 func runError(r cron.Run) string {
-	switch r.State { //nolint:exhaustive // the two with a prefix
+	switch r.State {
 	case cron.RunCancelled, cron.RunInterrupted:
 		word := string(r.State) + ":"
 		if !strings.HasPrefix(r.Error, word) {
 			return strings.TrimSpace(word + " " + cmp.Or(strings.TrimPrefix(r.Error, string(r.State)), string(r.Reason)))
 		}
+	default: // the two with a prefix
 	}
 	return r.Error
 }

@@ -123,7 +123,7 @@ type serverOf struct{}
 func New(deps Deps) *Handler {
 	h := &Handler{deps: deps, hidden: slog.New(slog.DiscardHandler)}
 	h.serve = sdk.NewStreamableHTTPHandler(func(r *http.Request) *sdk.Server {
-		server, _ := r.Context().Value(serverOf{}).(*sdk.Server) //nolint:errcheck // ServeHTTP has put it there
+		server, _ := r.Context().Value(serverOf{}).(*sdk.Server) // ServeHTTP has put it there
 		return server
 	}, &sdk.StreamableHTTPOptions{
 		Stateless: true, JSONResponse: true, Logger: h.hidden, MaxRequestBodyBytes: maxBody,

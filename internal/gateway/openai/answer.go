@@ -172,7 +172,7 @@ func (a *run) fault(end chat.RunEnd) error {
 // providers gives an error the status and code of the API when the provider refused this request
 // itself, which is no failure of the gateway. It returns false for other errors.
 func providers(e *fault.Error, reason chat.FailReason) bool {
-	switch reason { //nolint:exhaustive // all others are failures
+	switch reason {
 	case chat.FailContextLength:
 		e.WithStatus(http.StatusBadRequest).Details["code"] = "context_length_exceeded"
 	case chat.FailRefusal:
@@ -180,7 +180,7 @@ func providers(e *fault.Error, reason chat.FailReason) bool {
 	case chat.FailRateLimit:
 		e.WithStatus(http.StatusTooManyRequests).Details["code"] = "rate_limit_exceeded"
 	default:
-		return false
+		return false // all others are failures
 	}
 	return true
 }

@@ -246,7 +246,7 @@ func (s *source) Read(p []byte) (int, error) {
 	if err != nil && !errors.Is(err, io.EOF) {
 		s.err = err
 	}
-	return n, err //nolint:wrapcheck // as it is
+	return n, err // as it is
 }
 
 // brokenForm returns the error for a form that did not arrive completely.
@@ -453,7 +453,7 @@ func (h *Handler) attach(ctx context.Context, c *call) (err error) {
 		}
 		up, err := h.files.SaveFile(c.cred.Name, chat.Upload{Attachment: chat.Attachment{Name: f.name, MIMEType: f.kind}, Purpose: "user_data"}, bytes.NewReader(f.content))
 		if err != nil {
-			return err //nolint:wrapcheck // for the client as it is
+			return err // for the client as it is
 		}
 		c.saved, c.attachments = append(c.saved, up.Attachment), append(c.attachments, up.Attachment)
 	}

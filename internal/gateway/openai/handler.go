@@ -206,7 +206,7 @@ func (h *Handler) accept(c *call, w http.ResponseWriter, r *http.Request) (*run,
 	defer cancel()
 	leave, err := share.Enter(ctx, inflight.Call)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // the cause of ctx
+		return nil, err // the cause of ctx
 	}
 	defer leave()
 	return h.receive(ctx, c, share)
@@ -277,7 +277,7 @@ func (h *Handler) admit(r *http.Request, c *call) error {
 
 func (h *Handler) readBody(c *call, w http.ResponseWriter, r *http.Request) (err error) {
 	if c.body, err = httpbody.Read(w, r, h.cfg.MaxBody, h.cfg.BodyTimeout); err != nil {
-		return err //nolint:wrapcheck // an error of the protocol
+		return err // an error of the protocol
 	}
 	if e := h.allowances.SpendBytes(r.Context(), c.cred.Name, c.form.name(), len(c.body)); e != nil {
 		return e
@@ -296,7 +296,7 @@ func (h *Handler) prepare(ctx context.Context, c *call, share *inflight.Share) (
 		return fault.Invalid(err.Error())
 	})
 	if err != nil {
-		return m, err //nolint:wrapcheck // an error of the protocol
+		return m, err // an error of the protocol
 	}
 	return h.message(ctx, c)
 }

@@ -214,7 +214,7 @@ func params(temperature, topP *float64, bounds ...bound) (map[string]any, error)
 // checkRange refuses a temperature that is within the range of the API and not within that of the
 // agent's provider.
 func (h *Handler) checkRange(c *call, id string) error {
-	temperature, _ := c.prompt.params["temperature"].(float64) //nolint:errcheck // absent is 0
+	temperature, _ := c.prompt.params["temperature"].(float64) // absent is 0
 	if temperature <= mostTemperatureAnthropic ||
 		!slices.ContainsFunc(h.agents.Agents(), func(a agent.Info) bool { return a.ID == id && a.Runner == "anthropic" }) {
 		return nil
@@ -451,7 +451,7 @@ type responseFormat struct {
 // param returns the format for the runner; nil = text.
 func (f *responseFormat) param() (map[string]any, error) {
 	if f == nil || f.Type == formatText {
-		return nil, nil //nolint:nilnil // text is no format
+		return nil, nil // text is no format
 	}
 	out := map[string]any{"type": f.Type}
 	switch f.Type {
@@ -480,7 +480,7 @@ type textFormat struct {
 // format returns the format as in a completion request.
 func (f *textFormat) format() (*responseFormat, error) {
 	if f == nil {
-		return nil, nil //nolint:nilnil // text is no format
+		return nil, nil // text is no format
 	}
 	inner := *f
 	inner.Type = ""

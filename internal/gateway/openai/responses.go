@@ -447,7 +447,7 @@ func (item *inputItem) message() (*inputMessage, error) {
 	}
 	switch item.Type {
 	case "reasoning": // reasoning that a client repeats from an earlier answer
-		return nil, nil //nolint:nilnil // it is ignored
+		return nil, nil // it is ignored
 	case "item_reference":
 		if !strings.HasPrefix(item.ID, itemPrefix) && !strings.HasPrefix(item.ID, callPrefix) {
 			return nil, invalid("input", "the item %s is none of this gateway's; send the message itself", quoted(item.ID))
@@ -473,7 +473,7 @@ func (item *inputItem) message() (*inputMessage, error) {
 func (req *responseRequest) conversation() (*string, error) {
 	raw := bytes.TrimSpace(req.Conversation)
 	if len(raw) == 0 || string(raw) == "null" {
-		return nil, nil //nolint:nilnil // no conversation is no error
+		return nil, nil // no conversation is no error
 	}
 	var name string
 	if json.Unmarshal(raw, &name) != nil {
@@ -595,7 +595,7 @@ func (h *Handler) Response() http.HandlerFunc {
 		if at.Ended {
 			end, err := h.runs.Wait(r.Context(), at.RunID)
 			if err != nil {
-				return err //nolint:wrapcheck // for the client as it is
+				return err // for the client as it is
 			}
 			if err := a.fault(end); err != nil {
 				out = out.fail(h.server.Explain(r.Context(), a.form.name(), err))

@@ -72,7 +72,7 @@ var toolName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 // toolsOf returns the tools of a request; nil = it has none.
 func toolsOf(tools []clientTool, choice json.RawMessage) (*chat.ClientTools, error) {
 	if len(tools) == 0 {
-		return nil, nil //nolint:nilnil // no tools are no error
+		return nil, nil // no tools are no error
 	}
 	if len(tools) > mostTools {
 		return nil, invalid("tools", "tools has %d tools; the limit is %d", len(tools), mostTools)

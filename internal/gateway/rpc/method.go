@@ -299,7 +299,7 @@ func (c *Call) CheckKey(key string, run bool) error {
 // Once returns the idempotency key of a call for the store; nil when it has no key.
 func (c *Call) Once(key string) (*chat.IdempotencyKey, error) {
 	if key == "" {
-		return nil, nil //nolint:nilnil // a call without a name is no error
+		return nil, nil // a call without a name is no error
 	}
 	if err := c.CheckKey(key, false); err != nil {
 		return nil, err

@@ -179,7 +179,7 @@ func (u *Upgrader) Upgrade(w http.ResponseWriter, r *http.Request) (*Conn, error
 	h := &hijacker{ResponseWriter: w, frames: u.cfg.FramesPerSecond}
 	ws, err := u.ws.Upgrade(h, r, nil)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // it names itself
+		return nil, err // it names itself
 	}
 	c := &Conn{up: u, ws: ws, raw: h.conn, in: h.in, since: time.Now()}
 	c.Buffer = newBuffer(u.cfg.MaxBuffered, u.cfg.Deadlines.Slow, c.slow, c.wake)
@@ -258,7 +258,7 @@ func (c *Conn) linger() {
 		return
 	}
 	c.readBy(time.Now().Add(c.up.cfg.Deadlines.Close))
-	_, _ = io.CopyBuffer(io.Discard, struct{ io.Reader }{c.raw}, make([]byte, 4096)) //nolint:errcheck // it ends with an error, always
+	_, _ = io.CopyBuffer(io.Discard, struct{ io.Reader }{c.raw}, make([]byte, 4096)) // it ends with an error, always
 }
 
 func isTimeout(err error) bool {

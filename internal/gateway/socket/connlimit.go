@@ -125,7 +125,7 @@ func (l *limitedListener) Accept() (net.Conn, error) {
 	for {
 		c, err := l.Listener.Accept()
 		if err != nil {
-			return nil, err //nolint:wrapcheck // a listener passes on the error of the one below it
+			return nil, err // a listener passes on the error of the one below it
 		}
 		accepted := &acceptedConn{Conn: c, limiter: l.limiter}
 		oldest, ok := l.limiter.acquire(accepted)
@@ -163,15 +163,15 @@ type acceptedConn struct {
 // Write writes piece by piece.
 func (c *acceptedConn) Write(p []byte) (int, error) {
 	if c.socket.Load() { // the socket's writer sets deadlines
-		return c.Conn.Write(p) //nolint:wrapcheck // it replaces the connection
+		return c.Conn.Write(p) // it replaces the connection
 	}
 	done := 0
 	for {
-		_ = c.Conn.SetWriteDeadline(time.Now().Add(c.limiter.limits.WriteTimeout)) //nolint:errcheck // fails on a closed connection only
+		_ = c.Conn.SetWriteDeadline(time.Now().Add(c.limiter.limits.WriteTimeout)) // fails on a closed connection only
 		n, err := c.Conn.Write(p[done:min(len(p), done+writePiece)])
 		done += n
 		if err != nil || done == len(p) {
-			return done, err //nolint:wrapcheck // as above
+			return done, err // as above
 		}
 	}
 }
@@ -182,14 +182,14 @@ func (c *acceptedConn) Close() error {
 		c.authenticated()
 		c.limiter.release()
 	})
-	return c.Conn.Close() //nolint:wrapcheck // as above
+	return c.Conn.Close() // as above
 }
 
 // CloseWrite lets the HTTP server end its answer before it closes, so that the client can read the
 // refusal while it still sends.
 func (c *acceptedConn) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
-		return half.CloseWrite() //nolint:wrapcheck // as above
+		return half.CloseWrite() // as above
 	}
 	return fmt.Errorf("closing one direction: %w", errors.ErrUnsupported)
 }
@@ -197,7 +197,7 @@ func (c *acceptedConn) CloseWrite() error {
 // SetLinger implements the method of [net.TCPConn].
 func (c *acceptedConn) SetLinger(sec int) error {
 	if tcp, ok := c.Conn.(*net.TCPConn); ok {
-		return tcp.SetLinger(sec) //nolint:wrapcheck // as above
+		return tcp.SetLinger(sec) // as above
 	}
 	return nil
 }
@@ -315,7 +315,7 @@ func (c *netConn) Read(p []byte) (int, error) {
 	if !c.frames.take(p[:n]) {
 		return 0, errTooManyFrames
 	}
-	return n, err //nolint:wrapcheck // it replaces the connection
+	return n, err // it replaces the connection
 }
 
 // SetWriteDeadline sets the deadline, or the limit if that is earlier.
@@ -333,13 +333,13 @@ func (c *netConn) LimitWrites(t time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.limit = t
-	_ = c.Conn.SetWriteDeadline(t) //nolint:errcheck // fails on a closed connection only
+	_ = c.Conn.SetWriteDeadline(t) // fails on a closed connection only
 }
 
 // Reset turns the next close into a TCP reset: data that the peer has not read is discarded.
 func (c *netConn) Reset() {
 	if tcp, ok := c.Conn.(interface{ SetLinger(sec int) error }); ok {
-		_ = tcp.SetLinger(0) //nolint:errcheck // fails on a closed connection only
+		_ = tcp.SetLinger(0) // fails on a closed connection only
 	}
 }
 

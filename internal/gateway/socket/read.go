@@ -122,7 +122,7 @@ func (c *Conn) hold(peer context.Context, m *Message, n int64) (end *Closing) {
 // readBy sets the read deadline; any goroutine may call it. It fails only on a closed connection,
 // which the next read reports.
 func (c *Conn) readBy(t time.Time) {
-	_ = c.raw.SetReadDeadline(t) //nolint:errcheck // see above
+	_ = c.raw.SetReadDeadline(t) // see above
 }
 
 // awaitPeer continues to read after an ending was decided elsewhere, so that the close frame of the
@@ -141,7 +141,7 @@ func (c *Conn) awaitPeer() {
 func (c *Conn) next(limit int64, readAll func(io.Reader) ([]byte, error)) ([]byte, error) {
 	kind, r, err := c.ws.NextReader()
 	if err != nil {
-		return nil, err //nolint:wrapcheck // readEnd distinguishes them
+		return nil, err // readEnd distinguishes them
 	}
 	if kind != websocket.TextMessage {
 		return nil, errBinary
@@ -271,7 +271,7 @@ func (c *Conn) renewReader(now time.Time) {
 // control handles a ping or a pong that is completely in the read buffer, as the library would.
 // false = the library has to read it.
 func (c *Conn) control() bool {
-	b, _ := c.in.Peek(c.in.Buffered()) //nolint:errcheck // there are so many
+	b, _ := c.in.Peek(c.in.Buffered()) // there are so many
 	if len(b) < 2 || b[1]&frameMasked == 0 {
 		return false
 	}
@@ -291,7 +291,7 @@ func (c *Conn) control() bool {
 	if handle(string(payload)) != nil {
 		return false // it fails again when the library reads the frame
 	}
-	_, _ = c.in.Discard(whole) //nolint:errcheck // they are in the buffer
+	_, _ = c.in.Discard(whole) // they are in the buffer
 	return true
 }
 

@@ -138,7 +138,7 @@ func (c *Conn) writeEvent(b *[]byte, event string, payload []byte, health uint64
 }
 
 func (c *Conn) writeMessage(frame []byte) bool {
-	_ = c.ws.SetWriteDeadline(time.Now().Add(c.up.cfg.Deadlines.Write)) //nolint:errcheck // it never fails
+	_ = c.ws.SetWriteDeadline(time.Now().Add(c.up.cfg.Deadlines.Write)) // it never fails
 	if err := c.ws.WriteMessage(websocket.TextMessage, frame); err != nil {
 		c.writeFailed(err)
 		return false

@@ -147,7 +147,7 @@ func (*Transfer) refuseLive(ctx context.Context, from reads) error {
 func (t *Transfer) Close() error {
 	ctx := context.Background() //nolint:forbidigo // io.Closer has no context
 	if t.tx != nil {
-		_ = t.tx.Rollback(ctx) //nolint:errcheck // it has read only
+		_ = t.tx.Rollback(ctx) // it has read only
 	}
 	return t.conn.Close(ctx)
 }

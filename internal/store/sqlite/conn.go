@@ -137,7 +137,7 @@ func (c *conn) step(stmt *zombiezen.Stmt, scan func(sqlstore.Row) error) error {
 			err = scan(&c.row)
 		}
 		if !more || err != nil {
-			_ = stmt.Reset() //nolint:errcheck // repeats the error of the step
+			_ = stmt.Reset() // repeats the error of the step
 			return err
 		}
 	}
@@ -145,7 +145,7 @@ func (c *conn) step(stmt *zombiezen.Stmt, scan func(sqlstore.Row) error) error {
 
 // finish releases the bound values, which may be large.
 func (c *conn) finish(stmt *zombiezen.Stmt, err error) error {
-	_ = stmt.ClearBindings() //nolint:errcheck // fails for an interrupted connection only; then the next use does it
+	_ = stmt.ClearBindings() // fails for an interrupted connection only; then the next use does it
 	return err
 }
 

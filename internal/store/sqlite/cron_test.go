@@ -126,7 +126,7 @@ func everythingOfCron(t *testing.T, s *Store, clock *time.Time) {
 		t.Fatal("nothing was pruned")
 	}
 	_, err = s.ChangeJob(ctx, cron.ChangeParams{ID: "job-3", Change: func(cron.Job, time.Time) (*cron.Job, error) {
-		return nil, nil //nolint:nilnil // removes the job
+		return nil, nil // removes the job
 	}})
 	must(err)
 }

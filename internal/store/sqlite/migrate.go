@@ -144,7 +144,7 @@ func openOurs(cfg Config) (*conn, error) {
 // inspectFile is inspect through a connection that cannot write, so that a refused file and its log
 // stay unchanged. Other faults of the file are reported when it is opened for use.
 func inspectFile(path string) (err error) {
-	if info, _ := os.Stat(path); info == nil || info.Size() == 0 { //nolint:errcheck,gosec // the path is the operator's own configuration
+	if info, _ := os.Stat(path); info == nil || info.Size() == 0 { //nolint:gosec // the path is the operator's own configuration
 		return nil // nothing to refuse
 	}
 	c, err := openReading(path)

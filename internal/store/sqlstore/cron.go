@@ -452,12 +452,13 @@ func cancelRuns(ctx context.Context, tx Tx, ids []string, p cron.CancelParams) (
 			continue
 		}
 		one := cron.CancelledRun{RunID: r.ID, JobID: r.JobID, MessageID: r.message, Session: parseKey(r.SessionKey), Seq: r.seq}
-		switch was { //nolint:exhaustive // the active states
+		switch was {
 		case cron.RunRunning:
 			one.Running, one.Node = true, r.Node
 			running = append(running, r.message)
 		case cron.RunQueued:
 			waiting, settled = append(waiting, r.message), append(settled, r.SessionKey)
+		default: // the active states
 		}
 		if r.State.Final() {
 			finished = append(finished, r.Run)

@@ -495,7 +495,7 @@ type entering struct {
 // nothing was seen.
 func enter(ctx context.Context, tx Tx, id string, shown *store.Shown) (*entering, error) {
 	if shown == nil {
-		return nil, nil //nolint:nilnil // no entry is not an error
+		return nil, nil // no entry is not an error
 	}
 	if o := shown.Entry.Origin; o != nil && o.Job != "" {
 		if err := tx.Later(ctx, lockJobSQL, nil, o.Job); err != nil {
@@ -516,7 +516,7 @@ func enter(ctx context.Context, tx Tx, id string, shown *store.Shown) (*entering
 // already, or will get it.
 func (e *entering) add(ctx context.Context, tx Tx) (*store.ShownEntry, error) {
 	if e == nil {
-		return nil, nil //nolint:nilnil // no entry is not an error
+		return nil, nil // no entry is not an error
 	}
 	entries, err := insertEntries(ctx, tx, e.to, []chat.TranscriptEntry{e.Entry})
 	if err != nil {

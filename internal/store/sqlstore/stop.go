@@ -62,11 +62,12 @@ func meets(ctx context.Context, tx Tx, p *store.StopParams, out *store.Stopped) 
 		return nil, err
 	}
 	which, args := ` ORDER BY seq`, []any{key}
-	switch p.Scope { //nolint:exhaustive // the others read all
+	switch p.Scope {
 	case store.StopOne:
 		which = ` ORDER BY seq LIMIT 1`
 	case store.StopRun:
 		which, args = ` AND message_id = $2`, append(args, p.MessageID)
+	default: // the others read all
 	}
 	waiting, err := all(ctx, tx, `SELECT `+messageColumns+queuedFrom+which, scanMessage, args...)
 	if err != nil {

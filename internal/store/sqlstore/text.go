@@ -95,7 +95,7 @@ func (d *Dialect) resolve(text string) *Statement {
 	}
 	last := 0
 	for _, m := range parameter.FindAllStringSubmatch(text, -1) {
-		n, _ := strconv.Atoi(m[1]) //nolint:errcheck // digits
+		n, _ := strconv.Atoi(m[1]) // digits
 		last = max(last, n)
 	}
 	if strings.Contains(text, "{now}") {

@@ -305,7 +305,7 @@ type corpus struct {
 const vocabulary = 100_000
 
 func newCorpus(w *world, messages int) *corpus {
-	rnd := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // a repeatable benchmark
+	rnd := rand.New(rand.NewPCG(1, 2)) // a repeatable benchmark
 	c := &corpus{world: w, rnd: rnd, zipf: rand.NewZipf(rnd, 1.07, 2, vocabulary)}
 	for range 1000 {
 		c.keys = append(c.keys, w.key())
@@ -510,8 +510,8 @@ func (c *corpus) indexUntil(stop <-chan struct{}) {
 
 // stopwatch starts a measurement; the function that it returns is the time since then.
 func stopwatch() func() time.Duration {
-	began := time.Now()                                      //nolint:forbidigo // wall time of a benchmark
-	return func() time.Duration { return time.Since(began) } //nolint:forbidigo // wall time of a benchmark
+	began := time.Now()                                      // wall time of a benchmark
+	return func() time.Duration { return time.Since(began) } // wall time of a benchmark
 }
 
 // durableTurn is the cost of a message and its answer in the store.

@@ -171,7 +171,7 @@ func removalCancels(w *world) {
 	removed := try(w.cron().ChangeJob(w.ctx, cron.ChangeParams{
 		ID: j.ID, CancelActive: true, CancelReason: cron.ReasonRemoved, By: "ann",
 		Change: func(cron.Job, time.Time) (*cron.Job, error) {
-			return nil, nil //nolint:nilnil // removes the job
+			return nil, nil // removes the job
 		},
 	})).ok(w)
 	equal(w, "ended", len(removed.Ended), 2)

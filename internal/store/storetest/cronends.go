@@ -59,7 +59,7 @@ func (w *world) ends(what string, op func() []cron.Run) (n int) {
 // everyEndIsReturned creates a random history, the same each time, and compares the result of each
 // operation with the changes in the ledger.
 func everyEndIsReturned(w *world) {
-	h := &endings{world: w, node: w.node(), dice: rand.New(rand.NewPCG(31, 12)), begun: map[string]cron.Launched{}, ended: map[string]int{}} //nolint:gosec // no secret
+	h := &endings{world: w, node: w.node(), dice: rand.New(rand.NewPCG(31, 12)), begun: map[string]cron.Launched{}, ended: map[string]int{}} // no secret
 	for _, o := range []cron.OverlapPolicy{cron.OverlapSkip, cron.OverlapCancelPrevious, cron.OverlapConcurrent} {
 		h.jobs = append(h.jobs, w.job(func(j *cron.Job) { j.Overlap, j.Missed.Rule = o, cron.MissedFireAll }).ID)
 	}
@@ -209,7 +209,7 @@ func (h *endings) remove() {
 	for _, id := range h.jobs {
 		h.check("removal", func() []cron.Run {
 			c := try(h.cron().ChangeJob(h.ctx, cron.ChangeParams{ID: id, CancelActive: true, CancelReason: cron.ReasonRemoved, Change: func(cron.Job, time.Time) (*cron.Job, error) {
-				return nil, nil //nolint:nilnil // removes the job
+				return nil, nil // removes the job
 			}})).ok(h)
 			return c.Finished
 		})

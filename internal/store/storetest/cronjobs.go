@@ -197,7 +197,7 @@ func jobsOfOthers(w *world) {
 	try(w.cron().Job(w.ctx, "nothing", "")).fails(w, chat.ErrNotFound)
 	try(w.cron().ChangeJob(w.ctx, cron.ChangeParams{ID: j.ID, Visible: "bob", Change: func(cron.Job, time.Time) (*cron.Job, error) {
 		w.Errorf("a change was called for the job of another principal")
-		return nil, nil //nolint:nilnil // would remove the job
+		return nil, nil // would remove the job
 	}})).fails(w, chat.ErrNotFound)
 	try(w.cron().EnqueueRuns(w.ctx, cron.EnqueueParams{Node: w.node(), JobID: j.ID, Visible: "bob"})).fails(w, chat.ErrNotFound)
 	equal(w, "jobs that bob sees", w.jobIDs(cron.JobFilter{Visible: "bob", Limit: many}), nil)
@@ -212,7 +212,7 @@ func removedJob(w *world) {
 	w.endRun(w.begin(l), l.Message.ID, cron.RunOK, nil)
 	next := w.due(node)
 	c := try(w.cron().ChangeJob(w.ctx, cron.ChangeParams{ID: j.ID, Change: func(cron.Job, time.Time) (*cron.Job, error) {
-		return nil, nil //nolint:nilnil // removes the job
+		return nil, nil // removes the job
 	}})).ok(w)
 	equal(w, "what was removed", []any{c.Old.ID, c.Job == nil, c.Changed, len(c.Ended)}, []any{j.ID, true, true, 0})
 	try(w.cron().Job(w.ctx, j.ID, "")).fails(w, chat.ErrNotFound)
@@ -230,7 +230,7 @@ func removedJob(w *world) {
 	p.FormerID = "no such job"
 	equal(w, "a job after one without history", try(w.cron().PutJob(w.ctx, p)).ok(w).Job.ID, "another")
 	try(w.cron().ChangeJob(w.ctx, cron.ChangeParams{ID: "another", Change: func(cron.Job, time.Time) (*cron.Job, error) {
-		return nil, nil //nolint:nilnil // removes the job
+		return nil, nil // removes the job
 	}})).ok(w)
 	other := again
 	other.ID, other.Owner = "of another owner", "mallory"

@@ -146,7 +146,7 @@ func revisionChanges(w *world) {
 	w.alter(j.ID, func(j *cron.Job) { j.Name, j.UpdatedAt = "x", w.clock.now() })
 	changed("changed")
 	try(w.cron().ChangeJob(w.ctx, cron.ChangeParams{ID: j.ID, Change: func(cron.Job, time.Time) (*cron.Job, error) {
-		return nil, nil //nolint:nilnil // removes the job
+		return nil, nil // removes the job
 	}})).ok(w)
 	w.job(nil)
 	changed("removed and another was made")
@@ -263,7 +263,7 @@ func (j *listedJob) fits(f cron.JobFilter, now time.Time) bool {
 // listsOfModel creates random jobs and runs, and compares every order, filter and page with a
 // simple model.
 func listsOfModel(w *world) {
-	random := rand.New(rand.NewPCG(5, 7)) //nolint:gosec // the same jobs each time
+	random := rand.New(rand.NewPCG(5, 7)) // the same jobs each time
 	node := w.node()
 	all := make([]*listedJob, 60)
 	for i := range all {

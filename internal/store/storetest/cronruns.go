@@ -471,7 +471,7 @@ func retryOutlivesItsJob(w *world) {
 	j := w.job(nil)
 	l := w.failOnce(node, time.Second)
 	try(w.cron().ChangeJob(w.ctx, cron.ChangeParams{ID: j.ID, Change: func(cron.Job, time.Time) (*cron.Job, error) {
-		return nil, nil //nolint:nilnil // removes the job
+		return nil, nil // removes the job
 	}})).ok(w)
 	w.clock.advance(time.Second)
 	again := w.launchOne(node)

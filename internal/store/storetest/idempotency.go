@@ -255,7 +255,7 @@ func addOnce(w *world) {
 	equal(w, "made and repeated", []bool{first.Created, first.Repeated}, []bool{true, false})
 	w.alter(j.ID, func(j *cron.Job) { j.Description, j.Revision = "of another edit", "r2" })
 	try(w.cron().ChangeJob(w.ctx, cron.ChangeParams{ID: j.ID, Change: func(cron.Job, time.Time) (*cron.Job, error) {
-		return nil, nil //nolint:nilnil // removes the job
+		return nil, nil // removes the job
 	}})).ok(w)
 	w.everywhere(func(st cron.JobStore) {
 		again := try(st.PutJob(w.ctx, p)).ok(w)

@@ -363,7 +363,7 @@ func ReviewedSchema(tb testing.TB, path, schema string, write bool) {
 		}
 		return
 	}
-	content, err := os.ReadFile(path) //nolint:gosec // a file of the repository
+	content, err := os.ReadFile(path) // a file of the repository
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -343,14 +343,14 @@ func endedAtAnyPoint(w *world) {
 func (w *world) cancelledTurn(c store.Claim, run string, seq int64) {
 	w.Helper()
 	start := store.StartParams{Claim: c, RunID: run, Lane: "main", Seqs: []int64{seq}}
-	_ = w.cancelled(func(ctx context.Context) error { //nolint:errcheck // both ends are legal, the repetition decides
+	_ = w.cancelled(func(ctx context.Context) error { // both ends are legal, the repetition decides
 		_, err := w.st.Start(ctx, start)
 		return err
 	})
 	try(w.st.Start(w.ctx, start)).ok(w)
 	r := w.run(run)
 	equal(w, "state and attempt", []any{r.State, r.Attempt}, []any{store.RunRunning, 1})
-	_ = w.cancelled(func(ctx context.Context) error { //nolint:errcheck // both ends are legal, the repetition decides
+	_ = w.cancelled(func(ctx context.Context) error { // both ends are legal, the repetition decides
 		_, err := w.st.Finish(ctx, answered(c, run))
 		return err
 	})

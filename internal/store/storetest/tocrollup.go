@@ -148,7 +148,7 @@ func (s *factLog) rollUp(processes int, kills bool) {
 	var group sync.WaitGroup
 	faults := make([]error, processes)
 	for i := range processes {
-		st, rnd := s.h.Open(), rand.New(rand.NewPCG(1, uint64(i))) //nolint:gosec // a repeatable test
+		st, rnd := s.h.Open(), rand.New(rand.NewPCG(1, uint64(i))) // a repeatable test
 		group.Go(func() { faults[i] = s.untilDone(st, rnd, kills) })
 	}
 	group.Wait()

@@ -350,14 +350,14 @@ func (s *server) send(ctx context.Context, session *mcp.ClientSession, name stri
 	result, err = session.CallTool(context.WithValue(ctx, attemptKey{}, &this), &mcp.CallToolParams{Name: name, Arguments: args})
 	switch reason := refusal(err); {
 	case err == nil, ctx.Err() != nil:
-		return result, true, err //nolint:wrapcheck // ask explains it
+		return result, true, err // ask explains it
 	case s.cfg.URL != "" && (this.forgotten.Load() || this.doubted.Load() || !this.sent.Load() || reason != nil && forgets.MatchString(reason.Message)):
 		s.useless(session, errForgotten)
 		return nil, this.sent.Load() && !this.forgotten.Load(), fmt.Errorf("%w: %w", errForgotten, err)
 	case reason == nil:
 		s.useless(session, errEnded)
 	}
-	return nil, true, err //nolint:wrapcheck // ask explains it
+	return nil, true, err // ask explains it
 }
 
 // forgets matches the sentences of servers that answer the request of a session that they do not

@@ -67,7 +67,7 @@ func (l *lines) take(piece []byte) (messages []byte, err error) {
 
 // end returns the message that has no newline because the output has ended.
 func (l *lines) end() (messages []byte) {
-	messages, _ = l.pass(nil, l.rest) //nolint:errcheck // the program has ended
+	messages, _ = l.pass(nil, l.rest) // the program has ended
 	return messages
 }
 

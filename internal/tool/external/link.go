@@ -104,7 +104,7 @@ func (o opener) program(ctx context.Context, cfg Config, log *slog.Logger) (link
 			left, bad := messages.take(piece)
 			if len(left) > 0 {
 				if _, err := into.Write(left); err != nil {
-					return err //nolint:wrapcheck // the reader is gone
+					return err // the reader is gone
 				}
 			}
 			refused = bad
@@ -113,7 +113,7 @@ func (o opener) program(ctx context.Context, cfg Config, log *slog.Logger) (link
 		if err != nil {
 			cancel()
 		} else if left := messages.end(); len(left) > 0 {
-			_, _ = into.Write(left) //nolint:errcheck // its reader sees the end
+			_, _ = into.Write(left) // its reader sees the end
 		}
 		_ = into.CloseWithError(refused)
 	})
@@ -142,7 +142,7 @@ type input struct {
 func (i input) Write(b []byte) (int, error) {
 	late := time.AfterFunc(writeTime, i.end)
 	defer late.Stop()
-	return i.Process.Write(b) //nolint:wrapcheck // a writer returns the errors of the next one
+	return i.Process.Write(b) // a writer returns the errors of the next one
 }
 
 // Close closes the standard input.
@@ -182,7 +182,7 @@ func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	resp, err := b.next.RoundTrip(r)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // a transport returns the errors of the next one
+		return nil, err // a transport returns the errors of the next one
 	}
 	if resp.StatusCode == http.StatusNotFound && r.Header.Get(sessionHeader) != "" {
 		this.forgotten.Store(true)
@@ -227,7 +227,7 @@ func (b *boundedBody) Read(p []byte) (int, error) {
 	}
 	n, err := b.ReadCloser.Read(p[:min(len(p), b.left)])
 	b.left -= n
-	return n, err //nolint:wrapcheck // a reader returns the errors of the next one
+	return n, err // a reader returns the errors of the next one
 }
 
 const (
@@ -249,5 +249,5 @@ func newAllowance() allowance { return allowance{rate.NewLimiter(readRate, maxMe
 // take waits until piece may be passed on. It returns the error of ctx.
 func (a allowance) take(ctx context.Context, piece []byte) error {
 	cost := len(piece) + lineCost*bytes.Count(piece, []byte{'\n'})
-	return a.limiter.WaitN(ctx, min(cost, maxMessage)) //nolint:wrapcheck // the end of the connection
+	return a.limiter.WaitN(ctx, min(cost, maxMessage)) // the end of the connection
 }

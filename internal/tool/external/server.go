@@ -130,7 +130,7 @@ func (s *server) run(ctx context.Context) {
 	defer s.try()
 	defer time.AfterFunc(firstTime, s.try).Stop()
 	for ctx.Err() == nil {
-		_ = retry.Do(ctx, retry.Options{Policy: retry.Policy{Base: time.Second, Max: time.Minute}}, func(ctx context.Context) error { //nolint:errcheck // it is in the status
+		_ = retry.Do(ctx, retry.Options{Policy: retry.Policy{Base: time.Second, Max: time.Minute}}, func(ctx context.Context) error { // it is in the status
 			began := time.Now()
 			err := s.connection(ctx)
 			for errors.Is(err, errForgotten) && ctx.Err() == nil {
@@ -174,7 +174,7 @@ func (s *server) connection(ctx context.Context) error {
 	s.have(session, tools, leftOut)
 	s.log.InfoContext(ctx, "a server of tools is connected", "tools", len(tools))
 	ended := make(chan struct{})
-	go func() { defer close(ended); _ = session.Wait() }() //nolint:errcheck // why it ended is in the errors of its calls
+	go func() { defer close(ended); _ = session.Wait() }() // why it ended is in the errors of its calls
 	err = s.watch(ctx, session, ended)
 	cancel()
 	way.end()
@@ -222,7 +222,7 @@ func (s *server) watch(ctx context.Context, session *mcp.ClientSession, ended <-
 		case <-ended:
 			return errEnded
 		case <-ctx.Done():
-			return ctx.Err() //nolint:wrapcheck // the end was requested
+			return ctx.Err() // the end was requested
 		case broken := <-s.broken:
 			if broken.session == session {
 				return broken.why

@@ -121,7 +121,7 @@ func (c compiler) typeOf(t reflect.Type) *Type {
 	case t.Implements(reflect.TypeFor[interface{ Variants() []any }]()):
 		return c.variantsOf(t)
 	}
-	switch t.Kind() { //nolint:exhaustive // what package wire uses
+	switch t.Kind() {
 	case reflect.String:
 		return &Type{Kind: String}
 	case reflect.Int, reflect.Int64, reflect.Uint64:
@@ -136,6 +136,7 @@ func (c compiler) typeOf(t reflect.Type) *Type {
 		return c.structOf(t)
 	case reflect.Interface:
 		return &Type{Kind: Any}
+	default: // what package wire uses
 	}
 	panic("wire type: no rule for " + t.String())
 }

@@ -32,7 +32,7 @@ type Protocol struct {
 
 // Load reads the description from a file.
 func Load(path string) (*Protocol, error) {
-	raw, err := os.ReadFile(path) //nolint:gosec // a file that the test names
+	raw, err := os.ReadFile(path) // a file that the test names
 	if err != nil {
 		return nil, fmt.Errorf("reading the description of the protocol: %w", err)
 	}
@@ -229,7 +229,7 @@ func (p *Protocol) list(s object, v []any, at string) error {
 }
 
 func (p *Protocol) object(s, v object, at string) error {
-	required, _ := s["required"].([]any) //nolint:errcheck // absent = no required members
+	required, _ := s["required"].([]any) // absent = no required members
 	for _, name := range required {
 		if _, given := v[name.(string)]; !given { //nolint:errcheck // an invalid schema panics the test
 			return fmt.Errorf("at %s: %s is missing", at, name)

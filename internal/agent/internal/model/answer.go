@@ -72,7 +72,7 @@ func (a *Answer) Keep(members Object) {
 	if a.full || len(members) == 0 {
 		return
 	}
-	a.Message, _ = Merge("", a.Message, members).(Object) //nolint:errcheck // two objects make an object
+	a.Message, _ = Merge("", a.Message, members).(Object) // two objects make an object
 }
 
 // Begun implements [modelhttp.Reader].
@@ -291,7 +291,7 @@ type Object map[string]any
 
 // String returns a string.
 func (o Object) String(name string) string {
-	s, _ := o[name].(string) //nolint:errcheck // absent is ""
+	s, _ := o[name].(string) // absent is ""
 	return s
 }
 
@@ -342,7 +342,7 @@ func decode(data []byte) (any, error) {
 	decoder.UseNumber()
 	var value any
 	if err := decoder.Decode(&value); err != nil {
-		return nil, err //nolint:wrapcheck // the caller removes what it quotes
+		return nil, err // the caller removes what it quotes
 	}
 	if decoder.More() {
 		return nil, errors.New("more than one value")
@@ -463,7 +463,7 @@ func Merge(name string, before, piece any) any {
 		}
 		return b
 	case []any:
-		b, _ := before.([]any) //nolint:errcheck // absent is empty
+		b, _ := before.([]any) // absent is empty
 		for _, element := range p {
 			b = mergeElement(b, element)
 		}
@@ -489,6 +489,6 @@ func mergeElement(list []any, element any) []any {
 
 // MergeMembers is [Merge] for the members of a call.
 func MergeMembers(before, piece map[string]any) map[string]any {
-	merged, _ := Merge("", Object(before), Object(piece)).(Object) //nolint:errcheck // two objects make an object
+	merged, _ := Merge("", Object(before), Object(piece)).(Object) // two objects make an object
 	return merged
 }

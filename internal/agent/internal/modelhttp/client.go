@@ -303,7 +303,7 @@ func (c *Client) whole(ctx context.Context, body io.Reader, reader Reader) error
 // the body open.
 func finish(body io.Reader, watch *watch) {
 	watch.last(tailWait)
-	_, _ = io.CopyN(io.Discard, body, tailSize) //nolint:errcheck // the answer is complete; only the connection is lost
+	_, _ = io.CopyN(io.Discard, body, tailSize) // the answer is complete; only the connection is lost
 }
 
 // The causes with which a watch cancels.

@@ -43,7 +43,7 @@ func (p Params) Override(params map[string]any) (Params, error) {
 		case "response_format":
 			p.ResponseFormat, err = object(name, value)
 		case "user":
-			p.User, _ = value.(string) //nolint:errcheck // another type is as none
+			p.User, _ = value.(string) // another type is as none
 		}
 		if err != nil {
 			return Params{}, paramError(err)

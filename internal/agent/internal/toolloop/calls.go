@@ -532,8 +532,8 @@ func (l *loop) read(call chat.ToolCall, before int) chat.ToolResult {
 		return failed("The arguments are not those of %s: %v.", resultTool, err)
 	}
 	first, second, _ := strings.Cut(args.Call, ".")
-	r, _ := strconv.Atoi(first)  //nolint:errcheck // 0 names no round
-	c, _ := strconv.Atoi(second) //nolint:errcheck // 0 names no call
+	r, _ := strconv.Atoi(first)  // 0 names no round
+	c, _ := strconv.Atoi(second) // 0 names no call
 	if r < 1 || r > before || c < 1 || c > len(l.rounds[r-1].Results) || l.rounds[r-1].Results[c-1] == nil {
 		return failed("There is no result %q in this turn; the number is given where something was left out.", chat.Cut(chat.Printable(args.Call), 16))
 	}
