@@ -313,7 +313,7 @@ func TestWhereTheGatewayIs(t *testing.T) {
 		{name: "several", env: []string{"LANEWAY_URL", "a:1, https://b"}, want: "ws://a:1 wss://b"},
 		{name: "several flags", flags: clientFlags{URL: []string{"a:1", "b:2"}}, want: "ws://a:1 ws://b:2"},
 		{name: "foreign scheme", flags: clientFlags{URL: []string{"ftp://x"}}, err: "must begin with ws:// or wss://"},
-		{name: "no host", flags: clientFlags{URL: []string{"ws://"}}, err: "must look like"},
+		{name: "no host", flags: clientFlags{URL: []string{"ws://"}}, err: "is not the address of a gateway"},
 	}
 	for _, row := range rows {
 		list, err := row.flags.addresses(newBench("", row.env...).env)

@@ -92,7 +92,7 @@ func TestARunThatADrainCutsGoesOnElsewhereAndIsNoFailure(t *testing.T) {
 		}
 		want(t, "calls of the agents", len(a.runner.texts())+len(b.runner.texts()), 2)
 		want(t, "errors in a row", b.job("long").State.ConsecutiveErrors, 0)
-		wantList(t, "sent", append(a.box.texts("ops"), b.box.texts("ops")...), []string{"begun"})
+		wantList(t, "sent", append(a.box.texts("ops"), b.box.texts("ops")...), []string{"(planned 00:00) begun"})
 		b.close()
 		a.work(errors.New("over"))
 	})

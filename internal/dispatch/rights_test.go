@@ -338,7 +338,7 @@ func spoken() map[string]string {
 		"queue ": "/queue", "queue clear": "/queue  CLEAR", "queue *": "/queue collect", "model ": "/model", "model *": "/model default",
 		"remind ": "/remind in 20m tea", "jobs ": "/jobs", "cron ": "/cron", "cron add": "/cron ADD 9:00 stretch", "cron new": "/cron new 9:00 walk", "cron replace": "/cron replace 10:00 first", "cron show": "/cron show 1", "cron why": "/cron why 1 9:00",
 		"cron pause": "/cron pause 1", "cron resume": "/cron\tresume 1", "cron run": "/cron run 1", "cron rm": "/cron rm 1", "cron remove": "/cron remove 1",
-		"compact ": "/compact", "toc ": "/toc", "timezone ": "/timezone", "timezone *": "/timezone default", "answer ": "/answer q 1", "allow ": "/allow q", "deny ": "/deny q",
+		"compact ": "/compact", "toc ": "/toc", "timezone ": "/timezone", "timezone *": "/timezone default", "quiet ": "/quiet", "quiet *": "/quiet off", "answer ": "/answer q 1", "allow ": "/allow q", "deny ": "/deny q",
 		"approvals ": "/approvals", "approvals *": "/approvals revoke all", "dir ": "/dir", "dir *": "/dir default",
 	}
 }
@@ -401,7 +401,7 @@ func TestNoCommandStandsForLessThanItDoes(t *testing.T) {
 		switch use {
 		case "new ":
 			expected = chat.Need{Scope: chat.ScopeAdmin, Owner: true}
-		case "stop ", "stopall ", "tasks stop", "queue clear", "queue *", "model *", "compact ", "timezone *", "answer ", "allow ", "deny ", "approvals *", "dir *":
+		case "stop ", "stopall ", "tasks stop", "queue clear", "queue *", "model *", "compact ", "timezone *", "quiet *", "answer ", "allow ", "deny ", "approvals *", "dir *":
 			expected = write
 		case "remind ", "cron add", "cron new", "cron replace", "cron pause", "cron resume", "cron run", "cron rm", "cron remove":
 			expected = admin

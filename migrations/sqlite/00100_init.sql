@@ -663,6 +663,7 @@ DROP TABLE transcript_words;
 DROP TABLE kept_transcripts;
 DROP TABLE branches;
 DROP TABLE transcript;
+DROP TABLE sent;
 DROP TABLE outbox;
 DROP TABLE approvals;
 DROP TABLE tool_questions;
