@@ -447,7 +447,8 @@ func TestAnsweredTextStandsOnce(t *testing.T) {
 	}
 	history := []chat.TranscriptEntry{
 		job("digest", "r1", "Shall I order **40** filters?"), job("stock", "r2", "Paper is low, shall I order *ten* boxes of it for the printers?"),
-		{RunID: "r3", Role: chat.RoleAssistant, Text: "part one. part two."}, {RunID: "r4", Role: chat.RoleUser, Text: "yes"},
+		{RunID: "r3", Role: chat.RoleAssistant, Text: "part one. part two."},
+		{RunID: "r4", Role: chat.RoleUser, Text: "yes"},
 	}
 	for name, c := range map[string]struct {
 		answered chat.Answered
@@ -455,31 +456,38 @@ func TestAnsweredTextStandsOnce(t *testing.T) {
 		want     string
 	}{
 		"ours": {
-			chat.Answered{Ours: true, Run: "r1", Origin: "job digest, 09:00", Text: "Shall I order 40 filters?"}, history,
+			chat.Answered{Ours: true, Run: "r1", Origin: "job digest, 09:00", Text: "Shall I order 40 filters?"},
+			history,
 			"[answers the message above: an earlier message of this bot (job digest, 09:00)]\nyes, do it",
 		},
 		"a selected part": {
-			chat.Answered{Ours: true, Run: "r1", Origin: "job digest, 09:00", Selected: "40 filters", Text: "Shall I order 40 filters?"}, history,
+			chat.Answered{Ours: true, Run: "r1", Origin: "job digest, 09:00", Selected: "40 filters", Text: "Shall I order 40 filters?"},
+			history,
 			"[answers the message above: an earlier message of this bot (job digest, 09:00)]\n> 40 filters\nyes, do it",
 		},
 		"one of several messages": {
-			chat.Answered{Ours: true, Run: "r3", Origin: "09:00", Part: true, Text: "part two."}, history,
+			chat.Answered{Ours: true, Run: "r3", Origin: "09:00", Part: true, Text: "part two."},
+			history,
 			"[answers the message above: an earlier message of this bot (09:00)]\n> part two.\nyes, do it",
 		},
 		"not found, and known by its text": {
-			chat.Answered{Ours: true, Text: "Shall I order 40 filters?"}, history,
+			chat.Answered{Ours: true, Text: "Shall I order 40 filters?"},
+			history,
 			"[answers the message above: an earlier message of this bot]\nyes, do it",
 		},
 		"not in the conversation any more": {
-			chat.Answered{Ours: true, Run: "r1", Origin: "job digest, 09:00", Text: "Shall I order 40 filters?"}, history[1:],
+			chat.Answered{Ours: true, Run: "r1", Origin: "job digest, 09:00", Text: "Shall I order 40 filters?"},
+			history[1:],
 			"[answers an earlier message of this bot (job digest, 09:00)]\n> Shall I order 40 filters?\nyes, do it",
 		},
 		"another run with this text": {
-			chat.Answered{Ours: true, Run: "r9", Text: "Shall I order 40 filters?"}, history,
+			chat.Answered{Ours: true, Run: "r9", Text: "Shall I order 40 filters?"},
+			history,
 			"[answers an earlier message of this bot]\n> Shall I order 40 filters?\nyes, do it",
 		},
 		"a short text of another person": {
-			chat.Answered{Author: "Bob", Outside: true, Text: "yes"}, history,
+			chat.Answered{Author: "Bob", Outside: true, Text: "yes"},
+			history,
 			"[answers a message of Bob, from outside, without authority]\n> yes\nyes, do it",
 		},
 	} {

@@ -308,12 +308,12 @@ func (b *backup) file(from, to string) error {
 
 // copyFile creates the file to with the content of from, and syncs it.
 func copyFile(from, to string) (n int64, err error) {
-	in, err := os.Open(from) //nolint:gosec // below the data directory
+	in, err := os.Open(from) // below the data directory
 	if err != nil {
 		return 0, err
 	}
 	defer func() { _ = in.Close() }()                                     // it was only read
-	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600) //nolint:gosec // the operator's own choice
+	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600) // the operator's own choice
 	if err != nil {
 		return 0, err
 	}

@@ -402,5 +402,5 @@ func (c *pairRevoke) byName(ctx context.Context, env *environment) error {
 			return usageError(fmt.Sprintf("users are revoked by their number; for %s, run laneway pair revoke %s", oneLine(p.SenderLabel), oneLine(p.SenderID)))
 		}
 	}
-	return usageError(fmt.Sprintf("%s is not the number of a user; see laneway pair list", oneLine(c.ID)))
+	return usageError(oneLine(c.ID) + " is not the number of a user; see laneway pair list")
 }

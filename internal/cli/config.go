@@ -61,7 +61,7 @@ func (c *configInit) Run(env *environment) error {
 			return fmt.Errorf("making the directory: %w", err)
 		}
 	}
-	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600) //nolint:gosec // the operator names it
+	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600) // the operator names it
 	if errors.Is(err, fs.ErrExist) {
 		return fmt.Errorf("%s exists and was not changed; name another file, or print a new one: laneway config init -", file)
 	}

@@ -201,7 +201,7 @@ const maxHistory = 500
 // the conversation.
 func openHistory(path string) *lineHistory {
 	h := &lineHistory{path: path}
-	text, err := os.ReadFile(path) //nolint:gosec // the user's own data directory
+	text, err := os.ReadFile(path) // the user's own data directory
 	if err != nil {
 		return h
 	}

@@ -91,7 +91,7 @@ func lookPath(env *environment, name string) string {
 
 // show prints the last lines of a file, including those of the previous file if needed.
 func (c *logsCmd) show(ctx context.Context, env *environment, path string) error {
-	f, err := os.Open(path) //nolint:gosec // the file that the configuration names
+	f, err := os.Open(path) // the file that the configuration names
 	if err != nil {
 		return unreadableLog(path, err)
 	}
@@ -119,7 +119,7 @@ func (c *logsCmd) show(ctx context.Context, env *environment, path string) error
 
 // showOlder prints the last n lines of the previous file, if it exists.
 func showOlder(out io.Writer, path string, n int) error {
-	f, err := os.Open(path) //nolint:gosec // the file that the configuration names
+	f, err := os.Open(path) // the file that the configuration names
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -174,7 +174,7 @@ func replaced(f *os.File, path string) *os.File {
 	if err != nil || os.SameFile(named, open) && named.Size() >= at {
 		return nil
 	}
-	next, err := os.Open(path) //nolint:gosec // the file that the configuration names
+	next, err := os.Open(path) // the file that the configuration names
 	if err != nil {
 		return nil
 	}

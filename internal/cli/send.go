@@ -120,7 +120,7 @@ func (c *sendCmd) upload(ctx context.Context, env *environment) ([]wire.Attachme
 }
 
 func uploadPath(ctx context.Context, env *environment, to target, path string) (id string, err error) {
-	f, err := os.Open(path) //nolint:gosec // the file that the user names
+	f, err := os.Open(path) // the file that the user names
 	if err != nil {
 		return "", fmt.Errorf("opening a file to send: %w", err)
 	}
@@ -341,7 +341,7 @@ func (c *filesGetCmd) Run(ctx context.Context, env *environment) error {
 	path, made := c.Output, (*os.File)(nil)
 	err = downloadFile(ctx, to, c.ID, func(name string) (io.Writer, error) {
 		path = cmp.Or(path, chat.FileName(name))
-		f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600) //nolint:gosec // the path that the user names
+		f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600) // the path that the user names
 		if errors.Is(err, os.ErrExist) {
 			return nil, usageError(path + " exists; choose another name with -o")
 		}

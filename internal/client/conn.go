@@ -118,7 +118,7 @@ func (c *Conn) Close() error {
 // shut sends a close frame and makes the reader return. Only the first reason is kept.
 func (c *Conn) shut(code int, text string, why error) {
 	c.fail(why)
-	//nolint:errcheck // the connection ends either way
+	// the connection ends either way
 	_ = c.ws.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(code, text), time.Now().Add(time.Second))
 	_ = c.ws.Close()
 }

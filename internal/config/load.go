@@ -98,7 +98,7 @@ func readConfigFile(path string) ([]byte, error) {
 			return nil, err
 		}
 	}
-	text, err := os.ReadFile(path) //nolint:gosec // the operator names it
+	text, err := os.ReadFile(path) // the operator names it
 	if err != nil {
 		return nil, refuse("%s %s cannot be read: %s; name another with --config", noun, path, cause(err))
 	}

@@ -170,7 +170,7 @@ func readSecretFile(path, noun string, as identity) ([]byte, error) {
 			return nil, err
 		}
 	}
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) //nolint:gosec // the operator names it
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // the operator names it
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, refuse("%s %s does not exist; %s", noun, path, cure(noun))

@@ -182,7 +182,7 @@ func createToken(path string) (secret.Secret, error) {
 
 // writeExclusive creates a file that only its owner can read, and removes it when the write fails.
 func writeExclusive(path, text string) error {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600) //nolint:gosec // the operator's own data directory
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600) // the operator's own data directory
 	if err != nil {
 		return err
 	}

@@ -460,6 +460,7 @@ func (j Job) checkPayload() error {
 		if !strings.Contains(string(j.Payload.Options), `"argv"`) {
 			return refuse("payload.argv is needed")
 		}
+	default: // the others have only text
 	}
 	if (j.Payload.Kind == PayloadCommand || j.Payload.Kind == PayloadScript) && j.Session != Isolated {
 		return refuse("payloads that run on the host need the sessionTarget isolated")

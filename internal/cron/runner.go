@@ -156,7 +156,7 @@ func (r *Runner) tick(ctx context.Context) time.Duration {
 		r.ticked.Store(time.Now().UnixNano())
 	}
 	now := r.clock.at(time.Now())
-	wait := now.Truncate(r.cfg.Tick).Add(r.cfg.Tick).Sub(now) + rand.N(tickJitter) //nolint:gosec // spread, not secrecy
+	wait := now.Truncate(r.cfg.Tick).Add(r.cfg.Tick).Sub(now) + rand.N(tickJitter) // spread, not secrecy
 	if err == nil && !next.IsZero() {
 		wait = min(wait, max(next.Sub(now), time.Millisecond))
 	}

@@ -370,8 +370,10 @@ func TestLateAnswersExpireAndRemindersNameTheirTime(t *testing.T) {
 			to, func(j *cron.Job) {
 				j.Alert.Delivery = cron.Delivery{Mode: cron.DeliverAnnounce, Channel: "box", To: "ops"}
 			})
-		h.put(cron.Job{ID: "pills", Schedule: schedule.Spec{Kind: schedule.KindAt, At: began.Add(time.Minute)}, Session: cron.Isolated, WakeMode: cron.WakeLater,
-			Payload: cron.Payload{Kind: cron.PayloadSystemEvent, Text: "take the pills"}}, to)
+		h.put(cron.Job{
+			ID: "pills", Schedule: schedule.Spec{Kind: schedule.KindAt, At: began.Add(time.Minute)}, Session: cron.Isolated, WakeMode: cron.WakeLater,
+			Payload: cron.Payload{Kind: cron.PayloadSystemEvent, Text: "take the pills"},
+		}, to)
 		after(110 * time.Minute)
 		planned := began.Add(time.Minute).UTC().Format("15:04")
 		wantList(t, "sent", h.box.texts("9"), []string{"(planned " + planned + ") Reminder: take the pills", "often", "often", "often"}) // of the last hour

@@ -408,11 +408,11 @@ func TestToolsOfTheClientEndTheTurnWithCalls(t *testing.T) {
 	tools := params{"tools": []any{weather()}}
 	type called struct {
 		Content   *string
-		ToolCalls []struct { //nolint:tagliatelle // OpenAI's names
+		ToolCalls []struct {
 			Index    int
 			ID, Type string
 			Function struct{ Name, Arguments string }
-		} `json:"tool_calls"`
+		} `json:"tool_calls"` //nolint:tagliatelle // OpenAI's names
 	}
 	got := b.post(completionsPath, ask("mute", tools))
 	whole := decode[struct {

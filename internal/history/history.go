@@ -102,7 +102,7 @@ type Indexer struct{ cfg IndexerConfig }
 // NewIndexer makes an indexer; [Indexer.Run] is its loop.
 func NewIndexer(cfg IndexerConfig) *Indexer {
 	if cfg.Jitter == nil {
-		cfg.Jitter = func(d time.Duration) time.Duration { return rand.N(d) } //nolint:gosec // spread, not secrecy
+		cfg.Jitter = func(d time.Duration) time.Duration { return rand.N(d) } // spread, not secrecy
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)

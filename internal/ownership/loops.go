@@ -107,7 +107,7 @@ func (n *Node) sweepLoop(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-t.C:
-			t.Reset(n.cfg.Sweep*9/10 + rand.N(n.cfg.Sweep/5)) //nolint:gosec // spread, not secrecy
+			t.Reset(n.cfg.Sweep*9/10 + rand.N(n.cfg.Sweep/5)) // spread, not secrecy
 		case <-n.sweepNow:
 		case <-n.hints(store.HintMessage):
 		}

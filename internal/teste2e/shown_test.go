@@ -2,6 +2,7 @@ package teste2e
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -33,13 +34,12 @@ func answering(c *Chatroom, m testtelegram.Message, chat int64, file string) fun
 // asked returns what the model got in the newest turn whose input contains part, one message after
 // the other.
 func (c *Chatroom) asked(part string) string {
-	calls := c.Model.Calls()
-	for i := len(calls) - 1; i >= 0; i-- {
-		if !strings.Contains(calls[i].Last(), part) {
+	for _, call := range slices.Backward(c.Model.Calls()) {
+		if !strings.Contains(call.Last(), part) {
 			continue
 		}
 		var all strings.Builder
-		for _, m := range calls[i].Messages {
+		for _, m := range call.Messages {
 			all.WriteString(m.Role + ": " + m.Content + "\n")
 		}
 		return all.String()

@@ -518,7 +518,6 @@ var (
 	hostInText    = regexp.MustCompile(`[\p{L}\p{N}\p{M}_-]+(?:\.[\p{L}\p{N}\p{M}_-]+)+`)
 	addressInText = regexp.MustCompile(`(?i)[a-z][a-z\d+.-]*:[\\/]{2,}([^\s\\/?#]+)`)
 	pathInText    = regexp.MustCompile(`(://[^\s/?#]+)[/?#]\S*`)
-	likeDots      = strings.NewReplacer("\u3002", ".", "\u0701", ".", "\u0702", ".", "\ua4f8", ".")
 )
 
 // misnames reports whether a text names a host that is not the given one. Characters that cannot be
@@ -528,6 +527,7 @@ func misnames(text, host string) bool {
 	if plain, err := url.PathUnescape(text); err == nil {
 		text = plain
 	}
+	likeDots := strings.NewReplacer("\u3002", ".", "\u0701", ".", "\u0702", ".", "\ua4f8", ".")
 	text = likeDots.Replace(chat.Visible(norm.NFKC.String(text)))
 	text = pathInText.ReplaceAllString(text, "$1") // the name of a file looks like a host
 	named := hostInText.FindAllString(text, -1)

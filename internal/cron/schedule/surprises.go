@@ -266,10 +266,9 @@ func (e expression) words() string {
 // times describes the hours, minutes and seconds; repeats: they repeat within the day.
 func (e expression) times() (text string, repeats bool) {
 	var sets [3][]int
-	for i, u := range units() {
-		if i > atHour {
-			break
-		}
+	fields := units()
+	for i := range sets {
+		u := fields[i]
 		if sets[i] = valuesOf(e.fields[i], u.low, u.top); sets[i] == nil {
 			return "", false
 		}

@@ -151,7 +151,7 @@ func (c *Conn) writeMessage(frame []byte) bool {
 func (c *Conn) writeClose(end *Closing) {
 	at := time.Now().Add(c.up.cfg.Deadlines.Close)
 	if end.Code != 0 {
-		//nolint:errcheck // the connection ends either way
+		// the connection ends either way
 		_ = c.ws.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(end.Code, chat.Cut(end.Text, 123)), at)
 	}
 	if end.Reason == ClosedUnauthenticated {

@@ -163,7 +163,7 @@ func bare(err error) error {
 		return err
 	}
 	cause := connect.Unwrap()
-	if tries, several := cause.(interface{ Unwrap() []error }); several { //nolint:errorlint // of this error alone
+	if tries, several := cause.(interface{ Unwrap() []error }); several { // of this error alone
 		same := func(a, b error) bool { return a.Error() == b.Error() }
 		return errors.Join(slices.CompactFunc(tries.Unwrap(), same)...)
 	}

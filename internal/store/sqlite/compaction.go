@@ -202,7 +202,7 @@ func Backup(ctx context.Context, path, dest string) (err error) {
 	if err := checkBackup(ctx, dest); err != nil {
 		return err
 	}
-	file, err := os.OpenFile(dest, os.O_RDWR, 0) //nolint:gosec // the operator's own choice
+	file, err := os.OpenFile(dest, os.O_RDWR, 0) // the operator's own choice
 	if err != nil {
 		return fmt.Errorf("write the backup: %w", err)
 	}

@@ -323,7 +323,7 @@ type fileLock struct{ file *os.File }
 // process.
 func lockFile(path string) (*fileLock, error) {
 	name := path + ".lock"
-	file, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600) //nolint:gosec // the path is the operator's own configuration
+	file, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600) // the path is the operator's own configuration
 	if err != nil {
 		return nil, fmt.Errorf("open the lock file of the database: %w", err)
 	}

@@ -152,20 +152,22 @@ const goneNodesSQL = `SELECT COALESCE(NULLIF(d.addr, ''), d.id) AS name, max(d.l
 
 // takenRowsSQL are the queries of taken rows. A session with an open run is not waiting for its
 // owner; the first message of another one is.
-var takenRowsSQL = [...]string{
-	`SELECT '` + store.TakenDelivery + `', id, node, attempt, created_at AS since FROM outbox WHERE ` + unsent + ` AND state = 'sending' ORDER BY since LIMIT 1000`,
-	`SELECT '` + store.TakenCall + `', id, node, 1, asked_at AS since FROM tool_questions WHERE state = 'allowed' ORDER BY since LIMIT 1000`,
-	`SELECT CASE WHEN state = 'stopping' THEN '` + store.TakenStopping + `' ELSE '` + store.TakenTurn + `' END, id, owner, attempt, started_at AS since
+func takenRowsSQL() []string {
+	return []string{
+		`SELECT '` + store.TakenDelivery + `', id, node, attempt, created_at AS since FROM outbox WHERE ` + unsent + ` AND state = 'sending' ORDER BY since LIMIT 1000`,
+		`SELECT '` + store.TakenCall + `', id, node, 1, asked_at AS since FROM tool_questions WHERE state = 'allowed' ORDER BY since LIMIT 1000`,
+		`SELECT CASE WHEN state = 'stopping' THEN '` + store.TakenStopping + `' ELSE '` + store.TakenTurn + `' END, id, owner, attempt, started_at AS since
 		FROM runs WHERE {running} AND state <> 'yielded' ORDER BY since LIMIT 1000`,
-	`SELECT '` + store.TakenMessage + `', i.session_key, s.owner, min(i.seq), min(i.accepted_at) AS since
+		`SELECT '` + store.TakenMessage + `', i.session_key, s.owner, min(i.seq), min(i.accepted_at) AS since
 		FROM inbox i JOIN sessions s ON s.key = i.session_key AND s.owner IS NOT NULL AND s.debounce_until <= {now}
 		WHERE {open i} AND NOT EXISTS (SELECT 1 FROM runs WHERE session_key = s.key AND {running})
 		GROUP BY i.session_key, s.owner ORDER BY since LIMIT 1000`,
+	}
 }
 
 // TakenRows lists the rows that nodes have taken; see store.Nodes.
 func (s Nodes) TakenRows(ctx context.Context) (found []store.TakenRow, err error) {
-	for _, text := range takenRowsSQL {
+	for _, text := range takenRowsSQL() {
 		rows, err := list(ctx, s.db, query{"list the rows that gateways have taken", text, nil}, func(r Row) (t store.TakenRow, err error) {
 			var since int64
 			err = r.Scan(&t.Kind, &t.ID, &t.Node, &t.Attempt, &since)
