@@ -140,7 +140,7 @@ func commandReach() map[string]reach {
 	return map[string]reach{
 		"new ": taken, "stop ": taken, "stopall ": taken, "status ": taken, "queue ": taken, "queue clear": taken, "queue *": taken, "model ": taken, "model *": taken,
 		"agent ": taken, "whoami ": taken, "id ": taken, "why ": hidden, "help ": taken, "remind ": taken, "jobs ": counted, "cron ": counted,
-		"compact ": taken, "timezone ": taken, "timezone *": taken, "toc ": counted, "tasks ": counted, "tasks stop": hidden, "allow ": hidden, "deny ": hidden, "answer ": hidden, "approvals ": taken, "approvals *": taken, "dir ": taken, "dir *": taken,
+		"compact ": taken, "timezone ": taken, "timezone *": taken, "quiet ": taken, "quiet *": taken, "toc ": counted, "tasks ": counted, "tasks stop": hidden, "allow ": hidden, "deny ": hidden, "answer ": hidden, "approvals ": taken, "approvals *": taken, "dir ": taken, "dir *": taken,
 		"cron add": taken, "cron new": taken, "cron replace": taken, "cron show": hidden, "cron why": hidden, "cron pause": hidden, "cron resume": hidden, "cron run": hidden, "cron rm": hidden, "cron remove": hidden,
 	}
 }

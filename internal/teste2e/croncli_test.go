@@ -36,14 +36,14 @@ func TestTheCommandLineLooksAfterJobs(t *testing.T) {
 		run(0, `digest`, "cron", "add", "--name", "digest", "--cron", "0 9 * * 1-5", "--tz", "Europe/Berlin", "--message", "the digest", "--key", "dg") // changes nothing
 		run(0, `slow`, "cron", "add", "--name", "slow", "--every", "24h", "--message", "sleep 10m", "--overlap", "concurrent", "--retries", "0")
 		run(0, `broken`, "cron", "add", "--name", "broken", "--every", "24h", "--message", "fail refusal")
-		if out := run(0, `digest +0 9 \* \* 1-5 Europe/Berlin +enabled +in `, "cron", "list"); strings.Count(out, "digest") != 1 {
+		if out := run(0, `digest +weekdays at 09:00, Berlin +enabled +in `, "cron", "list"); strings.Count(out, "digest") != 1 {
 			t.Errorf("the list: %s", out)
 		}
 		run(0, `"expr": "0 9 \* \* 1-5"`, "cron", "get", "dg", "--json")
 		run(0, `(?s)\d{4}-\d\d-\d\d.*\n.*\n`, "cron", "next", "--cron", "0 9 * * 1-5", "--tz", "Europe/Berlin", "-n", "3")
 		run(0, `.`, "cron", "edit", "digest", `{"schedule":{"kind":"cron","expr":"30 9 * * 1-5"}}`)
 		run(0, `(?s)"expr": "30 9 \* \* 1-5".*"tz": "Europe/Berlin"`, "cron", "get", "digest", "--json")
-		run(0, `(?s)schedule +30 9 \* \* 1-5 Europe/Berlin\n.*answers to +-\nowner +gateway\n.*\n\nthe digest\n$`, "cron", "get", "digest")
+		run(0, `(?s)schedule +weekdays at 09:30, Berlin[^\n]*\n.*answers to +-\nowner +gateway\n.*\n\nthe digest\n$`, "cron", "get", "digest")
 		run(0, `.`, "cron", "pause", "digest", "--note", "holidays")
 		run(0, `digest .* paused `, "cron", "list", "--all")
 		run(0, `.`, "cron", "resume", "digest")
@@ -76,7 +76,7 @@ func TestTheCommandLineLooksAfterJobs(t *testing.T) {
 		run(0, `MiB given back to the disk`, "scheduler", "run", "system:compaction", "--wait")
 		run(1, `built-in`, "cron", "rm", "system:retention")
 		exportAndImport(t, run)
-		run(0, `digest +30 9 \* \* 1-5 Europe/Berlin`, "cron", "list")
+		run(0, `digest +weekdays at 09:30, Berlin`, "cron", "list")
 		if n := o.Count("SELECT count(*) FROM cron_jobs WHERE owner <> 'system'"); n != 3 {
 			t.Errorf("%d jobs after two imports of three", n)
 		}

@@ -79,7 +79,7 @@ func badJobs() []badJob {
 		{"name that runs backwards", `{"name":"a\u202eb"}`, "bidirectional"},
 		{"name that is a number", `{"name":7}`, ""},
 		{"NUL in the text", `{"payload":{"kind":"agentTurn","message":"a\u0000b"}}`, "U+0000"},
-		{"blank text", `{"payload":{"kind":"agentTurn","message":" "}}`, "blank"},
+		{"blank text", `{"payload":{"kind":"agentTurn","message":" "}}`, "empty"},
 		{"long text", `{"payload":{"kind":"agentTurn","message":"` + long + `"}}`, "65536"},
 		{"unknown payload", `{"payload":{"kind":"incantation","message":"x"}}`, "incantation"},
 		{"program that is not allowed", `{"payload":{"kind":"command","argv":["true"]}}`, "LANEWAY_CRON_PAYLOADS"},

@@ -237,7 +237,7 @@ func (c *Chatroom) LetIn(person int64) {
 		c.t.Errorf("pair list: %q %q, code %d; want the person and not the code", out, errs, exit)
 	}
 	out, errs, exit := c.CLI(ctx, "", "pair", "approve", strings.ToLower(code[1]))
-	if exit != 0 || !strings.Contains(out, "may talk") {
+	if exit != 0 || !strings.Contains(out, "can now use the bot") {
 		c.t.Fatalf("pair approve: %q %q, code %d", out, errs, exit)
 	}
 	c.Says(person, "You can now use this bot")

@@ -25,7 +25,7 @@ import (
 
 // jobExtras are the members of a job that exist only in the extended view, for a job with a cron
 // expression.
-const jobExtras = "atMostOnce dst errorCount jitterMs key keyDerived lane missed nextScheduledForMs overlap pauseAfterFailures principal queuedRuns retry runCount timeoutSeconds"
+const jobExtras = "atMostOnce dst errorCount jitterMs key keyDerived lane missed nextScheduledForMs overlap pauseAfterFailures principal queuedRuns retry runCount scheduleWords timeoutSeconds"
 
 // more compares the views of one object: the members of the standard view must be in the extended
 // one with the same value. It returns the additional members; of lists, it compares the first
