@@ -334,7 +334,7 @@ func stageOf(t *testing.T, page string) *stage {
 		s := newStage(t)
 		s.claude()
 		return s
-	case "cron.md", "troubleshooting.md", "chat-commands.md", "team.md", "write-a-client.md":
+	case "cron.md", "troubleshooting.md", "chat-commands.md", "desk-and-phone.md", "team.md", "write-a-client.md":
 		s := newStage(t)
 		s.serve("laneway serve")
 		return s
