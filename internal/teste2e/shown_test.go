@@ -124,7 +124,8 @@ func TestQuietHoursHoldWhatJobsWrite(t *testing.T) {
 		add("alarm", "--urgent")
 		c.Await("the urgent answers", func() bool { return c.Count(anna, "done: work of alarm") == 3 })
 		c.Await("the runs that are held", func() bool {
-			return strings.Count(run("cron", "runs", "digest"), "ok") == 3 && strings.Contains(run("cron", "why", "digest"), "waits for the end of quiet hours at")
+			out := run("cron", "runs", "digest") // on a busy machine a run may last until the next one, which is skipped
+			return strings.Count(out, " ok ")+strings.Count(out, " skipped ") == 3 && strings.Contains(run("cron", "why", "digest"), "waits for the end of quiet hours at")
 		})
 		run("cron", "run", "alarm")
 		c.Telegram.Say(anna, anna, "/remind in 1s the oven")
@@ -138,7 +139,7 @@ func TestQuietHoursHoldWhatJobsWrite(t *testing.T) {
 		c.Telegram.Say(anna, anna, "/quiet off")
 		c.Await("what waited", func() bool { return c.Count(anna, "digest") > 0 })
 		c.rest()
-		if n := c.Count(anna, "digest"); n != 1 || c.Count(anna, "digest 3.") != 1 {
+		if n := c.Count(anna, "digest"); n != 1 || c.Count(anna, fmt.Sprintf("digest %d.", runs.Load())) != 1 {
 			t.Errorf("after quiet hours: %q", c.seen(anna))
 		}
 	})
