@@ -134,7 +134,7 @@ for (const engine of ENGINES) {
       await p.click("#save");
       await shows(p, "#job", "digest");
       assert.equal((await named("digest")).schedule.expr, "15 10 * * 1-5");
-      const end = Date.UTC(2031, 2, 10);
+      const end = Date.UTC(2031, 2, 9, 23); // midnight in the zone of the job
       await g.cli("cron", "edit", id, "--until", "2031-03-10", "--alert-after", "0", "--yes");
       assert.deepEqual([(await named("digest")).endsAtMs, (await named("digest")).failureAlert], [end, false]);
       await g.cli("cron", "edit", id, "--until", "none", "--yes");
