@@ -74,7 +74,9 @@ func PlainText(req Request) string {
 func Conversation(req Request, system string, room Room) (string, []Line) {
 	system, input := fixed(req, system, nil)
 	past := CutHistory(earlier(req), room.left(system, input))
-	_, input = fixed(req, system, past)
+	if slices.ContainsFunc(req.Messages, func(m chat.Content) bool { return m.Answered != nil }) {
+		_, input = fixed(req, system, past) // only a reply depends on what the agent has
+	}
 	asNotes(past, req.Zone)
 	lines := make([]Line, 0, len(past)+1)
 	for _, entry := range past {
