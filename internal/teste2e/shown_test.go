@@ -123,9 +123,10 @@ func TestQuietHoursHoldWhatJobsWrite(t *testing.T) {
 		add("digest")
 		add("alarm", "--urgent")
 		c.Await("the urgent answers", func() bool { return c.Count(anna, "done: work of alarm") == 3 })
-		c.Await("the runs that are held", func() bool {
-			out := run("cron", "runs", "digest") // on a busy machine a run may last until the next one, which is skipped
-			return strings.Count(out, " ok ")+strings.Count(out, " skipped ") == 3 && strings.Contains(run("cron", "why", "digest"), "waits for the end of quiet hours at")
+		c.Await("the runs that are held", func() bool { // on a busy machine slots are skipped, several in one row
+			out := run("cron", "runs", "digest")
+			return strings.Contains(run("cron", "get", "digest"), "it does not fire") && !strings.Contains(out, "running") && !strings.Contains(out, "queued") &&
+				strings.Contains(run("cron", "why", "digest"), "waits for the end of quiet hours at")
 		})
 		run("cron", "run", "alarm")
 		c.Telegram.Say(anna, anna, "/remind in 1s the oven")

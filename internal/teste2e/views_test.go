@@ -305,6 +305,146 @@ func TestAnswersAndEventsOfTheProgramAreAsDescribed(t *testing.T) {
 	})
 }
 
+// protocolExamples are the calls whose requests and answers docs/protocol shows, in an order in
+// which one prepares the next. JOB and RUN stand for the ids of the job and of its run.
+var protocolExamples = []struct{ method, params string }{
+	{"chat.send", `{"sessionKey":"main","message":"Is the refund of order 1041 out?","idempotencyKey":"f2a0c7"}`},
+	{"chat.history", `{"sessionKey":"main","limit":2}`},
+	{"sessions.list", `{"limit":1}`},
+	{"sessions.search", `{"query":"refund"}`},
+	{"cron.preview", `{"schedule":{"kind":"cron","expr":"0 9 * * 1-5","tz":"Europe/Berlin"},"count":2}`},
+	{"cron.add", `{"name":"digest","schedule":{"kind":"cron","expr":"0 9 * * 1-5","tz":"Europe/Berlin"},"sessionTarget":"isolated","payload":{"kind":"agentTurn","message":"Write the daily digest"}}`},
+	{"cron.run", `{"id":"JOB"}`},
+	{"cron.runs", `{"id":"JOB","limit":1}`},
+	{"cron.list", `{"limit":1}`},
+	{"runs.list", `{"limit":1}`},
+	{"runs.get", `{"id":"RUN"}`},
+	{"lanes.status", `{}`},
+	{"questions.list", `{}`},
+	{"channels.pairing.list", `{}`},
+	{"agents.list", `{}`},
+	{"needs.list", `{}`},
+	{"health", `{}`},
+	{"status", `{}`},
+}
+
+// exampleJob stands for the id of the job.
+const exampleJob = "01a22345-0000-7000-8000-000000000001"
+
+// The pages of the protocol show what the program answers: UPDATE=1 records the examples, and each
+// recorded one must have the members that an answer has now.
+func TestExamplesOfTheProtocolAreWhatIsAnswered(t *testing.T) {
+	NeedsProcesses(t)
+	const file = "../gateway/gendoc/examples.json"
+	type example struct {
+		Request json.RawMessage `json:"request"`
+		Answer  json.RawMessage `json:"answer"`
+	}
+	recorded, now := map[string]example{}, map[string]example{}
+	if text, err := os.ReadFile(file); err != nil {
+		t.Fatal(err)
+	} else if err := json.Unmarshal(text, &recorded); err != nil {
+		t.Fatal(err)
+	}
+	g := Install(t, "", "agents: {main: {runner: echo}}\n")
+	g.Start()
+	c, err := Dial(g.URL(), g.Token(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	call := func(method, params string) (payload json.RawMessage) {
+		t.Helper()
+		if payload, err = c.Call(method, json.RawMessage(params), 30*time.Second); err != nil {
+			t.Fatalf("%s: %v", method, err)
+		}
+		return payload
+	}
+	job, run := "", ""
+	for i, e := range protocolExamples {
+		params := strings.NewReplacer("JOB", job, "RUN", run).Replace(e.params)
+		payload := call(e.method, params)
+		switch e.method {
+		case "chat.send":
+			testrun.Eventually(t, "the answer", func() bool {
+				return strings.Contains(string(call("chat.history", `{"sessionKey":"main"}`)), `"assistant"`)
+			})
+		case "cron.add":
+			job = idIn(t, payload, "id")
+		case "cron.run":
+			run = idIn(t, payload, "runId")
+			testrun.Eventually(t, "the run", func() bool { return strings.Contains(string(call("cron.runs", `{"id":"`+job+`"}`)), `"status":"ok"`) })
+		}
+		request := fmt.Sprintf(`{"type":"req","id":"%d","method":%q,"params":%s}`, i+2, e.method, params)
+		answer := fmt.Sprintf(`{"type":"res","id":"%d","ok":true,"payload":%s}`, i+2, payload)
+		if job != "" { // the id is a name in one answer
+			request, answer = strings.ReplaceAll(request, job, exampleJob), strings.ReplaceAll(answer, job, exampleJob)
+		}
+		short, err := json.Marshal(shortened(decoded(t, json.RawMessage(answer))))
+		if err != nil {
+			t.Fatal(err)
+		}
+		now[e.method] = example{json.RawMessage(request), short}
+		if os.Getenv("UPDATE") != "" {
+			continue
+		}
+		if got, want := membersOf(decoded(t, now[e.method].Answer)), membersOf(decoded(t, recorded[e.method].Answer)); !slices.Equal(got, want) {
+			t.Errorf("%s answers with\n%q, and its example has\n%q; run this test with UPDATE=1, then make generate", e.method, got, want)
+		}
+	}
+	if os.Getenv("UPDATE") == "" {
+		return
+	}
+	text, err := json.MarshalIndent(now, "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, append(text, '\n'), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// idIn returns a member of an answer that is a string.
+func idIn(t *testing.T, payload json.RawMessage, member string) string {
+	t.Helper()
+	object, ok := decoded(t, payload).(map[string]any)
+	id, isText := object[member].(string)
+	if !ok || !isText {
+		t.Fatalf("no %s in %s", member, payload)
+	}
+	return id
+}
+
+// shortened returns a value whose lists have at most one element.
+func shortened(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		for name := range v {
+			v[name] = shortened(v[name])
+		}
+	case []any:
+		if len(v) > 0 {
+			return []any{shortened(v[0])}
+		}
+	}
+	return v
+}
+
+// membersOf lists the paths of the members of a value; of a list, those of its first element.
+func membersOf(v any) (paths []string) {
+	switch v := v.(type) {
+	case map[string]any:
+		for _, name := range slices.Sorted(maps.Keys(v)) {
+			paths = append(append(paths, name), below(name+".", strings.Join(membersOf(v[name]), " "))...)
+		}
+	case []any:
+		if len(v) > 0 {
+			return membersOf(v[0])
+		}
+	}
+	return paths
+}
+
 // rounds describes the input of a model, one word for each message.
 func rounds(call testmodel.Call) string {
 	var out []string

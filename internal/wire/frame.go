@@ -2,7 +2,7 @@
 // every method, the payloads of events, and error codes.
 //
 // The gateway writes these types, the Go client and the command line read them, and the description
-// of the protocol (docs/protocol.md, docs/protocol.json) is generated from them. So each member of
+// of the protocol (docs/protocol, docs/protocol.json) is generated from them. So each member of
 // the protocol is declared once.
 //
 // # Ideas

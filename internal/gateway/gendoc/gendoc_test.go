@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -23,7 +24,15 @@ func TestCommittedDescriptionIsCurrent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, want := range map[string][]byte{"docs/protocol.md": all.page, "docs/protocol.json": all.machine, "internal/dashboard/types/wire.d.ts": all.types} {
+	files := map[string][]byte{"docs/protocol.json": all.machine, "internal/dashboard/types/wire.d.ts": all.types}
+	for name, text := range all.pages {
+		files["docs/protocol/"+name] = text
+	}
+	there, err := filepath.Glob("../../../docs/protocol/*")
+	if err != nil || len(there) != len(all.pages) {
+		t.Errorf("docs/protocol has %q, want %d pages (%v)", there, len(all.pages), err)
+	}
+	for name, want := range files {
 		got, err := os.ReadFile(filepath.Join("..", "..", "..", name))
 		if err != nil {
 			t.Fatal(err)
@@ -103,8 +112,8 @@ func TestBoundsAreShownAsTheGatewayChecksThem(t *testing.T) {
 		"| `updatedAt` | integer | or null | when it last changed, in Unix milliseconds; null = it does not exist yet |",
 		"| `failureAlert` | [FailureAlert](#failurealert) | optional | when failures are reported; absent = the default of the gateway |",
 	} {
-		if !strings.Contains(string(all.page), line+"\n") {
-			t.Errorf("the page lacks %s", line)
+		if !anyPage(all.pages, line+"\n") {
+			t.Errorf("the pages lack %s", line)
 		}
 	}
 	var doc struct {
@@ -137,25 +146,38 @@ func TestBoundsAreShownAsTheGatewayChecksThem(t *testing.T) {
 	t.Error("chat.send is not described")
 }
 
-func TestPageHasEachTypeItLinksTo(t *testing.T) {
+// anyPage reports whether a page has the text.
+func anyPage(pages map[string][]byte, text string) bool {
+	for _, page := range pages {
+		if strings.Contains(string(page), text) {
+			return true
+		}
+	}
+	return false
+}
+
+func TestPagesHaveEachTypeTheyLinkTo(t *testing.T) {
 	t.Parallel()
 	all, err := render(source)
 	if err != nil {
 		t.Fatal(err)
 	}
-	page := string(all.page)
-	links := regexp.MustCompile(`\]\(#([^)]+)\)`).FindAllStringSubmatch(page, -1)
-	if len(links) < 100 {
-		t.Fatalf("the page has %d links to itself", len(links))
-	}
-	for _, l := range links {
-		if !strings.Contains(page, `<a id="`+l[1]+`">`) {
-			t.Errorf("nothing on the page has the id %q", l[1])
+	count := 0
+	for name, page := range all.pages {
+		for _, l := range regexp.MustCompile(`\]\(([a-z.A-Z]*)#([^)]+)\)`).FindAllStringSubmatch(string(page), -1) {
+			there := all.pages[cmp.Or(l[1], name)]
+			count++
+			if !strings.Contains(string(there), `<a id="`+l[2]+`">`) && !strings.Contains(l[2], "-that-are-") {
+				t.Errorf("%s links %s#%s, which is not there", name, l[1], l[2])
+			}
 		}
 	}
+	if count < 250 {
+		t.Errorf("the pages have %d links to each other", count)
+	}
 	for _, row := range []string{"| `schedule` | [JobSchedule](#jobschedule) | required |", "| `enabled` | boolean |", "skip, concurrent, buffer_one or cancel_previous"} {
-		if !strings.Contains(page, row) {
-			t.Errorf("the page does not have %s", row)
+		if !strings.Contains(string(all.pages["jobs.md"]), row) {
+			t.Errorf("the page of jobs lacks %s", row)
 		}
 	}
 }

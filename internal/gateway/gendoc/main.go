@@ -1,5 +1,5 @@
-// Command gendoc writes the description of the wire protocol from the gateway's method table:
-// docs/protocol.md for people, docs/protocol.json for programs, and wire.d.ts for the type checker
+// Command gendoc writes the description of the wire protocol from the gateway's method table: the
+// pages of docs/protocol for people, docs/protocol.json for programs, and wire.d.ts for the type checker
 // of the dashboard.
 //
 // The table has the name, the scope, and the types of the parameters and the result of each method,
@@ -7,9 +7,9 @@
 // these can differ from the behaviour of a gateway. The meaning of a member is the comment of its
 // field in package wire. Everything else is prose: the text around the tables is in
 // protocol.md.tmpl, the description of a method and of an event in notes.go. A method or an event
-// without a note, and a member without a comment, is an error.
+// without a note or a page, and a member without a comment, is an error.
 //
-// It reads the sources of package wire, writes the three files, and is run by `go generate`:
+// It reads the sources of package wire, writes the files, and is run by `go generate`:
 //
 //	go run ./internal/gateway/gendoc -out docs -wire internal/wire -types internal/dashboard/types
 package main
@@ -38,7 +38,7 @@ import (
 )
 
 func main() {
-	out := flag.String("out", "docs", "directory to write protocol.md and protocol.json to")
+	out := flag.String("out", "docs", "directory to write protocol.json and the pages of protocol to")
 	wire := flag.String("wire", "internal/wire", "directory of package wire, whose comments are the meanings of members")
 	types := flag.String("types", "internal/dashboard/types", "directory to write wire.d.ts to")
 	flag.Parse()
@@ -53,7 +53,11 @@ func run(dir, wire, types string) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(write(filepath.Join(dir, "protocol.md"), all.page), write(filepath.Join(dir, "protocol.json"), all.machine), write(filepath.Join(types, "wire.d.ts"), all.types))
+	var faults []error
+	for name, text := range all.pages {
+		faults = append(faults, write(filepath.Join(dir, "protocol", name), text))
+	}
+	return errors.Join(append(faults, write(filepath.Join(dir, "protocol.json"), all.machine), write(filepath.Join(types, "wire.d.ts"), all.types))...)
 }
 
 func write(path string, data []byte) error {
@@ -71,7 +75,10 @@ type backend struct {
 }
 
 // rendered has the generated files: for people, for programs, for the type checker.
-type rendered struct{ page, machine, types []byte }
+type rendered struct {
+	pages          map[string][]byte // by the name of the file below docs/protocol
+	machine, types []byte
+}
 
 // render generates the files from a gateway that is never served; the backend is not called. wire
 // is the directory of package wire.
@@ -89,7 +96,7 @@ func render(wire string) (out rendered, err error) {
 	if err != nil {
 		return out, err
 	}
-	if out.page, err = markdown(all); err != nil {
+	if out.pages, err = markdown(all); err != nil {
 		return out, err
 	}
 	out.types = typesOf(all)

@@ -1,6 +1,62 @@
 package main
 
-import "maps"
+import (
+	"maps"
+	"slices"
+	"strings"
+)
+
+// namespace is a page with the methods whose names begin with one of Families or are in Methods.
+type namespace struct {
+	File, Title, Lists, About string
+	Families, Methods, Events []string
+}
+
+func (n namespace) has(method string) bool {
+	family, _, _ := strings.Cut(method, ".")
+	return slices.Contains(n.Methods, method) || slices.Contains(n.Families, family) && !slices.Contains(forOthers(), method)
+}
+
+// forOthers names the methods that exist for clients of other gateways only.
+func forOthers() []string {
+	return []string{"question.list", "plugin.approval.list", "taskSuggestions.list", "cron.create", "cron.delete", "cron.toggle", "scheduler.status"}
+}
+
+// namespaces lists the pages of docs/protocol in their order; the last one has the types that
+// several pages need.
+func namespaces() []namespace {
+	return []namespace{
+		{File: "README.md"},
+		{File: "connect.md", Title: "Connect", Lists: "scopes, visibility, limits and deadlines, close codes"},
+		{
+			File: "chat.md", Title: "Messages", Lists: "send a message, follow its answer, stop it, read a conversation", Families: []string{"chat", "agent", "wake", "commands"},
+			Events: []string{"chat", "agent"}, About: "Send messages, follow answers while they are written, and read what was said.",
+		},
+		{
+			File: "sessions.md", Title: "Sessions", Lists: "list, search, follow, reset and delete conversations", Families: []string{"sessions", "toc"}, Events: []string{"sessions.changed"},
+			About: "A session is one conversation with one agent.",
+		},
+		{
+			File: "jobs.md", Title: "Jobs", Lists: "create jobs, preview schedules, read what happened at a scheduled time", Families: []string{"cron"}, Events: []string{"cron"},
+			About: "A job sends a message to an agent on a schedule. The record has each scheduled time, whether the job ran or not.",
+		},
+		{
+			File: "runs.md", Title: "Runs, tasks and lanes", Lists: "what runs, what waits for what, sub-agents", Families: []string{"runs", "tasks", "lanes"}, Events: []string{"lanes"},
+			About: "A run is one turn of an agent. A task is a turn that another turn asked for. A lane limits how many run at once.",
+		},
+		{
+			File: "people.md", Title: "People and questions", Lists: "approve chat users, answer what an agent asks, channels", Families: []string{"questions", "channels"}, Events: []string{"questions.changed"},
+			About: "Who may write to the bots, and what agents ask them.",
+		},
+		{
+			File: "gateway.md", Title: "The gateway", Lists: "health, status, what needs a person, agents, usage", Families: []string{"health", "status", "needs", "agents", "usage"},
+			Events: []string{"tick", "shutdown", "health"}, About: "How the gateway is, which agents it has, and what they cost.",
+		},
+		{File: "errors.md", Title: "Errors", Lists: "every code, its meaning, and when to try again"},
+		{File: "openclaw.md", Title: "Clients of OpenClaw and GoClaw", Lists: "the two views, and what is accepted and ignored", Methods: forOthers()},
+		{File: "types.md", Title: "Types on several pages", Lists: "types that more than one of these pages needs"},
+	}
+}
 
 // note has the facts about a method that are not in the table.
 type note struct {
@@ -91,7 +147,7 @@ func sessionNotes() map[string]note {
 		"sessions.subscribe":   {Does: "Sends this connection the events of every visible session, until `sessions.unsubscribe`, another `sessions.subscribe` or the end of the connection. For a list of sessions, use `deltas: false`: the connection then receives only `sessions.changed` and the end of each run."},
 		"sessions.unsubscribe": {Does: "Ends `sessions.subscribe`. After that, this connection receives only events of runs that it starts later."},
 		"toc.list": {
-			Does: "Lists summaries of the visible sessions by day, week or month, the newest first. They are made if the setting " +
+			Does: "Lists summaries of the visible sessions by day, week or month, the newest first. There are none unless the setting " +
 				"`history.summary_agent` names an agent.",
 		},
 		"sessions.reset": {
@@ -105,12 +161,12 @@ func sessionNotes() map[string]note {
 
 func cronReadNotes() map[string]note {
 	return map[string]note{
-		"cron.status":  {Does: "Shows whether jobs fire, how many there are and when the next one fires."},
+		"cron.status":  {Does: "Shows whether the schedule is on, how many jobs there are, and when the next one runs."},
 		"cron.list":    {Does: "Lists jobs, page by page. In a list by cursor, a job whose position changes meanwhile may be on two pages or on none."},
 		"cron.get":     {Does: "Shows one job.", Errors: []string{"CRON_JOB_NOT_FOUND"}},
-		"cron.runs":    {Does: "Lists the outcome of every planned fire, newest first."},
-		"cron.explain": {Does: "Explains a slot, or each slot of at most 26 hours: whether it ran, why not, and what to do.", Errors: []string{"CRON_JOB_NOT_FOUND"}},
-		"cron.preview": {Does: "Computes the next fires of a job, of a schedule, or of a job as an edit would make it, with the same function as the scheduler, and the effect of the next clock changes on its slots.", Errors: []string{"CRON_INVALID_SCHEDULE", "CRON_JOB_NOT_FOUND"}},
+		"cron.runs":    {Does: "Lists the record of each scheduled time, newest first: whether it ran, with which outcome, or why not."},
+		"cron.explain": {Does: "Explains a scheduled time, or each one of at most 26 hours: whether it ran, why not, and what to do.", Errors: []string{"CRON_JOB_NOT_FOUND"}},
+		"cron.preview": {Does: "Previews the next scheduled times of a job, of a schedule, or of a job as an edit would change it, and what the next clock changes do to them.", Errors: []string{"CRON_INVALID_SCHEDULE", "CRON_JOB_NOT_FOUND"}},
 	}
 }
 
@@ -118,17 +174,17 @@ func cronWriteNotes() map[string]note {
 	write := []string{"CRON_INVALID_SCHEDULE", "CRON_UNSUPPORTED", "CRON_PAYLOAD_DISABLED", "CRON_KEY_CONFLICT", "SESSION_NOT_FOUND", "UNKNOWN_AGENT_ID", "RATE_LIMITED"}
 	one := []string{"CRON_JOB_NOT_FOUND", "RATE_LIMITED"}
 	return map[string]note{
-		"cron.add":      {Does: "Makes a job, or updates the one with the same key; an identical call changes nothing.", Errors: write},
+		"cron.add":      {Does: "Creates a job, or updates the one with the same key. An identical call changes nothing.", Errors: write},
 		"cron.update":   {Does: "Changes the members in `patch`; null restores the default.", Errors: append([]string{"CRON_JOB_NOT_FOUND", "CRON_JOB_CHANGED"}, write...)},
 		"cron.remove":   {Does: "Removes a job; its history is kept.", Errors: one},
-		"cron.run":      {Does: "Enqueues one fire by hand, which does not count as a planned one.", Errors: one},
+		"cron.run":      {Does: "Runs a job now, in addition to its schedule.", Errors: one},
 		"cron.cancel":   {Does: "Stops a run of a job, or all of its active runs. It does not wait for a lane.", Errors: []string{"CRON_RUN_NOT_FOUND", "CRON_JOB_NOT_FOUND", "RATE_LIMITED"}},
 		"cron.pause":    {Does: "Pauses a job, with a note about the reason, until a time or until it is resumed.", Errors: one},
-		"cron.resume":   {Does: "Lets a job fire again that was paused or was disabled after failures; missed slots are not caught up. Answers that were held back because their chat was gone (`deliveryPaused`) are sent again.", Errors: one},
-		"cron.backfill": {Does: "Runs the slots of a past window, one after the other; `dryRun` only lists them. A slot with a run that succeeded is skipped unless `force` is set. A repeated backfill has a number in its run ids, `backfill:2:…`; its `trigger` is `backfill`.", Errors: append([]string{"LIMIT_EXCEEDED"}, one...)},
-		"cron.create":   {Does: "`cron.add` with the names of another gateway family.", Errors: write},
-		"cron.delete":   {Does: "`cron.remove` with the names of another gateway family.", Errors: one},
-		"cron.toggle":   {Does: "Enables or disables a job.", Errors: one},
+		"cron.resume":   {Does: "Resumes a job that was paused, or was disabled after failures; missed times are not caught up. Answers that were held back because their chat was gone (`deliveryPaused`) are sent again.", Errors: one},
+		"cron.backfill": {Does: "Runs the scheduled times of a past period, one after the other; `dryRun` only lists them. A time whose run succeeded is skipped unless `force` is set. A repeated backfill has a number in its run ids, `backfill:2:…`; its `trigger` is `backfill`.", Errors: append([]string{"LIMIT_EXCEEDED"}, one...)},
+		"cron.create":   {Does: "`cron.add`, with the param names of GoClaw.", Errors: write},
+		"cron.delete":   {Does: "`cron.remove`, with the param names of GoClaw.", Errors: one},
+		"cron.toggle":   {Does: "Enables or disables a job, with the param names of GoClaw.", Errors: one},
 	}
 }
 

@@ -4,8 +4,10 @@ import (
 	"bytes"
 	_ "embed"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"text/template"
@@ -16,32 +18,189 @@ import (
 )
 
 //go:embed protocol.md.tmpl
-var page string
+var texts string
 
-func markdown(p protocol) ([]byte, error) {
-	t, err := template.New("protocol.md").Funcs(template.FuncMap{
-		"errors": errorNotes, "rule": rule, "shape": shapeOf, "paramShape": paramShape(jobMembers()), "answer": answer, "code": codes, "seconds": seconds, "number": number, "cell": cell, "lower": strings.ToLower,
-		"means": p.meanings.ofField, "about": p.meanings.ofType,
-	}).Parse(page)
+// examples has, by method, a request and its answer as a gateway sent them. A test of the program
+// records them.
+//
+//go:embed examples.json
+var examples []byte
+
+// page is a file below docs/protocol and what its template shows. A page with methods or types says
+// in Lists what it is for, in the list of pages.
+type page struct {
+	protocol
+
+	File, Title, Lists, About, TypesTitle string
+	Pages                                 []*page
+	All                                   []described // of every page
+
+	// Methods, Events and Types are those of this page; a type that several pages need is on
+	// types.md.
+	Methods []described
+	Events  []describedEvent
+	Types   []*schema.Type
+}
+
+// pagesOf distributes methods, events and types over the pages. A method that is on no page is an
+// error.
+func pagesOf(p protocol) ([]*page, error) {
+	var all []*page
+	home := map[string][]*page{} // of each type
+	methods, events := slices.Clone(p.Methods), slices.Clone(p.Events)
+	for _, about := range namespaces() {
+		pg := &page{protocol: p, File: about.File, Title: about.Title, Lists: about.Lists, About: about.About, All: p.Methods, TypesTitle: "Types"}
+		used := map[string]*schema.Type{}
+		methods = slices.DeleteFunc(methods, func(m described) bool {
+			if !about.has(m.Name) {
+				return false
+			}
+			pg.Methods = append(pg.Methods, m)
+			collect(used, m.Result)
+			for _, f := range m.Params.Fields {
+				collect(used, f.Type)
+			}
+			return true
+		})
+		events = slices.DeleteFunc(events, func(e describedEvent) bool {
+			if !slices.Contains(about.Events, e.Name) {
+				return false
+			}
+			pg.Events = append(pg.Events, e)
+			collect(used, e.Payload)
+			return true
+		})
+		switch about.File {
+		case "README.md":
+			pg.Methods, pg.Events = p.Methods, p.Events
+		case "connect.md":
+			collect(used, p.Connect.Result)
+		case "errors.md":
+			collect(used, p.Error)
+		}
+		for name := range used {
+			home[name] = append(home[name], pg)
+		}
+		all = append(all, pg)
+	}
+	if len(methods) > 0 || len(events) > 0 {
+		return nil, fmt.Errorf("on no page of namespaces: %v, %v", methods, events)
+	}
+	last := all[len(all)-1]
+	for _, t := range p.Types {
+		pg := last
+		on := home[t.Name]
+		if len(on) > 1 { // what other clients read as well stays with the method of laneway
+			on = slices.DeleteFunc(on, func(pg *page) bool { return pg.File == "openclaw.md" })
+		}
+		if len(on) == 1 {
+			pg = on[0]
+		}
+		pg.Types = append(pg.Types, t)
+	}
+	for _, pg := range all {
+		pg.Pages = all
+	}
+	return all, nil
+}
+
+// markdown returns the pages by the names of their files.
+func markdown(p protocol) (map[string][]byte, error) {
+	all, err := pagesOf(p)
 	if err != nil {
-		return nil, fmt.Errorf("reading the page: %w", err)
+		return nil, err
+	}
+	var recorded map[string]struct{ Request, Answer json.RawMessage }
+	if err := json.Unmarshal(examples, &recorded); err != nil {
+		return nil, fmt.Errorf("reading the examples: %w", err)
+	}
+	places := map[string]string{} // the page that has an anchor
+	for _, pg := range all {
+		if pg.File == "README.md" {
+			continue
+		}
+		for _, m := range pg.Methods {
+			places[m.Name] = pg.File
+		}
+		for _, e := range pg.Events {
+			places["event-"+e.Name] = pg.File
+		}
+		for _, t := range pg.Types {
+			places[strings.ToLower(t.Name)] = pg.File
+		}
+	}
+	out := map[string][]byte{}
+	for _, pg := range all {
+		l := links{places: places, from: pg.File}
+		t, err := template.New("").Funcs(template.FuncMap{
+			"errors": errorNotes, "rule": rule, "shape": l.shapeOf, "paramShape": l.paramShape(jobMembers()), "answer": l.answer, "code": codes,
+			"seconds": seconds, "number": number, "cell": cell, "brief": brief, "lower": strings.ToLower, "place": l.place,
+			"means": p.meanings.ofField, "about": p.meanings.ofType, "example": func(method string) (string, error) {
+				return exchange(recorded[method].Request, recorded[method].Answer)
+			},
+		}).Parse(texts)
+		if err != nil {
+			return nil, fmt.Errorf("reading the pages: %w", err)
+		}
+		name := pg.File
+		if t.Lookup(name) == nil {
+			name = "methods.md"
+		}
+		var b bytes.Buffer
+		if err := t.ExecuteTemplate(&b, name, pg); err != nil {
+			return nil, fmt.Errorf("writing %s: %w", pg.File, err)
+		}
+		out[pg.File] = append(bytes.TrimRight(b.Bytes(), "\n"), '\n')
+	}
+	return out, p.meanings.err()
+}
+
+// exchange returns a request on one line and its answer, indented; nothing for a method without an
+// example.
+func exchange(request, answer json.RawMessage) (string, error) {
+	if request == nil {
+		return "", nil
 	}
 	var out bytes.Buffer
-	if err := t.Execute(&out, p); err != nil {
-		return nil, fmt.Errorf("writing the page: %w", err)
+	err := json.Compact(&out, request)
+	out.WriteString("\n")
+	err = errors.Join(err, json.Indent(&out, answer, "", "  "))
+	return out.String(), err
+}
+
+// links writes links from one page to the places of methods and types.
+type links struct {
+	places map[string]string // the page of an anchor
+	from   string
+}
+
+// place returns the address of an anchor, as seen from the page.
+func (l links) place(anchor string) string {
+	if file := l.places[anchor]; file != l.from {
+		return file + "#" + anchor
 	}
-	return out.Bytes(), p.meanings.err()
+	return "#" + anchor
+}
+
+// brief returns the first sentence.
+func brief(text string) string {
+	for i := range text {
+		if rest := text[i:]; strings.HasPrefix(rest, ". ") && len(rest) > 2 && rest[2] >= 'A' && rest[2] <= 'Z' || strings.HasPrefix(rest, ": ") && i > 30 {
+			return text[:i] + "."
+		}
+	}
+	return text
 }
 
 // shapeOf returns the type of a value, with a link to the table of its members.
-func shapeOf(t *schema.Type) string {
+func (l links) shapeOf(t *schema.Type) string {
 	switch t.Kind {
 	case schema.Array:
-		return shapeOf(t.Items) + "[]"
+		return l.shapeOf(t.Items) + "[]"
 	case schema.Map:
-		return "object of " + shapeOf(t.Items)
+		return "object of " + l.shapeOf(t.Items)
 	case schema.Object, schema.Variants:
-		return link(t)
+		return "[" + t.Name + "](" + l.place(strings.ToLower(t.Name)) + ")"
 	case schema.String, schema.Integer, schema.Boolean, schema.Any:
 	}
 	return string(t.Kind)
@@ -64,29 +223,27 @@ func jobMembers() map[string]*schema.Type {
 
 // paramShape returns the type of a parameter: a member of a job where the parameter is raw JSON and
 // has the name of one.
-func paramShape(job map[string]*schema.Type) func(schema.Field) string {
+func (l links) paramShape(job map[string]*schema.Type) func(schema.Field) string {
 	return func(f schema.Field) string {
 		switch t, ok := job[f.Name]; {
 		case f.Type.Kind == schema.Any && f.Name == "patch":
 			return "object"
 		case f.Type.Kind == schema.Any && ok && f.Name != "state":
-			return shapeOf(t)
+			return l.shapeOf(t)
 		}
-		return shapeOf(f.Type)
+		return l.shapeOf(f.Type)
 	}
 }
 
-func link(t *schema.Type) string { return "[" + t.Name + "](#" + strings.ToLower(t.Name) + ")" }
-
 // answer returns the name of a result or payload type. For a type with variants, it names all of
 // them.
-func answer(t *schema.Type) string {
+func (l links) answer(t *schema.Type) string {
 	if t.Kind != schema.Variants {
-		return shapeOf(t)
+		return l.shapeOf(t)
 	}
 	var parts []string
 	for _, v := range t.Variants {
-		parts = append(parts, shapeOf(v))
+		parts = append(parts, l.shapeOf(v))
 	}
 	return strings.Join(parts, " or ")
 }
