@@ -395,13 +395,14 @@ func lanesOf(cfg config.Config) []scheduler.Lane {
 }
 
 // queueOf maps the configured queue of an agent on a channel to the rules of its sessions.
-func queueOf(cfg config.Config) func(agent, channel, kind string) dispatch.QueueRules {
-	return func(agent, channel, kind string) dispatch.QueueRules {
+func queueOf(cfg config.Config) func(agent, channel, kind string) scheduler.Settings {
+	return func(agent, channel, kind string) scheduler.Settings {
 		q := cfg.QueueFor(agent, channel)
-		s := dispatch.QueueRules{Cap: q.Cap, Drop: chat.DropPolicy(q.Drop), Settings: scheduler.Settings{
+		s := scheduler.Settings{
 			Mode: scheduler.QueueMode(q.Mode), Debounce: millis(q.DebounceMs), DebounceMax: millis(q.DebounceMaxMs),
 			BatchMessages: q.DebounceMaxMessages, BatchBytes: q.DebounceMaxBytes, MaxConcurrent: q.MaxConcurrent,
-		}}
+			Cap: q.Cap, DropNew: chat.DropPolicy(q.Drop) == chat.DropNew,
+		}
 		if q.DebounceMs == 0 {
 			s.Debounce, s.DebounceMax = -1, 0 // no debounce
 		}

@@ -190,7 +190,7 @@ func rules() []rule {
 			name: "the store's port knows the domain only", example: imports{"laneway/internal/store", "laneway/internal/gateway"},
 			applies: exactly(internal + "/store"),
 			refuses: func(p string) bool {
-				return !standard(p) && !in(internal+"/chat", internal+"/cron", internal+"/words")(p)
+				return !standard(p) && !in(internal+"/chat", internal+"/cron", internal+"/scheduler", internal+"/words")(p)
 			},
 		},
 		{
@@ -201,7 +201,7 @@ func rules() []rule {
 		{
 			name: "a store knows the domain and the port", example: imports{"laneway/internal/store/sqlite", "laneway/internal/dispatch"},
 			applies: adapter,
-			refuses: oursBut(internal+"/chat", internal+"/cron", internal+"/channel", internal+"/retry", internal+"/store", internal+"/store/sqlstore", internal+"/usage", module+"/migrations", internal+"/words"),
+			refuses: oursBut(internal+"/chat", internal+"/cron", internal+"/channel", internal+"/retry", internal+"/scheduler", internal+"/store", internal+"/store/sqlstore", internal+"/usage", module+"/migrations", internal+"/words"),
 		},
 		{
 			name: "cron knows the vocabulary, retry and words only", example: imports{"laneway/internal/cron", "laneway/internal/store"},

@@ -56,8 +56,8 @@ func (a actions) NewSession(ctx context.Context, c command.Call) error {
 
 // Queue implements /queue.
 func (a actions) Queue(ctx context.Context, c command.Call) (command.QueueReport, error) {
-	s := a.d.queue.settings(chat.Message{Session: c.Session, Channel: c.Channel}, "")
-	r := command.QueueReport{Mode: s.mode(), Cap: s.Cap, Lane: "main"}
+	s := a.d.queue.configured(c.Session, c.Channel, &chat.Content{})
+	r := command.QueueReport{Mode: chat.QueueMode(s.Mode), Cap: s.Cap, Lane: "main"}
 	st, err := a.d.store.Session(ctx, c.Session, "")
 	if errors.Is(err, chat.ErrSessionNotFound) {
 		return r, nil

@@ -381,7 +381,7 @@ func TestTheThrottleCountsWhatTheProviderCounted(t *testing.T) {
 		counts := &reporting{scripted: model}
 		counts.tokens.Store(1000)
 		h := open(t, st, compacting(model), func(c *dispatch.Config) { c.Agents[0].Runner = counts },
-			queue(dispatch.QueueRules{Cap: 100, Settings: scheduler.Settings{MaxConcurrent: 3}}))
+			queue(scheduler.Settings{Cap: 100, MaxConcurrent: 3}))
 		for range 6 {
 			h.end(h.send("agent:main:a", strings.Repeat("words ", 250)))
 		}

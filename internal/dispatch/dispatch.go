@@ -113,7 +113,7 @@ type Config struct {
 	// Queue returns the queue rules for sessions of an agent on a channel (its name up to the first
 	// ':', or ""); kind is the kind of the session key. nil = the scheduler's defaults, three
 	// concurrent turns in groups.
-	Queue func(agent, channel, kind string) QueueRules
+	Queue func(agent, channel, kind string) scheduler.Settings
 	// ThrottleAt is the share of the context window above which a session runs one turn at a time;
 	// 0 = 0.6.
 	ThrottleAt float64

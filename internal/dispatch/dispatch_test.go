@@ -100,7 +100,7 @@ func TestCollectMakesOneTurnOfWhatWaits(t *testing.T) {
 		h.send("main", "a")
 		h.send("main", "b")
 		want(t, "text", h.end(h.send("main", "c")).Text, "a\nb\nc")
-	}, queue(dispatch.QueueRules{Settings: scheduler.Settings{Mode: scheduler.ModeCollect}}))
+	}, queue(scheduler.Settings{Mode: scheduler.ModeCollect}))
 }
 
 func TestInterruptNeverRunsTwoTurnsAtOnceAndSupersedesTheRest(t *testing.T) {
@@ -340,7 +340,7 @@ func TestDropNewRefusesTheIncomingMessage(t *testing.T) {
 			want(t, "what waited", h.end(id).Outcome, chat.OutcomeAnswered)
 		}
 		want(t, "refusals", h.d.Lanes().DropsNew, int64(5))
-	}, queue(dispatch.QueueRules{Drop: chat.DropNew}))
+	}, queue(scheduler.Settings{DropNew: true}))
 }
 
 // The messages have the form of chat.send with deliver and of hooks: the key of a session names its

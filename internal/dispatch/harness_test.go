@@ -206,9 +206,9 @@ func lanes(n int) option {
 	}
 }
 
-func queue(s dispatch.QueueRules) option {
+func queue(s scheduler.Settings) option {
 	return func(c *dispatch.Config) {
-		c.Queue = func(_, _, kind string) dispatch.QueueRules {
+		c.Queue = func(_, _, kind string) scheduler.Settings {
 			if kind == chat.KindGroup && s.MaxConcurrent == 0 {
 				s.MaxConcurrent = 3
 			}

@@ -72,7 +72,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 // Reconfigure changes the limits of lanes and the rules of queues while turns run. A larger lane
 // takes effect at once, a smaller one as turns end. Waiting messages keep the rules with which they
 // were submitted.
-func (d *Dispatcher) Reconfigure(lanes []scheduler.Lane, queue func(agent, channel, kind string) QueueRules) error {
+func (d *Dispatcher) Reconfigure(lanes []scheduler.Lane, queue func(agent, channel, kind string) scheduler.Settings) error {
 	for _, lane := range lanes {
 		if _, err := d.sched.GetOrCreate(lane); err != nil {
 			return fmt.Errorf("lane %s: %w", lane.Name, err)

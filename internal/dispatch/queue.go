@@ -20,41 +20,36 @@ type queue struct {
 	*parts
 
 	signs    *signs
-	rules    atomic.Pointer[func(agent, channel, kind string) QueueRules]
+	rules    atomic.Pointer[func(agent, channel, kind string) scheduler.Settings]
 	order    order
 	starting seqSet
 	bursts   bursts
 }
 
-// settings returns the settings for a message's session: the configured ones, then the session's
-// mode, then the options of the message. A message of a tree has those of the channel at the root,
-// because the scheduler applies the settings of a session's last message. An announcement waits
-// even in modes in which other messages interrupt or join the running turn.
-func (q *queue) settings(m chat.Message, mode chat.QueueMode) QueueRules {
-	channel := m.Channel
-	if task := m.Content.Options.Task; task != nil {
+// configured returns the settings for a message's session, without the modes that the session and
+// the message choose. A message of a tree has those of the channel at the root, because the
+// scheduler applies the settings of a session's last message.
+func (q *queue) configured(key chat.SessionKey, channel string, c *chat.Content) scheduler.Settings {
+	if task := c.Options.Task; task != nil {
 		channel = task.Channel
 	}
-	configured := (*q.rules.Load())(m.Session.Agent, chat.ChannelKind(channel), m.Session.Kind())
-	rules := configured.chosen(mode, m.Content.Options.Mode)
-	if announces(m.Content) && (rules.Mode == scheduler.ModeInterrupt || rules.Mode == scheduler.ModeSteer) {
-		rules.Mode = scheduler.ModeQueue
-	}
-	return rules
+	return (*q.rules.Load())(key.Agent, chat.ChannelKind(channel), key.Kind()).Over(scheduler.DefaultSettings())
+}
+
+// settings returns the settings for a message of a session with this mode.
+func (q *queue) settings(m *store.Waiting, mode chat.QueueMode) scheduler.Settings {
+	row := store.RowOf(&m.Content, m.Lane)
+	return q.configured(m.Session, m.Channel, &m.Content).For(&row, scheduler.QueueMode(mode))
 }
 
 // params returns how a message of its session is accepted: what waits, what a full queue does, and
 // which mode applies.
 func (q *queue) params(m chat.Message) store.AcceptParams {
-	s := q.settings(m, "")
-	p := store.AcceptParams{
-		Take: true, Message: m, Cap: s.Cap, Drop: s.Drop, RunLimit: s.MaxConcurrent, DropNotice: dropNotice(m, s.Cap),
-		Starting: q.starting.of(m.Session), Own: m.Own, Mode: m.Content.Options.Mode, Usual: s.usual, Joins: q.bursts.joins(m, s.Settings),
+	s := q.configured(m.Session, m.Channel, &m.Content)
+	return store.AcceptParams{
+		Take: true, Message: m, Queue: s, DropNotice: dropNotice(m, s.Cap), Own: m.Own,
+		Starting: q.starting.of(m.Session), Joins: q.bursts.joins(m, s),
 	}
-	if m.Content.Options.Typed && s.Debounce > 0 {
-		p.Hold = s.Debounce
-	}
-	return p
 }
 
 // take submits an accepted message to the scheduler when this process owns its session, and sends a
@@ -90,12 +85,11 @@ func (q *queue) pass(ctx context.Context, key chat.SessionKey, seq int64) {
 
 // submitNew submits a message that was just accepted.
 func (q *queue) submitNew(ctx context.Context, m chat.Message, acc store.Accepted, claim store.Claim) (queued bool, position int) {
-	s := q.settings(m, acc.Mode)
 	row := store.Waiting{
 		Session: m.Session, Seq: acc.Seq, MessageID: m.ID, State: store.StateWaiting, Lane: m.Lane, Principal: acc.Principal,
 		Channel: m.Channel, ExternalID: m.ExternalID, Content: m.Content, AcceptedAt: acc.AcceptedAt,
 	}
-	it := q.item(q.fromInbox(claim, row), s)
+	it := q.item(q.fromInbox(claim, row), acc.Mode)
 	it.Typed, it.Principal, it.Bounded = m.Content.Options.Typed, m.Principal, m.Own || q.bounded(m.Principal)
 	return q.offer(ctx, it, acc.Behind == 0)
 }
@@ -109,8 +103,7 @@ func (q *queue) adopt(ctx context.Context, acc store.Accepted, node string) {
 		return
 	}
 	claim := store.Claim{Session: w.Session, Node: node, Epoch: acc.Epoch}
-	m := chat.Message{Session: w.Session, Channel: w.Channel, Content: w.Content}
-	it := q.item(q.fromInbox(claim, w), q.settings(m, acc.Mode))
+	it := q.item(q.fromInbox(claim, w), acc.Mode)
 	if w.RunID != "" {
 		it.ID, it.RunID, it.NoMerge = w.RunID, w.RunID, true
 	}
@@ -122,25 +115,23 @@ func (q *queue) fromInbox(claim store.Claim, rows ...store.Waiting) work {
 	return work{claim: claim, rows: rows, from: q.store}
 }
 
-// item returns a scheduler item for work; the last row leads, and the first has the principal.
-func (q *queue) item(w work, rules QueueRules) scheduler.Item[work] {
-	lead := w.rows[len(w.rows)-1]
+// item returns a scheduler item for work of a session with this mode; the last row leads, and the
+// first has the principal.
+func (q *queue) item(w work, mode chat.QueueMode) scheduler.Item[work] {
+	lead := &w.rows[len(w.rows)-1]
 	w.log = q.events.Log(lead.Session, lead.MessageID)
 	size := 0
 	for _, r := range w.rows {
 		size += len(r.Content.Text)
 	}
+	row, rules := store.RowOf(&lead.Content, lead.Lane), q.settings(lead, mode)
 	return scheduler.Item[work]{
-		Session: lead.Session.String(), Lane: lead.Lane, ID: lead.MessageID, Seq: lead.Seq,
-		Sender: lead.Content.Sender.ID, Thread: lead.Content.Thread, Size: size, Payload: w, Settings: &rules.Settings,
-		Gathers:   announces(lead.Content),
-		NoMerge:   lead.Content.Options.NoMerge || len(lead.Content.Attachments) > 0 || len(w.rows) > 1,
+		Session: lead.Session.String(), Lane: row.Lane, ID: lead.MessageID, Seq: lead.Seq,
+		Sender: row.Sender, Thread: row.Thread, Size: size, Payload: w, Settings: &rules,
+		Gathers: row.Gathers, NoMerge: row.Alone || len(w.rows) > 1,
 		Principal: w.rows[0].Principal, Bounded: q.bounded(w.rows[0].Principal),
 	}
 }
-
-// announces reports whether a message announces the result of a sub-turn.
-func announces(c chat.Content) bool { return c.Options.Task != nil && c.Options.Task.Announces != "" }
 
 // offer submits a message that was just accepted and reports whether it has to wait.
 func (q *queue) offer(ctx context.Context, it scheduler.Item[work], first bool) (queued bool, position int) {

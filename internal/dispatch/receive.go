@@ -171,7 +171,7 @@ func (r *receiver) accept(ctx context.Context, m chat.Message) (receipt chat.Rec
 	r.writes.note(err)
 	switch {
 	case errors.Is(err, chat.ErrQueueFull):
-		return chat.Receipt{}, false, r.refuse(ctx, m, p.Cap)
+		return chat.Receipt{}, false, r.refuse(ctx, m, p.Queue.Cap)
 	case err != nil:
 		return chat.Receipt{}, false, err
 	}

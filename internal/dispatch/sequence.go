@@ -274,8 +274,7 @@ func (q *queue) resume(ctx context.Context, t store.Taken) {
 	var items []scheduler.Item[work]
 	for _, rows := range batches(t.Messages) {
 		lead := rows[len(rows)-1]
-		m := chat.Message{Session: lead.Session, Channel: lead.Channel, Content: lead.Content}
-		it := q.item(q.fromInbox(t.Claim, rows...), q.settings(m, t.Mode))
+		it := q.item(q.fromInbox(t.Claim, rows...), t.Mode)
 		if lead.RunID != "" {
 			it.ID, it.RunID, it.NoMerge = lead.RunID, lead.RunID, true
 		}

@@ -15,6 +15,7 @@ import (
 	"laneway/internal/agent"
 	"laneway/internal/chat"
 	"laneway/internal/dispatch"
+	"laneway/internal/scheduler"
 	"laneway/internal/store"
 )
 
@@ -85,7 +86,7 @@ func TestAStuckTurnOfALostLeaseLeavesItsSuccessorAlone(t *testing.T) {
 }
 
 // roomy is a queue that holds many messages.
-func roomy() option { return queue(dispatch.QueueRules{Cap: 10_000}) }
+func roomy() option { return queue(scheduler.Settings{Cap: 10_000}) }
 
 // More messages than one read returns wait in one session of the owner, and another replica
 // accepted all of them. A message of another session must not wait for them.

@@ -70,10 +70,10 @@ type simulated struct {
 
 // simulatedQueue has the rules of the simulated sessions; its limits are small, so that queues
 // overflow.
-func simulatedQueue(_, _, kind string) dispatch.QueueRules {
-	s := dispatch.QueueRules{Cap: 4, Settings: scheduler.Settings{Debounce: 500 * time.Millisecond, MaxConcurrent: 1}}
+func simulatedQueue(_, _, kind string) scheduler.Settings {
+	s := scheduler.Settings{Cap: 4, Debounce: 500 * time.Millisecond, MaxConcurrent: 1}
 	if kind == chat.KindGroup {
-		s.MaxConcurrent, s.Drop = 3, chat.DropNew
+		s.MaxConcurrent, s.DropNew = 3, true
 	}
 	return s
 }

@@ -396,8 +396,7 @@ func (d *Dispatcher) sessionStatus(s store.Session) chat.SessionStatus {
 		TotalTokens: s.TotalTokens, ActiveRuns: slices.Clone(s.ActiveRuns), Mode: s.Mode, QueueDepth: s.Waiting, Lane: s.Lane,
 	}
 	if st.Mode == "" {
-		m := chat.Message{Session: s.Key, Channel: channelOf(s.Key)}
-		st.Mode = d.queue.settings(m, "").mode()
+		st.Mode = chat.QueueMode(d.queue.configured(s.Key, channelOf(s.Key), &chat.Content{}).Mode)
 	}
 	if st.Lane == "" {
 		st.Lane = scheduler.LaneMain

@@ -61,7 +61,7 @@ func TestOpenTurnsSayWhatTheyWaitFor(t *testing.T) {
 		if _, err := h.d.Stop(t.Context(), store.StopParams{Session: chat.MainKey("main"), Scope: store.StopRun, MessageID: runs}); err != nil {
 			t.Fatal(err)
 		}
-	}, lanes(1), queue(dispatch.QueueRules{Settings: scheduler.Settings{Debounce: 3 * time.Second, MaxConcurrent: 1}}))
+	}, lanes(1), queue(scheduler.Settings{Debounce: 3 * time.Second, MaxConcurrent: 1}))
 }
 
 func TestATurnThatAsksWaitsForItsPerson(t *testing.T) {

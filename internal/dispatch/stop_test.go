@@ -8,6 +8,7 @@ import (
 
 	"laneway/internal/chat"
 	"laneway/internal/dispatch"
+	"laneway/internal/scheduler"
 	"laneway/internal/store"
 	"laneway/internal/store/sqlite"
 	"laneway/internal/store/sqlite/sqlitetest"
@@ -65,7 +66,7 @@ func TestStopAllTakesRunningWaitingAndDebounced(t *testing.T) {
 		synctest.Wait()
 		h.end(h.send("main", "/stopall"))
 		want(t, "a running turn", h.end(running).Outcome, chat.OutcomeStopped)
-	}, lanes(1), queue(dispatch.QueueRules{Cap: 11}))
+	}, lanes(1), queue(scheduler.Settings{Cap: 11}))
 }
 
 // A message reaches the scheduler after /stopall has cancelled the running turn and before the

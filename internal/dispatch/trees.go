@@ -109,7 +109,7 @@ func (tt turnTasks) Start(ctx context.Context, n tool.NewTask) error {
 		if err != nil {
 			return err
 		}
-		p.Accept = store.AcceptParams{Node: node, Take: true, Message: m, RunLimit: tt.queue.settings(m, "").MaxConcurrent}
+		p.Accept = store.AcceptParams{Node: node, Take: true, Message: m, Queue: scheduler.Settings{MaxConcurrent: tt.queue.configured(m.Session, m.Channel, &m.Content).MaxConcurrent}}
 		acc, err = tt.store.Spawn(ctx, p)
 		return err
 	})
@@ -339,7 +339,7 @@ func (tr *trees) announce(ctx context.Context, m store.Waiting, end chat.RunEnd)
 
 // accept accepts an announcement, which occupies no place in the queue of its session.
 func (tr *trees) accept(ctx context.Context, m chat.Message) error {
-	rules := tr.queue.settings(m, "")
+	limit := tr.queue.configured(m.Session, m.Channel, &m.Content).MaxConcurrent
 	var (
 		acc  store.Accepted
 		node string
@@ -348,7 +348,7 @@ func (tr *trees) accept(ctx context.Context, m chat.Message) error {
 		if node, err = tr.node.Alive(); err != nil {
 			return err
 		}
-		acc, err = tr.store.Accept(ctx, store.AcceptParams{Node: node, Take: true, Message: m, Joins: true, Mode: chat.ModeQueue, RunLimit: rules.MaxConcurrent})
+		acc, err = tr.store.Accept(ctx, store.AcceptParams{Node: node, Take: true, Message: m, Joins: true, Queue: scheduler.Settings{MaxConcurrent: limit}})
 		return err
 	})
 	if err != nil {

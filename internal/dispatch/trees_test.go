@@ -196,7 +196,7 @@ func TestTreesAreBounded(t *testing.T) {
 func TestAnnouncementsShareATurn(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := &branching{}
-		h := open(t, newStore(t), team(b), queue(dispatch.QueueRules{Cap: 1}))
+		h := open(t, newStore(t), team(b), queue(scheduler.Settings{Cap: 1}))
 		defer h.close()
 		const session = "agent:main:box:direct:7"
 		e := h.end(h.send(session, calling(spawns("sleep 1s", false), spawns("sleep 2s", false), spawns("sleep 3s", false)), replyTo("7")))
@@ -434,11 +434,11 @@ func TestAnAnnouncementChangesNoRuleOfItsSession(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := &branching{}
 		h := open(t, newStore(t), team(b), func(c *dispatch.Config) {
-			c.Queue = func(_, channel, _ string) dispatch.QueueRules {
+			c.Queue = func(_, channel, _ string) scheduler.Settings {
 				if channel == "box" {
-					return dispatch.QueueRules{Settings: scheduler.Settings{MaxConcurrent: 1, Mode: scheduler.ModeCollect}}
+					return scheduler.Settings{MaxConcurrent: 1, Mode: scheduler.ModeCollect}
 				}
-				return dispatch.QueueRules{Settings: scheduler.Settings{MaxConcurrent: 3}}
+				return scheduler.Settings{MaxConcurrent: 3}
 			}
 		})
 		defer h.close()
@@ -464,7 +464,7 @@ func TestAnAnnouncementWaitsInAnyMode(t *testing.T) {
 		t.Run(string(mode), func(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
 				b := &branching{}
-				h := open(t, newStore(t), team(b), queue(dispatch.QueueRules{Settings: scheduler.Settings{Mode: mode}}))
+				h := open(t, newStore(t), team(b), queue(scheduler.Settings{Mode: mode}))
 				defer h.close()
 				const session = "agent:main:own"
 				h.end(h.send(session, calling(spawns("sleep 5s", false))))

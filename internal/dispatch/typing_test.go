@@ -319,9 +319,9 @@ func TestNoReplyReplacesThePreviewOfAStoppedTurn(t *testing.T) {
 func TestASessionWithoutAChannelInItsKeyQueuesAsTheWeb(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		h := open(t, newStore(t), func(c *dispatch.Config) {
-			c.Queue = func(_, channel, _ string) dispatch.QueueRules {
+			c.Queue = func(_, channel, _ string) scheduler.Settings {
 				modes := map[string]scheduler.QueueMode{"web": scheduler.ModeCollect, "hook": scheduler.ModeInterrupt, "box": scheduler.ModeSteer}
-				return dispatch.QueueRules{Settings: scheduler.Settings{Mode: modes[channel]}}
+				return scheduler.Settings{Mode: modes[channel]}
 			}
 		})
 		defer h.close()

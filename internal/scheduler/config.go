@@ -127,12 +127,19 @@ type Settings struct {
 	BatchBytes int
 	// MaxConcurrent bounds the concurrent turns of the session. Default 1.
 	MaxConcurrent int
+	// Cap is how many units may wait; it is applied when a message is accepted. Default 10.
+	// Negative: no limit.
+	Cap int
+	// DropNew refuses a message that finds a full queue. Otherwise the oldest waiting unit makes
+	// room.
+	DropNew bool
 }
 
 const (
 	defaultDebounce      = 800 * time.Millisecond
 	defaultBatchMessages = 12
 	defaultBatchBytes    = 50_000
+	defaultCap           = 10
 	holdFactor           = 3
 	maxDebounce          = time.Hour // no person waits longer for an answer; it also prevents an overflow of sums of durations
 )
@@ -141,7 +148,7 @@ const (
 func DefaultSettings() Settings {
 	return Settings{
 		Mode: ModeQueue, Debounce: defaultDebounce,
-		BatchMessages: defaultBatchMessages, BatchBytes: defaultBatchBytes, MaxConcurrent: 1,
+		BatchMessages: defaultBatchMessages, BatchBytes: defaultBatchBytes, MaxConcurrent: 1, Cap: defaultCap,
 	}
 }
 
@@ -157,6 +164,24 @@ func (s Settings) Over(base Settings) Settings {
 	s.BatchMessages = either(s.BatchMessages, base.BatchMessages)
 	s.BatchBytes = either(s.BatchBytes, base.BatchBytes)
 	s.MaxConcurrent = either(s.MaxConcurrent, base.MaxConcurrent)
+	s.Cap = either(s.Cap, base.Cap)
+	s.DropNew = s.DropNew || base.DropNew
+	return s
+}
+
+// modeOf is the mode of a message: what it asks for, over the choice for its session, over the
+// configuration. A message that gathers waits even where others interrupt or join the running turn.
+func (s Settings) modeOf(m *Row, session QueueMode) QueueMode {
+	mode := either(m.Mode, either(session, s.Mode))
+	if m.Gathers && (mode == ModeInterrupt || mode == ModeSteer) {
+		return ModeQueue
+	}
+	return mode
+}
+
+// For returns the settings for a message of a session for which a mode was chosen, "" = none was.
+func (s Settings) For(m *Row, session QueueMode) Settings {
+	s.Mode = s.modeOf(m, session)
 	return s
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"laneway/internal/chat"
+	"laneway/internal/scheduler"
 )
 
 func TestASearchIsCutToItsNewestHits(t *testing.T) {
@@ -132,24 +133,23 @@ func TestAFullQueueDisplaces(t *testing.T) {
 	waiting := []Waiting{{Seq: 1, State: StateWaiting}, {Seq: 2, State: StateHeld}, {Seq: 3, State: StateWaiting}, {Seq: 4, State: StateWaiting}, {Seq: 5, State: StateWaiting}}
 	for name, c := range map[string]struct {
 		p       AcceptParams
-		stored  chat.QueueMode
+		s       scheduler.Settings
 		seqs    []int64
 		outcome chat.Outcome
 		err     error
 	}{
-		"without a bound":           {p: AcceptParams{}},
-		"with a place":              {p: AcceptParams{Cap: 4}},
-		"the oldest one":            {p: AcceptParams{Cap: 3, Drop: chat.DropOld}, seqs: []int64{3}, outcome: chat.OutcomeDropped},
-		"all that are too many":     {p: AcceptParams{Cap: 1, Drop: chat.DropOld}, seqs: []int64{3, 4, 5}, outcome: chat.OutcomeDropped},
-		"the new one":               {p: AcceptParams{Cap: 3, Drop: chat.DropNew}, err: chat.ErrQueueFull},
-		"an interrupt":              {p: AcceptParams{Cap: 3, Drop: chat.DropNew, Mode: chat.ModeInterrupt}, seqs: []int64{2, 3, 4, 5}, outcome: chat.OutcomeSuperseded},
-		"a session that interrupts": {p: AcceptParams{Cap: 3}, stored: chat.ModeInterrupt, seqs: []int64{2, 3, 4, 5}, outcome: chat.OutcomeSuperseded},
-		"an interrupt with a place": {p: AcceptParams{Cap: 4, Mode: chat.ModeInterrupt}},
-		"one that joins":            {p: AcceptParams{Cap: 1, Drop: chat.DropNew, Joins: true}},
-		"a command":                 {p: AcceptParams{Cap: 1, Drop: chat.DropNew, Unqueued: true}},
+		"without a bound":           {},
+		"with a place":              {s: scheduler.Settings{Cap: 4}},
+		"the oldest one":            {s: scheduler.Settings{Cap: 3}, seqs: []int64{3}, outcome: chat.OutcomeDropped},
+		"all that are too many":     {s: scheduler.Settings{Cap: 1}, seqs: []int64{3, 4, 5}, outcome: chat.OutcomeDropped},
+		"the new one":               {s: scheduler.Settings{Cap: 3, DropNew: true}, err: chat.ErrQueueFull},
+		"an interrupt":              {s: scheduler.Settings{Cap: 3, DropNew: true, Mode: scheduler.ModeInterrupt}, seqs: []int64{2, 3, 4, 5}, outcome: chat.OutcomeSuperseded},
+		"an interrupt with a place": {s: scheduler.Settings{Cap: 4, Mode: scheduler.ModeInterrupt}},
+		"one that joins":            {p: AcceptParams{Joins: true}, s: scheduler.Settings{Cap: 1, DropNew: true}},
+		"a command":                 {p: AcceptParams{Unqueued: true}, s: scheduler.Settings{Cap: 1, DropNew: true}},
 	} {
 		c.p.Starting = []int64{1}
-		seqs, outcome, err := c.p.Displaces(waiting, c.stored)
+		seqs, outcome, err := c.p.Displaces(waiting, c.s)
 		if !slices.Equal(seqs, c.seqs) || outcome != c.outcome || !errors.Is(err, c.err) {
 			t.Errorf("%s: %v, %s, %v, want %v, %s, %v", name, seqs, outcome, err, c.seqs, c.outcome, c.err)
 		}

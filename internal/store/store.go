@@ -58,6 +58,7 @@ import (
 	"time"
 
 	"laneway/internal/chat"
+	"laneway/internal/scheduler"
 )
 
 // ErrSchema is wrapped when the schema of the database does not fit this program.
@@ -139,7 +140,7 @@ const HintedAfter = time.Second
 type Inbox interface {
 	// Accept makes a message durable, see [AcceptParams]. Sequence numbers of a session have no
 	// gaps: a refused message or a duplicate does not use one. chat.ErrQueueFull: the queue is at
-	// Cap and Drop is DropNew. chat.ErrKeyReused: Dedupe or MessageID exists with another
+	// Cap and DropNew is set. chat.ErrKeyReused: Dedupe or MessageID exists with another
 	// ParamsHash or under another Dedupe.
 	Accept(ctx context.Context, p AcceptParams) (Accepted, error)
 	// Start turns waiting messages into a run. Messages that have an outcome meanwhile are left
@@ -361,12 +362,12 @@ func (p *FinishParams) ended(state string) bool {
 	return state == p.State
 }
 
-// Displaces selects the messages of a session with this stored mode that a new message ends.
-// waiting are those that wait, oldest first; only their numbers and states are read. A message that
+// Displaces selects the messages of a session that a new message with these settings ends. waiting
+// are those that wait, oldest first; only their numbers and states are read. A message that
 // interrupts a full queue ends all of them; any other message ends the excess that it causes.
 // chat.ErrQueueFull means that the new message itself is refused. Messages that are held or have a
 // slot already do not count.
-func (p *AcceptParams) Displaces(waiting []Waiting, stored chat.QueueMode) (seqs []int64, outcome chat.Outcome, err error) {
+func (p *AcceptParams) Displaces(waiting []Waiting, s scheduler.Settings) (seqs []int64, outcome chat.Outcome, err error) {
 	var free, queued []int64
 	for i := range waiting {
 		m := &waiting[i]
@@ -377,13 +378,13 @@ func (p *AcceptParams) Displaces(waiting []Waiting, stored chat.QueueMode) (seqs
 			queued = append(queued, m.Seq)
 		}
 	}
-	over := len(queued) + 1 - p.Cap
+	over := len(queued) + 1 - s.Cap
 	switch {
-	case p.Cap <= 0 || p.Joins || p.Unqueued || over <= 0:
+	case s.Cap <= 0 || p.Joins || p.Unqueued || over <= 0:
 		return nil, "", nil
-	case p.Interrupts(stored):
+	case s.Mode == scheduler.ModeInterrupt:
 		return free, chat.OutcomeSuperseded, nil
-	case p.Drop == chat.DropNew:
+	case s.DropNew:
 		return nil, "", chat.ErrQueueFull
 	default:
 		return queued[:over], chat.OutcomeDropped, nil

@@ -1,7 +1,6 @@
 package store
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,6 +8,7 @@ import (
 
 	"laneway/internal/chat"
 	"laneway/internal/cron"
+	"laneway/internal/scheduler"
 )
 
 // States of an inbox row.
@@ -159,25 +159,19 @@ type AcceptParams struct {
 	// Message: Session, ID (required here), Lane, Principal, Channel, ExternalID, Dedupe,
 	// ParamsHash, Branch, Content. A branch off a deleted conversation fails with chat.ErrNotFound.
 	Message chat.Message
-	// Cap is how many messages may wait (rows in state waiting; held and running ones do not
-	// count); 0 = no bound. Drop selects the message that is dropped or refused.
-	Cap  int
-	Drop chat.DropPolicy
-	// Mode is the queue mode that the message requests; "" = the mode of the session, or Usual when
-	// the session has none. A message in mode interrupt ignores Drop: when Cap messages wait, all
-	// of them end superseded.
-	Mode, Usual chat.QueueMode
+	// Queue are the configured settings of the session for this message. The mode that the message
+	// asks for, and the mode chosen for the session, take precedence over the configured one. Cap
+	// counts rows in state waiting, not held or running ones; 0 = no bound. A message in mode
+	// interrupt ignores DropNew: when Cap messages wait, all of them end superseded. MaxConcurrent
+	// is stored for the invariant queries. A typed message opens the session's debounce window:
+	// until its end, the sweep does not take the session over.
+	Queue scheduler.Settings
 	// Starting are sequence numbers to which the owner has given a slot although their Start is not
 	// committed yet. While they are still in state waiting they do not count towards Cap and are
 	// never dropped: a turn that runs is never dropped.
 	Starting []int64
 	// DropNotice is sent once per burst when DropOld ends a message; nil when no notice is sent.
 	DropNotice *Outgoing
-	// RunLimit bounds the concurrent turns of the session; stored for the invariant queries. 0 = 1.
-	RunLimit int
-	// Hold > 0 opens the session's debounce window until now + Hold. Until then the sweep does not
-	// take the session over.
-	Hold time.Duration
 	// Joins: the message is expected to share the turn of the previous message (typed within its
 	// debounce window). Its row is held, not waiting, and does not count towards Cap, because Cap
 	// counts turns.
@@ -220,10 +214,13 @@ type Accepted struct {
 	Superseded []Waiting
 }
 
-// Interrupts reports whether the message interrupts a session with this stored mode. A message that
-// joins the previous one does not.
-func (p *AcceptParams) Interrupts(stored chat.QueueMode) bool {
-	return cmp.Or(p.Mode, stored, p.Usual) == chat.ModeInterrupt && !p.Joins && !p.Unqueued
+// RowOf is what the order of a session depends on of a message in a lane. It has no number and no
+// time yet.
+func RowOf(c *chat.Content, lane string) scheduler.Row {
+	return scheduler.Row{
+		Sender: c.Sender.ID, Thread: c.Thread, Lane: lane, Size: len(c.Text), Mode: scheduler.QueueMode(c.Options.Mode),
+		Typed: c.Options.Typed, Alone: c.Options.NoMerge || len(c.Attachments) > 0, Gathers: c.Options.Task != nil && c.Options.Task.Announces != "",
+	}
 }
 
 // Waiting is one inbox row.

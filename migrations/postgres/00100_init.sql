@@ -98,9 +98,13 @@ CREATE TABLE inbox (
     channel     text NOT NULL DEFAULT '',
     external_id bigint NOT NULL DEFAULT 0, -- the provider's number of the message
     principal   text NOT NULL DEFAULT '',
-    sender      text NOT NULL DEFAULT '', -- JSON
+    sender      text NOT NULL DEFAULT '', -- the id of its sender
     body        text NOT NULL DEFAULT '{}', -- JSON
     lane        text NOT NULL DEFAULT '',
+    thread      text NOT NULL DEFAULT '',
+    mode        text NOT NULL DEFAULT '', -- the queue mode that it asks for; '' = that of the session
+    flags       bigint NOT NULL DEFAULT -1, -- 1 typed, 2 alone in its turn, 4 gathers; -1 = written by an older version: thread, mode, flags and size are in the body
+    size        bigint NOT NULL DEFAULT 0, -- the bytes of its text
     state       text NOT NULL, -- held, waiting, running, done
     outcome     text, -- NULL exactly while it is not done
     reason      text NOT NULL DEFAULT '',

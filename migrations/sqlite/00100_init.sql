@@ -88,9 +88,13 @@ CREATE TABLE inbox (
     channel     TEXT NOT NULL DEFAULT '',
     external_id INTEGER NOT NULL DEFAULT 0, -- the provider's number of the message
     principal   TEXT NOT NULL DEFAULT '',
-    sender      TEXT NOT NULL DEFAULT '', -- JSON
+    sender      TEXT NOT NULL DEFAULT '', -- the id of its sender
     body        TEXT NOT NULL DEFAULT '{}', -- JSON
     lane        TEXT NOT NULL DEFAULT '',
+    thread      TEXT NOT NULL DEFAULT '',
+    mode        TEXT NOT NULL DEFAULT '', -- the queue mode that it asks for; '' = that of the session
+    flags       INTEGER NOT NULL DEFAULT -1, -- 1 typed, 2 alone in its turn, 4 gathers; -1 = written by an older version: thread, mode, flags and size are in the body
+    size        INTEGER NOT NULL DEFAULT 0, -- the bytes of its text
     state       TEXT NOT NULL, -- held, waiting, running, done
     outcome     TEXT, -- NULL exactly while it is not done
     reason      TEXT NOT NULL DEFAULT '',

@@ -125,7 +125,7 @@ func TestAcceptTogetherLeavesOutWhatIsNotStraight(t *testing.T) {
 	exec(t, c.url, `UPDATE sessions SET done_seq = 1, taken_seq = 1, waiting = 0 WHERE owner = 'dead'`)
 	c.lock("locked")
 	full := message("n", named("full"), "full-2")
-	full.Cap = 1
+	full.Queue.Cap = 1
 	command := message("n", named("command"), "command-1")
 	command.Unqueued = true
 	foreign := message("n", named("foreign"), "foreign-2")

@@ -125,7 +125,7 @@ func (x *room) next(r *rand.Rand, kind, name, id string) call {
 		return func(ctx context.Context, s *Store) (any, error) { return s.Start(ctx, p) }
 	default:
 		p := message("node", name, id)
-		p.Cap, p.Drop = 3, []chat.DropPolicy{chat.DropOld, chat.DropNew}[r.IntN(2)]
+		p.Queue.Cap, p.Queue.DropNew = 3, r.IntN(2) == 1
 		if r.IntN(5) == 0 {
 			p.Message.Dedupe = "key:the same of " + name
 		}

@@ -273,7 +273,7 @@ func TestPollsFindWhatTimeAloneMakesDue(t *testing.T) {
 	}{
 		"a debounce window ends": {sqlstore.PollSweep, 20 * time.Second, func(ctx context.Context, s *Store) error {
 			p := message("", "lobby", "1")
-			p.Take, p.Hold = false, 20*time.Second
+			p.Take, p.Message.Content.Options.Typed, p.Queue.Debounce = false, true, 20*time.Second
 			_, err := s.Accept(ctx, p)
 			return err
 		}},

@@ -105,7 +105,7 @@ func everything(t *testing.T, s *Store, clock *time.Time) (ofDeletion map[string
 	accept := func(node, id string) store.Accepted {
 		t.Helper()
 		p := message(node, "room", id)
-		p.Cap, p.Drop, p.DropNotice = 2, chat.DropOld, notice
+		p.Queue.Cap, p.DropNotice = 2, notice
 		a, err := s.Accept(ctx, p)
 		must(err)
 		return a

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"laneway/internal/chat"
+	"laneway/internal/scheduler"
 	"laneway/internal/store"
 )
 
@@ -170,11 +171,11 @@ const (
 	takersSQL = `SELECT id, agents FROM nodes WHERE id {in $1} AND lease_until > {now} AND NOT draining`
 
 	addMessagesSQL = `{set key text, seq int, id text, dedupe text, hash text, channel text, external int, principal text, sender text, body text, lane text,
-			state text, outcome text, reason text, node text, done bool}
+			thread text, mode text, flags int, size int, state text, outcome text, reason text, node text, done bool}
 		INSERT INTO inbox (session_key, seq, message_id, dedupe, params_hash, channel, external_id, principal, sender, body, lane,
-			state, outcome, reason, node, accepted_at, ended_at)
+			thread, mode, flags, size, state, outcome, reason, node, accepted_at, ended_at)
 		SELECT v.key, v.seq, v.id, NULLIF(v.dedupe, ''), v.hash, v.channel, v.external, v.principal, v.sender, v.body, v.lane,
-			v.state, NULLIF(v.outcome, ''), v.reason, v.node, {now}, CASE WHEN v.done THEN {now} END {from} WHERE true`
+			v.thread, v.mode, v.flags, v.size, v.state, NULLIF(v.outcome, ''), v.reason, v.node, {now}, CASE WHEN v.done THEN {now} END {from} WHERE true`
 )
 
 // Accept makes a message durable; see store.Inbox.
@@ -189,12 +190,34 @@ func (s Inbox) Accept(ctx context.Context, p store.AcceptParams) (store.Accepted
 	return o.out, nil
 }
 
+// The bits of the column flags.
+const (
+	flagTyped = 1 << iota
+	flagAlone
+	flagGathers
+)
+
+// flagsOf is the column flags of a message.
+func flagsOf(r *scheduler.Row) (flags int64) {
+	if r.Typed {
+		flags |= flagTyped
+	}
+	if r.Alone {
+		flags |= flagAlone
+	}
+	if r.Gathers {
+		flags |= flagGathers
+	}
+	return flags
+}
+
 // acceptOp is one Accept in progress.
 type acceptOp struct {
-	p            store.AcceptParams
-	body, sender string
-	sessionID    string // of the session if it is new
-	out          store.Accepted
+	p         store.AcceptParams
+	row       scheduler.Row
+	body      string
+	sessionID string // of the session if it is new
+	out       store.Accepted
 }
 
 func newAcceptOp(p store.AcceptParams) (o *acceptOp, err error) {
@@ -202,13 +225,10 @@ func newAcceptOp(p store.AcceptParams) (o *acceptOp, err error) {
 		return nil, chat.Errorf(chat.CodeInvalid, "a message needs an id and a session")
 	}
 	if p.Unqueued {
-		p.Take, p.Cap, p.Hold = false, 0, 0
+		p.Take, p.Queue = false, scheduler.Settings{}
 	}
-	o = &acceptOp{p: p}
+	o = &acceptOp{p: p, row: store.RowOf(&p.Message.Content, p.Message.Lane)}
 	if o.body, err = encode(p.Message.Content); err != nil {
-		return nil, err
-	}
-	if o.sender, err = encode(p.Message.Content.Sender); err != nil {
 		return nil, err
 	}
 	o.sessionID, err = newID()
@@ -359,7 +379,7 @@ func (a *accepting) accept(ctx context.Context, o *acceptOp) (done bool, err err
 	}
 	r := a.sessions.rows[o.Name()]
 	own := r != nil && (r.principal == p.Message.Principal || !p.Own && (p.NamedAt.IsZero() || r.createdAt <= millis(p.NamedAt)))
-	full := r != nil && p.Cap > 0 && !p.Joins && r.waiting >= int64(p.Cap)
+	full := r != nil && p.Queue.Cap > 0 && !p.Joins && r.waiting >= int64(p.Queue.Cap)
 	switch {
 	case !a.alone && (!own || full):
 		return false, nil
@@ -396,7 +416,7 @@ func (a *accepting) makeRoom(ctx context.Context, o *acceptOp, r *sessionRow) er
 	if err != nil {
 		return err
 	}
-	seqs, e, err := o.p.Displaces(waiting, chat.QueueMode(r.mode))
+	seqs, e, err := o.p.Displaces(waiting, o.p.Queue.For(&o.row, scheduler.QueueMode(r.mode)))
 	if err != nil || len(seqs) == 0 {
 		return err
 	}
@@ -442,9 +462,9 @@ func (a *accepting) admit(o *acceptOp, r *sessionRow) {
 			r.epoch++
 		}
 		r.waiting++
-		r.runLimit = int64(max(p.RunLimit, 1))
-		if p.Hold > 0 {
-			r.debounceUntil = max(r.debounceUntil, now+span(p.Hold))
+		r.runLimit = int64(max(p.Queue.MaxConcurrent, 1))
+		if o.row.Typed && p.Queue.Debounce > 0 {
+			r.debounceUntil = max(r.debounceUntil, now+span(p.Queue.Debounce))
 		}
 	}
 	if r.principal == "" && r.lastSeq == 0 { // a delivery has created it: its first writer owns it
@@ -453,8 +473,8 @@ func (a *accepting) admit(o *acceptOp, r *sessionRow) {
 	r.lastSeq++
 	r.lane, r.lastMessageAt = m.Lane, now
 	a.messages = append(a.messages, []any{
-		r.key, r.lastSeq, m.ID, m.Dedupe, m.ParamsHash, m.Channel, m.ExternalID, m.Principal, a.tx.PerEngine(m.Content.Sender.ID, o.sender), o.body, m.Lane,
-		state, outcome, reason, p.Node, p.Unqueued,
+		r.key, r.lastSeq, m.ID, m.Dedupe, m.ParamsHash, m.Channel, m.ExternalID, m.Principal, o.row.Sender, o.body, m.Lane,
+		o.row.Thread, string(o.row.Mode), flagsOf(&o.row), o.row.Size, state, outcome, reason, p.Node, p.Unqueued,
 	})
 	a.changed = append(a.changed, r)
 	out := &o.out

@@ -8,6 +8,7 @@ import (
 
 	"laneway/internal/chat"
 	"laneway/internal/cron"
+	"laneway/internal/store"
 )
 
 // launching stores runs for a node: the rows of the ledger and their messages.
@@ -129,9 +130,12 @@ const (
 			AND (s.owner IS NULL OR NOT EXISTS (SELECT 1 FROM nodes n WHERE n.id = s.owner AND n.lease_until > excluded.updated_at))`
 
 	// putMessagesSQL puts messages into the inbox under these numbers.
-	putMessagesSQL = `{set session text, seq int, id text, hash text, channel text, external int, principal text, sender text, body text, lane text}
-		INSERT INTO inbox (session_key, seq, message_id, params_hash, channel, external_id, principal, sender, body, lane, state, node, accepted_at)
-		SELECT v.session, v.seq, v.id, v.hash, v.channel, v.external, v.principal, v.sender, v.body, v.lane, 'waiting', $1, {now}
+	putMessagesSQL = `{set session text, seq int, id text, hash text, channel text, external int, principal text, sender text, body text, lane text,
+			thread text, mode text, flags int, size int}
+		INSERT INTO inbox (session_key, seq, message_id, params_hash, channel, external_id, principal, sender, body, lane,
+			thread, mode, flags, size, state, node, accepted_at)
+		SELECT v.session, v.seq, v.id, v.hash, v.channel, v.external, v.principal, v.sender, v.body, v.lane,
+			v.thread, v.mode, v.flags, v.size, 'waiting', $1, {now}
 		{from} WHERE true ON CONFLICT DO NOTHING`
 )
 
@@ -163,12 +167,10 @@ func (l *launching) place(ctx context.Context, tx Tx, list []cron.Launched) erro
 		if err != nil {
 			return err
 		}
-		sender, err := encode(m.Content.Sender)
-		if err != nil {
-			return err
-		}
+		row := store.RowOf(&m.Content, m.Lane)
 		messages[i] = []any{
-			m.Session.String(), p.Seq, m.ID, m.ParamsHash, m.Channel, m.ExternalID, m.Principal, tx.PerEngine(m.Content.Sender.ID, sender), body, m.Lane,
+			m.Session.String(), p.Seq, m.ID, m.ParamsHash, m.Channel, m.ExternalID, m.Principal, row.Sender, body, m.Lane,
+			row.Thread, string(row.Mode), flagsOf(&row), row.Size,
 		}
 	}
 	n, err := tx.Exec(ctx, putMessagesSQL, l.node, messages)

@@ -41,7 +41,7 @@ func sequenceHasNoGaps(w *world) {
 		equal(w, "sequence number of the other session", b.Seq, want)
 	}
 	refused := w.message(node, key)
-	refused.Cap, refused.Drop = 5, chat.DropNew
+	refused.Queue.Cap, refused.Queue.DropNew = 5, true
 	try(w.st.Accept(w.ctx, refused)).fails(w, chat.ErrQueueFull)
 	_, a := w.acceptText(node, key)
 	equal(w, "sequence number after a refusal", a.Seq, 6)
@@ -52,7 +52,7 @@ func firstMessageMakesTheSession(w *world) {
 	node, key := w.node(), w.key()
 	try(w.st.Session(w.ctx, key, "")).fails(w, chat.ErrSessionNotFound)
 	p := w.message(node, key)
-	p.RunLimit = 3
+	p.Queue.MaxConcurrent = 3
 	a := w.accept(p)
 	if !a.Created || !a.Mine || a.Owner != node || a.Epoch != 1 || a.SessionID == "" || a.Principal != "ann" {
 		w.Fatalf("first message: %+v", a)
@@ -137,12 +137,12 @@ func duplicateReportsItsState(w *world) {
 func duplicateAtFullQueue(w *world) {
 	node, key := w.node(), w.key()
 	p := w.message(node, key)
-	p.Cap, p.Drop = 1, chat.DropNew
+	p.Queue.Cap, p.Queue.DropNew = 1, true
 	w.accept(p)
 	if a := w.accept(p); !a.Duplicate {
 		w.Fatalf("want a duplicate, got %+v", a)
 	}
-	p.Drop = chat.DropOld
+	p.Queue.DropNew = false
 	if a := w.accept(p); !a.Duplicate || len(a.Dropped) > 0 {
 		w.Fatalf("want a duplicate that drops nothing, got %+v", a)
 	}
@@ -237,7 +237,7 @@ func withoutTakeHasNoOwner(w *world) {
 func commandIsAnsweredAtOnce(w *world) {
 	node, key := w.node(), w.key()
 	p := w.message(node, key)
-	p.Unqueued, p.Cap, p.Drop = true, 1, chat.DropNew
+	p.Unqueued, p.Queue.Cap, p.Queue.DropNew = true, 1, true
 	a := w.accept(p)
 	if a.Mine || a.Owner != "" || a.Seq != 1 {
 		w.Fatalf("a command took ownership: %+v", a)
@@ -255,10 +255,10 @@ func commandIsAnsweredAtOnce(w *world) {
 func commandBetweenMessages(w *world) {
 	node, key := w.node(), w.key()
 	p := w.message(node, key)
-	p.Cap, p.Drop = 1, chat.DropNew
+	p.Queue.Cap, p.Queue.DropNew = 1, true
 	a := w.accept(p)
 	command := w.message(node, key)
-	command.Unqueued, command.Cap, command.Drop = true, 1, chat.DropNew
+	command.Unqueued, command.Queue.Cap, command.Queue.DropNew = true, 1, true
 	equal(w, "sequence number of the command", w.accept(command).Seq, 2)
 	s := w.session(key)
 	equal(w, "done_seq under a waiting message", s.DoneSeq, 0)

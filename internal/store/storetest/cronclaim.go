@@ -408,7 +408,7 @@ func ownerOfTheSession(w *world) {
 	j := w.job(func(j *cron.Job) { j.Session = "session:room" })
 	key := chat.SessionKey{Agent: "main", Rest: "room"}
 	p := w.message(there, key)
-	p.RunLimit, p.Message.Lane = 3, "team"
+	p.Queue.MaxConcurrent, p.Message.Lane = 3, "team"
 	a := w.accept(p)
 	w.pass(interval, here, there)
 	equal(w, "owner", a.Owner, there)

@@ -301,7 +301,7 @@ func (m *messageEnds) stop(scope store.StopScope) []store.Waiting {
 func (m *messageEnds) full(change func(p *store.AcceptParams)) store.Accepted {
 	m.Helper()
 	p := m.message(m.node, m.run.Message.Session)
-	p.Cap, p.Drop = 2, chat.DropOld
+	p.Queue.Cap = 2
 	change(&p)
 	return m.accept(p)
 }
@@ -309,7 +309,7 @@ func (m *messageEnds) full(change func(p *store.AcceptParams)) store.Accepted {
 func (m *messageEnds) drop() []store.Waiting { return m.full(func(*store.AcceptParams) {}).Dropped }
 
 func (m *messageEnds) interrupt() []store.Waiting {
-	return m.full(func(p *store.AcceptParams) { p.Mode = chat.ModeInterrupt }).Superseded
+	return m.full(func(p *store.AcceptParams) { p.Message.Content.Options.Mode = chat.ModeInterrupt }).Superseded
 }
 
 func (m *messageEnds) remove() []store.Waiting {

@@ -212,11 +212,11 @@ func acceptRefusesOthers(w *world) {
 		equal(w, what, w.session(key), before)
 	}
 	refused("session")
-	theirs.Cap = 1
+	theirs.Queue.Cap = 1
 	refused("session with a full queue that drops the oldest")
-	theirs.Drop = chat.DropNew
+	theirs.Queue.DropNew = true
 	refused("session with a full queue that takes no message")
-	theirs.Cap, theirs.Unqueued = 0, true
+	theirs.Queue.Cap, theirs.Unqueued = 0, true
 	refused("session after a command")
 	equal(w, "repeated by its owner", w.accept(mine).Duplicate, true)
 	equal(w, "number", w.accept(w.message(node, key)).Seq, first.Seq+1)

@@ -101,22 +101,22 @@ func (m *model) owned(r *modelSession) bool { return m.alive(r.owner) }
 func (m *model) accept(t *rapid.T) {
 	r, node := m.session(), m.node()
 	p := m.w.message(node, r.key)
-	p.RunLimit = many
-	p.Cap = rapid.IntRange(0, 3).Draw(t, "cap")
-	p.Drop = rapid.SampledFrom([]chat.DropPolicy{chat.DropOld, chat.DropNew}).Draw(t, "drop")
+	p.Queue.MaxConcurrent = many
+	p.Queue.Cap = rapid.IntRange(0, 3).Draw(t, "cap")
+	p.Queue.DropNew = rapid.Bool().Draw(t, "drop_new")
 	p.Joins = rapid.IntRange(0, 3).Draw(t, "joins") == 0
 	if waiting := r.in(store.StateWaiting); len(waiting) > 0 && rapid.Bool().Draw(t, "starting") {
 		p.Starting = []int64{waiting[0].seq}
 	}
 	if rapid.IntRange(0, 3).Draw(t, "hold") == 0 {
-		p.Hold = time.Second
+		typed(&p, time.Second)
 	}
 	if rapid.IntRange(0, 3).Draw(t, "interrupts") == 0 {
-		p.Mode = chat.ModeInterrupt
+		p.Message.Content.Options.Mode = chat.ModeInterrupt
 	}
 	over := r.displaced(p)
-	interrupts := p.Mode == chat.ModeInterrupt && len(over) > 0
-	if len(over) > 0 && p.Drop == chat.DropNew && !interrupts {
+	interrupts := p.Message.Content.Options.Mode == chat.ModeInterrupt && len(over) > 0
+	if len(over) > 0 && p.Queue.DropNew && !interrupts {
 		_, err := m.w.st.Accept(m.w.ctx, p)
 		m.w.fails(err, chat.ErrQueueFull)
 		return
@@ -144,8 +144,8 @@ func (m *model) accept(t *rapid.T) {
 	if p.Joins {
 		l.state = store.StateHeld
 	}
-	if p.Hold > 0 {
-		r.held = m.w.clock.now().Add(p.Hold)
+	if p.Message.Content.Options.Typed {
+		r.held = m.w.clock.now().Add(p.Queue.Debounce)
 	}
 	r.lines = append(r.lines, l)
 }
@@ -154,10 +154,10 @@ func (m *model) accept(t *rapid.T) {
 // started, all but the newest.
 func (r *modelSession) displaced(p store.AcceptParams) []*line {
 	list := slices.DeleteFunc(r.in(store.StateWaiting), func(l *line) bool { return slices.Contains(p.Starting, l.seq) })
-	if p.Cap == 0 || p.Joins || len(list) < p.Cap {
+	if p.Queue.Cap == 0 || p.Joins || len(list) < p.Queue.Cap {
 		return nil
 	}
-	return list[:len(list)+1-p.Cap]
+	return list[:len(list)+1-p.Queue.Cap]
 }
 
 // acquired updates the owner of the session after an accept: an idle one is taken, one with a live

@@ -26,7 +26,7 @@ func noticeTests() []test {
 func (w *world) tele(node string, key chat.SessionKey) store.AcceptParams {
 	p := w.message(node, key)
 	p.Message.Channel = "telegram:1"
-	p.Cap, p.Drop = 1, chat.DropOld
+	p.Queue.Cap = 1
 	p.DropNotice = w.notice(key)
 	return p
 }
@@ -60,13 +60,13 @@ func severalDroppedAreCounted(w *world) {
 	node, key := w.node(), w.key()
 	for range 3 {
 		p := w.tele(node, key)
-		p.Cap = 0
+		p.Queue.Cap = 0
 		w.accept(p)
 	}
 	w.accept(w.tele(node, key))
 	for range 2 {
 		p := w.tele(node, key)
-		p.Cap = 0
+		p.Queue.Cap = 0
 		w.accept(p)
 	}
 	w.accept(w.tele(node, key)) // three more, on the notice of the first three

@@ -6,6 +6,7 @@ import (
 
 	"laneway/internal/chat"
 	"laneway/internal/cron"
+	"laneway/internal/scheduler"
 	"laneway/internal/store"
 )
 
@@ -35,16 +36,16 @@ func fullQueueRefuses(w *world) {
 	w.cap = 2
 	for range 2 {
 		p := w.message(node, key)
-		p.Cap, p.Drop = 2, chat.DropNew
+		p.Queue.Cap, p.Queue.DropNew = 2, true
 		w.accept(p)
 	}
 	p := w.message(node, key)
-	p.Cap, p.Drop = 2, chat.DropNew
+	p.Queue.Cap, p.Queue.DropNew = 2, true
 	try(w.st.Accept(w.ctx, p)).fails(w, chat.ErrQueueFull)
 	try(w.st.MessageByID(w.ctx, p.Message.ID)).fails(w, chat.ErrNotFound)
 	equal(w, "last_seq", w.session(key).LastSeq, 2)
 	other := w.message(node, w.key())
-	other.Cap, other.Drop = 2, chat.DropNew
+	other.Queue.Cap, other.Queue.DropNew = 2, true
 	equal(w, "another session has room", w.accept(other).Seq, 1)
 	try(w.st.EndWaiting(w.ctx, store.EndParams{Session: key, Seqs: []int64{1}, Outcome: chat.OutcomeSuperseded})).ok(w)
 	equal(w, "a place was freed, and the refused message is as if it had never been", w.accept(p).Seq, 3)
@@ -56,7 +57,7 @@ func fullQueueDropsOldest(w *world) {
 	var ids []string
 	for i := range 4 {
 		p := w.message(node, key)
-		p.Cap, p.Drop = 2, chat.DropOld
+		p.Queue.Cap = 2
 		a := w.accept(p)
 		ids = append(ids, p.Message.ID)
 		equal(w, "sequence number", a.Seq, int64(i+1))
@@ -83,7 +84,7 @@ func smallerCapDropsSeveral(w *world) {
 		w.acceptText(node, key)
 	}
 	p := w.message(node, key)
-	p.Cap, p.Drop = 2, chat.DropOld
+	p.Queue.Cap = 2
 	a := w.accept(p)
 	equal(w, "dropped", seqsOf(a.Dropped), []int64{1, 2, 3, 4})
 	equal(w, "waiting", w.session(key).Waiting, 2)
@@ -93,10 +94,10 @@ func runningMessagesDoNotCount(w *world) {
 	node, key := w.node(), w.key()
 	c, run, _ := w.turn(node, key)
 	p := w.message(node, key)
-	p.Cap, p.Drop = 1, chat.DropNew
+	p.Queue.Cap, p.Queue.DropNew = 1, true
 	w.accept(p)
 	q := w.message(node, key)
-	q.Cap, q.Drop = 1, chat.DropNew
+	q.Queue.Cap, q.Queue.DropNew = 1, true
 	try(w.st.Accept(w.ctx, q)).fails(w, chat.ErrQueueFull)
 	w.finish(answered(c, run))
 	try(w.st.Accept(w.ctx, q)).fails(w, chat.ErrQueueFull)
@@ -111,7 +112,7 @@ func runningIsNeverDropped(w *world) {
 	var last string
 	for i := range 3 {
 		p := w.message(node, key)
-		p.Cap, p.Drop = 1, chat.DropOld
+		p.Queue.Cap = 1
 		a := w.accept(p)
 		equal(w, "dropped", len(a.Dropped), min(i, 1))
 		last = p.Message.ID
@@ -124,19 +125,21 @@ func runningIsNeverDropped(w *world) {
 func heldMessagesDoNotCount(w *world) {
 	node, key := w.node(), w.key()
 	p := w.message(node, key)
-	p.Hold, p.Cap, p.Drop = time.Second, 1, chat.DropNew
+	typed(&p, time.Second)
+	p.Queue.Cap, p.Queue.DropNew = 1, true
 	w.accept(p)
 	equal(w, "state of the first of a burst", w.row(p.Message.ID).State, store.StateWaiting)
 	for range 3 {
 		j := w.message(node, key)
-		j.Hold, j.Joins, j.Cap, j.Drop = time.Second, true, 1, chat.DropNew
+		typed(&j, time.Second)
+		j.Joins, j.Queue.Cap, j.Queue.DropNew = true, 1, true
 		w.accept(j)
 		equal(w, "state of what joins it", w.row(j.Message.ID).State, store.StateHeld)
 	}
 	q := w.message(node, key)
-	q.Cap, q.Drop = 1, chat.DropNew
+	q.Queue.Cap, q.Queue.DropNew = 1, true
 	try(w.st.Accept(w.ctx, q)).fails(w, chat.ErrQueueFull)
-	q.Drop = chat.DropOld
+	q.Queue.DropNew = false
 	equal(w, "dropped", idsOf(w.accept(q).Dropped), []string{p.Message.ID})
 	w.cap = 1
 }
@@ -145,12 +148,12 @@ func startingMessagesAreSpared(w *world) {
 	node, key := w.node(), w.key()
 	first, a := w.acceptText(node, key)
 	p := w.message(node, key)
-	p.Cap, p.Drop, p.Starting = 1, chat.DropNew, []int64{a.Seq}
+	p.Queue.Cap, p.Queue.DropNew, p.Starting = 1, true, []int64{a.Seq}
 	w.accept(p)
 	q := w.message(node, key)
-	q.Cap, q.Drop, q.Starting = 1, chat.DropNew, []int64{a.Seq}
+	q.Queue.Cap, q.Queue.DropNew, q.Starting = 1, true, []int64{a.Seq}
 	try(w.st.Accept(w.ctx, q)).fails(w, chat.ErrQueueFull)
-	q.Drop = chat.DropOld
+	q.Queue.DropNew = false
 	equal(w, "dropped", idsOf(w.accept(q).Dropped), []string{p.Message.ID})
 	equal(w, "state of the starting one", w.row(first).State, store.StateWaiting)
 	w.start(claimOf(key, a), first, a.Seq)
@@ -161,7 +164,7 @@ func capZeroIsNoBound(w *world) {
 	node, key := w.node(), w.key()
 	for i := range 40 {
 		p := w.message(node, key)
-		p.Drop = []chat.DropPolicy{chat.DropOld, chat.DropNew}[i%2]
+		p.Queue.DropNew = i%2 == 1
 		a := w.accept(p)
 		equal(w, "dropped", len(a.Dropped), 0)
 	}
@@ -191,7 +194,7 @@ func interruptedAreSpared(w *world) {
 	w.finish(requeued(c, run))
 	for i := range 3 {
 		p := w.message(node, key)
-		p.Cap, p.Drop = 1, chat.DropOld
+		p.Queue.Cap = 1
 		equal(w, "dropped", len(w.accept(p).Dropped), min(i, 1))
 	}
 	equal(w, "started", w.start(c, run, seq).Seqs, []int64{seq})
@@ -297,12 +300,12 @@ func hintedOfDeadNode(w *world) {
 // interruptEndsWhatWaits interrupts a full queue with a running message, one that has a slot and
 // one that is held, under either policy.
 func interruptEndsWhatWaits(w *world) {
-	for _, drop := range []chat.DropPolicy{chat.DropOld, chat.DropNew} {
+	for _, dropNew := range []bool{false, true} {
 		node, key := w.node(), w.key()
 		w.cap = 2
 		offer := func(change func(*store.AcceptParams)) (store.AcceptParams, store.Accepted) {
 			p := w.message(node, key)
-			p.Cap, p.Drop, p.Starting = 2, drop, []int64{2}
+			p.Queue.Cap, p.Queue.DropNew, p.Starting = 2, dropNew, []int64{2}
 			p.DropNotice = w.notice(key)
 			change(&p)
 			return p, w.accept(p)
@@ -316,7 +319,7 @@ func interruptEndsWhatWaits(w *world) {
 			ids = append(ids, p.Message.ID)
 		}
 		joins, _ := offer(func(p *store.AcceptParams) { p.Joins = true })
-		p, a := offer(func(p *store.AcceptParams) { p.Mode = chat.ModeInterrupt })
+		p, a := offer(func(p *store.AcceptParams) { p.Message.Content.Options.Mode = chat.ModeInterrupt })
 		equal(w, "superseded", idsOf(a.Superseded), []string{ids[1], ids[2], joins.Message.ID})
 		equal(w, "dropped", len(a.Dropped), 0)
 		equal(w, "sequence number", a.Seq, 6)
@@ -349,7 +352,8 @@ func storedModeInterrupts(w *world) {
 		first, _ := w.acceptText(node, key)
 		w.ok(w.st.SetSession(w.ctx, key, "ann", store.SessionSettings{Mode: new(c.stored)}))
 		p := w.message(node, key)
-		p.Cap, p.Drop, p.Mode, p.Usual = 1, chat.DropOld, c.message, c.usual
+		p.Queue = scheduler.Settings{Cap: 1, Mode: scheduler.QueueMode(c.usual)}
+		p.Message.Content.Options.Mode = c.message
 		a := w.accept(p)
 		gone, kept := a.Superseded, a.Dropped
 		if !c.interrupts {
@@ -377,7 +381,7 @@ func waitingTests() []test {
 func holdKeepsTheSweepAway(w *world) {
 	first, key := w.node(), w.key()
 	p := w.message(first, key)
-	p.Hold = 30 * time.Second
+	typed(&p, 30*time.Second)
 	w.accept(p)
 	w.clock.advance(lease + time.Second)
 	second := w.node()
@@ -401,11 +405,11 @@ func (w *world) beatOrRegister(node string) {
 func laterHoldOpensAgain(w *world) {
 	first, key := w.node(), w.key()
 	p := w.message(first, key)
-	p.Hold = time.Second
+	typed(&p, time.Second)
 	w.accept(p)
 	w.clock.advance(900 * time.Millisecond)
 	q := w.message(first, key)
-	q.Hold = time.Second
+	typed(&q, time.Second)
 	w.accept(q)
 	w.ok(w.st.Unregister(w.ctx, first))
 	second := w.node()
@@ -419,7 +423,7 @@ func laterHoldOpensAgain(w *world) {
 func heldMessageStarts(w *world) {
 	node, key := w.node(), w.key()
 	p := w.message(node, key)
-	p.Hold = time.Second
+	typed(&p, time.Second)
 	a := w.accept(p)
 	if !a.Mine {
 		w.Fatalf("a held message is not owned: %+v", a)
@@ -436,7 +440,7 @@ func heldMessageStarts(w *world) {
 func endWaitingGivesAnOutcome(w *world) {
 	node, key := w.node(), w.key()
 	held := w.message(node, key)
-	held.Hold = time.Minute
+	typed(&held, time.Minute)
 	w.accept(held)
 	for i, outcome := range []chat.Outcome{chat.OutcomeSuperseded, chat.OutcomeStale, chat.OutcomeStopped, chat.OutcomeDropped} {
 		id, a := w.acceptText(node, key)

@@ -107,7 +107,7 @@ func acceptsAtTheCap(w *world) {
 	ps := make([]store.AcceptParams, racers)
 	for i := range ps {
 		ps[i] = w.message(node, []chat.SessionKey{refuse, drop}[i%2])
-		ps[i].Cap, ps[i].Drop = 5, []chat.DropPolicy{chat.DropNew, chat.DropOld}[i%2]
+		ps[i].Queue.Cap, ps[i].Queue.DropNew = 5, i%2 == 0
 	}
 	w.race(racers, func(st store.Store, i int) error {
 		a, err := st.Accept(w.ctx, ps[i])
@@ -199,7 +199,7 @@ func startsOfOneMessage(w *world) {
 	var seqs []int64
 	for range 3 {
 		p := w.message(node, key)
-		p.RunLimit = 3
+		p.Queue.MaxConcurrent = 3
 		a := w.accept(p)
 		c = claimOf(key, a)
 		seqs = append(seqs, a.Seq)
@@ -350,10 +350,10 @@ func dropAgainstStart(w *world) {
 	for range 30 {
 		key := w.key()
 		p := w.message(node, key)
-		p.Cap, p.Drop = 1, chat.DropOld
+		p.Queue.Cap = 1
 		first := w.accept(p)
 		q := w.message(node, key)
-		q.Cap, q.Drop = 1, chat.DropOld
+		q.Queue.Cap = 1
 		var a store.Accepted
 		var s store.Started
 		w.race(2, func(st store.Store, i int) (err error) {
@@ -421,7 +421,7 @@ func nodesShareALoad(w *world) {
 // messages.
 func (w *world) oneTurn(st store.Store, node string, key chat.SessionKey) error {
 	p := w.message(node, key)
-	p.RunLimit = many // several turns of a session run concurrently here
+	p.Queue.MaxConcurrent = many // several turns of a session run concurrently here
 	a, err := st.Accept(w.ctx, p)
 	if err != nil || !a.Mine {
 		return err

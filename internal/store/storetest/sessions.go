@@ -248,7 +248,7 @@ func deleteRemoves(w *world) {
 	w.write(key, 3, 1)
 	waiting, _ := w.acceptText(node, key)
 	held := w.message(node, key)
-	held.Hold = time.Minute
+	typed(&held, time.Minute)
 	w.accept(held)
 	deleted := try(w.st.DeleteSession(w.ctx, store.DeleteParams{Session: key, ExpectID: "second"})).ok(w)
 	equal(w, "deleted", []any{deleted.Deleted, deleted.Kept, idsOf(deleted.Ended)}, []any{true, "", []string{waiting, held.Message.ID}})

@@ -38,7 +38,7 @@ func oneStopsTheOldestRun(w *world) {
 	var c store.Claim
 	for range 2 {
 		p := w.message(node, key)
-		p.RunLimit = 2
+		p.Queue.MaxConcurrent = 2
 		a := w.accept(p)
 		c = claimOf(key, a)
 		w.start(c, p.Message.ID, a.Seq)
@@ -46,7 +46,7 @@ func oneStopsTheOldestRun(w *world) {
 		w.clock.advance(time.Millisecond)
 	}
 	p := w.message(node, key)
-	p.RunLimit = 2
+	p.Queue.MaxConcurrent = 2
 	waiting := p.Message.ID
 	w.accept(p)
 	for _, run := range runs {
@@ -82,7 +82,7 @@ func oneStopsWaiting(w *world) {
 func oneStopsHeld(w *world) {
 	node, key := w.node(), w.key()
 	p := w.message(node, key)
-	p.Hold = time.Second
+	typed(&p, time.Second)
 	w.accept(p)
 	equal(w, "waiting", idsOf(w.stop(key, store.StopOne, "").Waiting), []string{p.Message.ID})
 	w.clock.advance(time.Minute)
@@ -138,7 +138,7 @@ func allStops(w *world) {
 	c, run, _ := w.turn(node, key)
 	waiting, _ := w.acceptText(node, key)
 	held := w.message(node, key)
-	held.Hold = time.Minute
+	typed(&held, time.Minute)
 	w.accept(held)
 	other, _ := w.acceptText(node, w.key())
 	s := w.stop(key, store.StopAll, "")

@@ -319,6 +319,11 @@ func (w *world) message(node string, key chat.SessionKey) store.AcceptParams {
 	}
 }
 
+// typed makes the message one that a person typed, in a session with this window.
+func typed(p *store.AcceptParams, window time.Duration) {
+	p.Message.Content.Options.Typed, p.Queue.Debounce = true, window
+}
+
 func (w *world) accept(p store.AcceptParams) store.Accepted {
 	w.Helper()
 	return try(w.st.Accept(w.ctx, p)).ok(w)

@@ -87,12 +87,12 @@ func takeoverBringsEverything(w *world) {
 	w.start(c, done, a.Seq)
 	w.finish(answered(c, done))
 	p := w.message(first, key)
-	p.RunLimit = 2
+	p.Queue.MaxConcurrent = 2
 	b := w.accept(p)
 	c = claimOf(key, b)
 	w.start(c, p.Message.ID, b.Seq)
 	q := w.message(first, key)
-	q.RunLimit = 2
+	q.Queue.MaxConcurrent = 2
 	waiting := w.accept(q)
 	w.clock.advance(lease)
 	taken := w.sweepOne(w.node(), key)
@@ -322,7 +322,7 @@ func idleSessionsAreLeftAlone(w *world) {
 func survivesReopen(w *world) {
 	node, key := w.node(), w.key()
 	p := w.message(node, key)
-	p.Hold = 50 * time.Second
+	typed(&p, 50*time.Second)
 	w.accept(p)
 	c, run, _ := w.turn(node, key)
 	try(w.st.AppendTranscript(w.ctx, key, "ann", []chat.TranscriptEntry{{Role: chat.RoleUser, Text: "hello"}})).ok(w)

@@ -249,7 +249,7 @@ func outOfOrder(w *world) {
 	var c store.Claim
 	for range 3 {
 		p := w.message(node, key)
-		p.RunLimit = 3
+		p.Queue.MaxConcurrent = 3
 		a := w.accept(p)
 		c = claimOf(key, a)
 		ids = append(ids, p.Message.ID)
@@ -270,7 +270,7 @@ func outOfOrder(w *world) {
 func startedAtFollows(w *world) {
 	node, key := w.node(), w.key()
 	p, q := w.message(node, key), w.message(node, key)
-	p.RunLimit, q.RunLimit = 2, 2
+	p.Queue.MaxConcurrent, q.Queue.MaxConcurrent = 2, 2
 	a, b := w.accept(p), w.accept(q)
 	c := claimOf(key, a)
 	w.clock.advance(time.Second)

@@ -333,13 +333,13 @@ func joinedRunsAgain(w *world) {
 func joinAcrossAnotherRun(w *world) {
 	node, key := w.node(), w.key()
 	p, q := w.message(node, key), w.message(node, key)
-	p.RunLimit, q.RunLimit = 2, 2
+	p.Queue.MaxConcurrent, q.Queue.MaxConcurrent = 2, 2
 	a, b := w.accept(p), w.accept(q)
 	c := claimOf(key, a)
 	w.start(c, p.Message.ID, a.Seq)
 	w.start(c, q.Message.ID, b.Seq)
 	r := w.message(node, key)
-	r.RunLimit = 2
+	r.Queue.MaxConcurrent = 2
 	joined := w.accept(r)
 	equal(w, "joined", w.join(c, p.Message.ID, joined.Seq), []int64{joined.Seq})
 	w.finish(answered(c, p.Message.ID))
