@@ -200,6 +200,9 @@ func think(d *model.Draft, out *request) {
 	case tokens == 0:
 		return
 	case d.Can(model.ThinkingBudget):
+		if !thoughtful(d, out.Messages) {
+			return
+		}
 		out.Thinking = &thinking{Type: "enabled", BudgetTokens: tokens}
 		out.MaxTokens += tokens
 	case d.Can(model.ThinkingAdaptive):
@@ -211,6 +214,21 @@ func think(d *model.Draft, out *request) {
 		return
 	}
 	out.Temperature, out.TopP = nil, nil
+}
+
+// thoughtful reports whether the rounds of the turn have thoughts. The API refuses to think on after
+// calls without any, which another model made or whose thoughts are not kept.
+func thoughtful(d *model.Draft, messages []message) bool {
+	if len(d.Talk.Rounds) == 0 {
+		return true
+	}
+	return slices.ContainsFunc(messages, func(m message) bool {
+		blocks, _ := m.Content.([]any) // a string has none
+		return slices.ContainsFunc(blocks, func(block any) bool {
+			b, ok := block.(model.Object)
+			return ok && strings.HasSuffix(b.String("type"), "thinking")
+		})
+	})
 }
 
 // content returns the new input: a string, or pictures followed by text, as the API recommends.
@@ -246,7 +264,7 @@ func appendRound(messages []message, d *model.Draft, round agent.Round) []messag
 			c := round.Calls[called]
 			block := model.Object{}
 			maps.Copy(block, members)
-			block["type"], block["id"], block["name"], block["input"] = "tool_use", c.ID, c.Name, toolloop.Object(c.Args)
+			block["type"], block["id"], block["name"], block["input"] = "tool_use", callID(d, round, called), c.Name, toolloop.Object(c.Args)
 			asked = append(asked, block)
 			called++
 		}
@@ -271,14 +289,23 @@ func appendRound(messages []message, d *model.Draft, round agent.Round) []messag
 	for called < len(round.Calls) {
 		call(members.Of(called))
 	}
-	for i, call := range round.Calls {
-		result := round.Results[i]
-		given = append(given, resultBlock{Type: "tool_result", UseID: call.ID, Content: result.Text, IsError: result.IsError})
+	for i := range round.Calls {
+		given = append(given, resultBlock{Type: "tool_result", UseID: callID(d, round, i), Content: d.Result(round, i), IsError: round.Results[i].IsError})
 	}
 	if input := d.Input(round); input != "" {
 		given = append(given, textBlock{Type: "text", Text: input})
 	}
 	return append(messages, message{Role: chat.RoleAssistant, Content: asked}, message{Role: chat.RoleUser, Content: given})
+}
+
+// callID returns the id of a call. The API takes only its characters, and a round may be one of
+// another endpoint.
+func callID(d *model.Draft, round agent.Round, call int) string {
+	id := d.CallID(round, call)
+	if strings.Trim(id, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-") != "" {
+		return toolloop.CallID(round.Number, call)
+	}
+	return id
 }
 
 // budget returns how many tokens a level of thinking may cost, 0 for an unknown level. The API's

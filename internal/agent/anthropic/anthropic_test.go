@@ -356,7 +356,7 @@ func TestARoundGoesBackAsItCame(t *testing.T) {
 			asked := `{"text":"Now.","type":"text"},{"id":"a","input":{"n":1},"name":"set","type":"tool_use"},{"id":"b","input":{},"name":"set","type":"tool_use"}]`
 			empty := `{}`
 			if whole { // the model server sends no thoughts in one document, and an empty input with the call itself
-				asked, empty = "["+asked, ""
+				asked, empty = "["+asked, "The tool failed and said nothing."
 			} else {
 				asked = `[{"signature":"signed","thinking":"I think so.","type":"thinking"},` + asked
 			}

@@ -221,6 +221,11 @@ func content(text string, images []agent.Image) any {
 	return parts
 }
 
+// unsigned is what Gemini takes in place of the signature of a call that it did not make.
+func unsigned() model.Object {
+	return model.Object{"google": model.Object{"thought_signature": "skip_thought_signature_validator"}}
+}
+
 func toolsOf(talk toolloop.Conversation) []tool {
 	var all []tool
 	for _, spec := range talk.Tools {
@@ -241,23 +246,32 @@ func appendRound(messages []message, d *model.Draft, round agent.Round) []messag
 	})
 	asked := message{"role": chat.RoleAssistant, "content": round.Text}
 	maps.Copy(asked, members.Message)
+	if asked["reasoning_content"] == nil && !d.Can(model.Unthought) {
+		asked["reasoning_content"] = " " // some endpoints refuse an empty one
+	}
 	var calls []model.Object
 	for i, call := range round.Calls {
 		made := model.Object{}
 		maps.Copy(made, members.Of(i))
+		if i == 0 && made.Object("extra_content") == nil && !d.Can(model.Unsigned) {
+			made["extra_content"] = unsigned()
+		}
 		function := model.Object{"name": call.Name, "arguments": string(toolloop.Object(call.Args))}
 		maps.Copy(function, made.Object("function"))
-		made["id"], made["type"], made["function"] = call.ID, "function", function
+		made["id"], made["type"], made["function"] = d.CallID(round, i), "function", function
 		calls = append(calls, made)
 	}
 	if len(calls) > 0 {
 		asked["tool_calls"] = calls
 	}
 	messages = append(messages, asked)
-	for i, call := range round.Calls {
-		messages = append(messages, message{"role": "tool", "tool_call_id": call.ID, "content": round.Results[i].Text})
+	for i := range round.Calls {
+		messages = append(messages, message{"role": "tool", "tool_call_id": d.CallID(round, i), "content": d.Result(round, i)})
 	}
 	if input := d.Input(round); input != "" {
+		if len(calls) > 0 && !d.Can(model.UserAfterTool) {
+			messages = append(messages, message{"role": chat.RoleAssistant, "content": "I have the results."})
+		}
 		messages = append(messages, message{"role": chat.RoleUser, "content": input})
 	}
 	return messages

@@ -157,27 +157,39 @@ func (a *Answer) End() error {
 // judge checks a complete answer.
 func (a *Answer) judge() error {
 	empty := !a.Begun() && a.Calls.Len() == 0
-	switch a.Finish {
-	case "content_filter", "content_filtered", "guardrail_intervened", "refusal", "safety", "image_safety", "recitation", "prohibited_content", "sensitive", "blocklist", "spii":
-		return modelhttp.Fail(chat.FailRefusal, errors.New("the answer ended with "+a.Finish))
-	case "error", "abort", "aborted", "network_error":
-		return modelhttp.Fail(chat.FailServer, errors.New("the answer ended with "+a.Finish))
-	case "insufficient_system_resource":
-		return modelhttp.Fail(chat.FailOverloaded, errors.New("the answer ended with "+a.Finish))
-	case "model_context_window_exceeded":
-		if empty {
-			return modelhttp.Fail(chat.FailContextLength, errors.New("the answer ended with "+a.Finish))
-		}
-	case "tool_calls", "tool_use", "function_call", "malformed_function_call", "malformed_tool_call", "unexpected_tool_call":
-		if empty {
-			return modelhttp.Fail(chat.FailBadResponse, errors.New("the answer announced a call and has none"))
-		}
+	is := func(words []string) bool {
+		return slices.ContainsFunc(words, func(word string) bool { return strings.Contains(a.Finish, word) })
 	}
-	if a.Refused > 0 && empty {
+	ended := errors.New("the answer ended with " + chat.Cut(chat.Printable(a.Finish), 100))
+	switch {
+	case is(filtered):
+		return modelhttp.Fail(chat.FailRefusal, ended)
+	case slices.Contains([]string{"error", "abort", "aborted", "network_error"}, a.Finish):
+		return modelhttp.Fail(chat.FailServer, ended)
+	case a.Finish == "insufficient_system_resource":
+		return modelhttp.Fail(chat.FailOverloaded, ended)
+	case !empty:
+		return nil
+	case a.Finish == "model_context_window_exceeded":
+		return modelhttp.Fail(chat.FailContextLength, ended)
+	case is([]string{"tool", "function_call"}):
+		return modelhttp.Fail(chat.FailBadResponse, fmt.Errorf("%w: it announced a call and has none", ended))
+	}
+	if a.Refused > 0 {
 		return modelhttp.Fail(chat.FailRefusal, fmt.Errorf("the model refused in %d bytes", a.Refused))
+	}
+	if a.Finish != "" && !a.cutOff() && !slices.Contains(wellEnded, a.Finish) {
+		return modelhttp.Fail(chat.FailBadResponse, fmt.Errorf("%w and is empty", ended))
 	}
 	return nil
 }
+
+// filtered are words of the reasons with which a filter ended an answer, with its cause in some:
+// "content_filter: PROHIBITED_CONTENT".
+var filtered = []string{"content_filter", "guardrail", "refusal", "safety", "recitation", "prohibited", "sensitive", "blocklist", "spii"} //nolint:gochecknoglobals // a constant
+
+// wellEnded are the reasons of an answer that may be empty.
+var wellEnded = []string{"stop", "end_turn", "stop_sequence", "end", "eos", "eos_token", "complete", "completed", "finished", "pause_turn"} //nolint:gochecknoglobals // a constant
 
 func (a *Answer) cutOff() bool {
 	return slices.Contains([]string{"length", "max_tokens", "model_length", "model_context_window_exceeded"}, a.Finish)

@@ -33,6 +33,11 @@ const (
 	ThinkingBudget      = "thinking.enabled"
 	ThinkingAdaptive    = "thinking.adaptive"
 	OutputConfig        = "output_config"
+	// Forms of the rounds, which some endpoints take only as they make them.
+	UserAfterTool = "user after tool"         // a message of the person right after results
+	CallIDs       = "tool call ids"           // as they came; else in the form of [toolloop.CallID]
+	Unsigned      = "calls without signature" // of another model, to Gemini
+	Unthought     = "calls without thoughts"  // of another model, to reasoning models
 )
 
 // lackTime is how long a part is left out after a refusal.
@@ -177,6 +182,18 @@ var refusing = []string{ //nolint:gochecknoglobals // a constant
 	"may only be set to", "unsupported_parameter", "unsupported_value",
 }
 
+// demands are the words of sentences, all of one list, that want the rounds of a turn in another
+// form.
+var demands = map[string][][]string{ //nolint:gochecknoglobals // a constant
+	UserAfterTool: {{"role", "user", "after role", "tool"}, {"roles must alternate"}, {"role", "user", "must not follow", "tool"}},
+	CallIDs: {
+		{"tool call id", "length of 9"}, {"tool_calls", "].id", "too long"}, {"tool_call_id", "too long"}, {"tool_use.id", "pattern"}, {"tool_use_id", "pattern"},
+		{"tool_call_id", "pattern"}, {"tool call id", "invalid"}, {"toolu", "pattern"},
+	},
+	Unsigned:  {{"missing", "thought_signature"}, {"missing", "thought signature"}, {"missing", "thoughtsignature"}},
+	Unthought: {{"reasoning_content", "must be passed back"}, {"reasoning_content", "missing"}},
+}
+
 // ranged are words that state which values a part may have: a level of thinking is left out then.
 var ranged = []string{"must be one of", "supported values", "should be one of", "input should be", "expected one of", "invalid value"} //nolint:gochecknoglobals // a constant
 
@@ -196,6 +213,13 @@ var names = map[string][]string{ //nolint:gochecknoglobals // a constant
 // longest name counts: `max_tokens` is a part of many sentences about another member.
 func named(refused modelhttp.StatusError, used []string) string {
 	words := strings.ToLower(refused.Message + " " + refused.Code + " " + refused.Param)
+	for _, part := range used {
+		for _, signs := range demands[part] {
+			if !slices.ContainsFunc(signs, func(sign string) bool { return !strings.Contains(words, sign) }) {
+				return part
+			}
+		}
+	}
 	says := func(signs []string) bool {
 		return slices.ContainsFunc(signs, func(sign string) bool { return strings.Contains(words, sign) })
 	}

@@ -278,6 +278,28 @@ func (d *Draft) Input(round agent.Round) string {
 	return agent.Prompt(req)
 }
 
+// CallID returns the id of a call of a round as the endpoint takes it. In one request it is the same
+// for the call and its result.
+func (d *Draft) CallID(round agent.Round, call int) string {
+	if id := round.Calls[call].ID; d.Can(CallIDs) {
+		return id
+	}
+	return toolloop.CallID(round.Number, call)
+}
+
+// Result returns the text of a result. Some endpoints refuse one that is empty.
+func (d *Draft) Result(round agent.Round, call int) string {
+	result := round.Results[call]
+	switch {
+	case strings.TrimSpace(result.Text) != "":
+		return result.Text
+	case result.IsError:
+		return "The tool failed and said nothing."
+	default:
+		return "The tool returned nothing."
+	}
+}
+
 // draft returns the next request. The rounds follow the new input, because they answer it.
 func (t *turn) draft(talk toolloop.Conversation) *Draft {
 	d := &Draft{
@@ -296,7 +318,7 @@ func (t *turn) draft(talk toolloop.Conversation) *Draft {
 	if n := len(d.Lines); n > 0 {
 		d.Lines[n-1].Text = t.images.Text(d.Lines[n-1].Text)
 	}
-	if user := t.params.User; d.Can(User) && (user != "" || t.cfg.SendUser) {
+	if user := t.params.User; (user != "" || t.cfg.SendUser) && d.Can(User) {
 		d.User = cmp.Or(user, t.req.Session.String())
 	}
 	return d

@@ -236,7 +236,7 @@ func (l *loop) give(reply Reply) (stop string, err error) {
 	if len(reply.Calls) > maxAsked {
 		return agent.StopNormal, modelhttp.Fail(chat.FailBadResponse, fmt.Errorf("the model asked for more than %d calls at once", maxAsked))
 	}
-	calls := named(reply.Calls, len(l.rounds)+1)
+	calls := l.named(reply.Calls)
 	for _, call := range calls {
 		if len(call.Args) > MaxArgs {
 			return agent.StopNormal, agent.NewError(chat.FailOutputLimit, fmt.Sprintf("The model called %s with more than %d bytes of arguments; ask for less at once.", call.Name, MaxArgs), nil)
@@ -389,7 +389,7 @@ func calledTools(rounds []agent.Round) []agent.ToolSpec {
 // record commits the calls of the model and returns the index of the round.
 func (l *loop) record(ctx context.Context, reply Reply) (int, error) {
 	round := chat.Round{
-		Number: len(l.rounds) + 1, Text: l.text.Round(), Calls: named(reply.Calls, len(l.rounds)+1), Usage: reply.Usage, Extra: reply.Extra,
+		Number: len(l.rounds) + 1, Text: l.text.Round(), Calls: l.named(reply.Calls), Usage: reply.Usage, Extra: reply.Extra,
 		Results: make([]*chat.ToolResult, len(reply.Calls)),
 	}
 	l.kept += size(round)
@@ -408,14 +408,23 @@ func (l *loop) record(ctx context.Context, reply Reply) (int, error) {
 	return len(l.rounds) - 1, nil
 }
 
-// named gives each call a unique id where the model gave none or repeated one, and cuts arguments
-// that are too long: such calls are not run.
-func named(calls []chat.ToolCall, round int) []chat.ToolCall {
-	out, seen := make([]chat.ToolCall, 0, len(calls)), map[string]bool{}
+// CallID returns an id for a call of a round in the form that every endpoint takes: nine letters and
+// digits.
+func CallID(round, call int) string { return fmt.Sprintf("call%02d%03d", round%100, (call+1)%1000) }
+
+// named gives each call an id that is unique in the turn where the model gave none or repeated one,
+// and cuts arguments that are too long: such calls are not run.
+func (l *loop) named(calls []chat.ToolCall) []chat.ToolCall {
+	out, seen := make([]chat.ToolCall, 0, len(calls)), map[string]bool{"": true, "null": true}
+	for _, round := range l.rounds {
+		for _, call := range round.Calls {
+			seen[call.ID] = true
+		}
+	}
 	for i, call := range calls {
 		call.Name, call.Args = chat.Cut(chat.CleanText(call.Name), maxName), chat.CleanText(call.Args)
-		if call.ID = chat.Cut(chat.CleanText(call.ID), maxName); call.ID == "" || seen[call.ID] {
-			call.ID = fmt.Sprintf("call_%d_%d", round, i+1)
+		if call.ID = chat.Cut(chat.CleanText(call.ID), maxName); seen[call.ID] {
+			call.ID = CallID(len(l.rounds)+1, i)
 		}
 		seen[call.ID] = true
 		if len(call.Args) > MaxArgs {

@@ -127,7 +127,7 @@ func TestCallsOfClientToolsEndTheTurn(t *testing.T) {
 	}
 	tools := []chat.ClientTool{{Name: "weather", Schema: []byte(`{"type":"object"}`)}}
 	result, m := ask(chat.ClientTools{Tools: tools})
-	if want := []chat.ToolCall{{ID: "call_1_1", Name: "weather", Args: `{"city":"Oslo"}`}, {ID: "call_1_2", Name: "weather", Args: "{}"}}; result.StopReason != chat.StopCalls || !slices.Equal(result.Calls, want) {
+	if want := []chat.ToolCall{{ID: "call01001", Name: "weather", Args: `{"city":"Oslo"}`}, {ID: "call01002", Name: "weather", Args: "{}"}}; result.StopReason != chat.StopCalls || !slices.Equal(result.Calls, want) {
 		t.Errorf("got %s with %+v, want %+v", result.StopReason, result.Calls, want)
 	}
 	if len(m.asked) != 1 || m.asked[0].NoCalls || len(m.asked[0].Tools) != 1 || m.asked[0].Tools[0].Name != "weather" {
