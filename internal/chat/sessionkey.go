@@ -178,6 +178,17 @@ func Escaped(s, keep string) string {
 	return escaped(s, func(r rune) bool { return Unprintable(r) && !strings.ContainsRune(keep, r) })
 }
 
+// ShellWord quotes a text for a shell if it needs quotes, so that a command with it can be pasted.
+func ShellWord(s string) string {
+	plain := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("_@%+=:,./-", r)
+	}
+	if s != "" && strings.TrimFunc(s, plain) == "" {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}
+
 // fillers have no ink and are letters or symbols for Unicode.
 const fillers = "\u034f\u115f\u1160\u2800\u3164\uffa0"
 

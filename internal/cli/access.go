@@ -175,7 +175,7 @@ func (c *tokenList) Run(ctx context.Context, env *environment) error {
 		_, err := fmt.Fprintln(env.stdout, "no named tokens; make one with laneway token create NAME")
 		return err
 	default:
-		return table(env.stdout, rows)
+		return env.table(rows)
 	}
 }
 
@@ -278,7 +278,7 @@ func (c *pairList) Run(ctx context.Context, env *environment) error {
 	for _, p := range list.Granted {
 		rows = append(rows, append(pairRow(p, "approved", ago(now, instant(p.ApprovedAt).UnixMilli())), "-"))
 	}
-	return table(env.stdout, rows)
+	return env.table(rows)
 }
 
 // instant parses a time of the protocol. An invalid one is the zero time.

@@ -96,6 +96,9 @@ func Run(ctx context.Context, args []string, o Options) int {
 	env.fromTerminal = fromFile && term.IsTerminal(int(in.Fd()))
 	if out, is := o.Stdout.(*os.File); is {
 		env.toTerminal = term.IsTerminal(int(out.Fd()))
+		if env.toTerminal {
+			env.width, _, _ = term.GetSize(int(out.Fd())) // 0 if the terminal has no size
+		}
 		if fromFile {
 			env.terminal = openConsole(in, out)
 		}
@@ -115,8 +118,9 @@ type environment struct {
 	terminal *console
 	// fromTerminal: a person types stdin.
 	fromTerminal bool
-	// toTerminal: stdout is read by a person, in lines of limited width.
+	// toTerminal: stdout is read by a person, in lines of limited width: width, 0 = not known.
 	toTerminal bool
+	width      int
 	// systemConfig is the configuration file of the host; "" = the default of package config.
 	systemConfig string
 	now          func() time.Time

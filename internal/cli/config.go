@@ -232,7 +232,7 @@ func (c *agentsDetectCmd) Run(env *environment) error {
 	for _, d := range all {
 		rows = append(rows, []string{d.Name, d.Title, d.State, d.Next})
 	}
-	return table(env.stdout, rows)
+	return env.table(rows)
 }
 
 func (env *environment) detect(p config.Preset) detected {
@@ -275,7 +275,7 @@ func (c *agentsListCmd) Run(ctx context.Context, env *environment) error {
 	if err := json.Unmarshal(raw, &list); err != nil {
 		return fmt.Errorf("the list of agents cannot be read; are the gateway and this program of the same version? %w", err)
 	}
-	if err := table(env.stdout, env.agentRows(list)); err != nil {
+	if err := env.table(env.agentRows(list)); err != nil {
 		return err
 	}
 	for _, a := range list.Agents {
@@ -291,7 +291,7 @@ func (c *agentsListCmd) Run(ctx context.Context, env *environment) error {
 	if _, err := fmt.Fprintln(env.stdout); err != nil {
 		return err
 	}
-	if err := table(env.stdout, env.serverRows(list.Servers)); err != nil {
+	if err := env.table(env.serverRows(list.Servers)); err != nil {
 		return err
 	}
 	for _, s := range list.Servers {

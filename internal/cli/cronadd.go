@@ -380,6 +380,9 @@ func flagOf(path string) (flagWord, bool) {
 		return flagWord{flag: "--until", instant: true}, true
 	}
 	for _, w := range []struct{ path, flag string }{
+		{"fromMs", "--from"},
+		{"toMs", "--to"},
+		{"untilMs", "--for"},
 		{"schedule.at", "--at"},
 		{"schedule.atMs", "--at"},
 		{"schedule.expr", "--cron"},

@@ -43,7 +43,7 @@ func (c *cronEdit) Run(ctx context.Context, env *environment) error {
 		return err
 	}
 	if c.Patch != "" {
-		return c.onJob(ctx, env, "cron.update", "changed", map[string]any{"patch": members})
+		return c.onJob(ctx, env, "cron.update", func(j wire.Job) string { return "changed, " + nextOf(j) }, map[string]any{"patch": members})
 	}
 	conn, err := c.connect(ctx, env)
 	if err != nil {
@@ -257,7 +257,7 @@ func (w flagWord) shown(value any) string {
 	}
 	text := asJSON(value)
 	if ms, err := strconv.ParseInt(text, 10, 64); w.instant && err == nil {
-		return momentAt(ms)
+		return localTime(ms, "UTC")
 	}
 	return text
 }

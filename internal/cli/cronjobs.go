@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"laneway/internal/chat"
 	"laneway/internal/cron"
 	"laneway/internal/cron/schedule"
 	"laneway/internal/wire"
@@ -95,9 +96,19 @@ func (c *cronList) Run(ctx context.Context, env *environment) error {
 	if c.Limit < 0 || c.Offset < 0 {
 		return usageError("--limit and --offset must be 0 or more")
 	}
-	got, err := c.list(ctx, env, listing{method: "cron.list", member: "jobs", params: c.params(), offset: c.Offset, limit: c.Limit})
+	conn, err := c.connect(ctx, env)
 	if err != nil {
 		return err
+	}
+	defer closeQuietly(conn)
+	got, err := listing{method: "cron.list", member: "jobs", params: c.params(), offset: c.Offset, limit: c.Limit}.read(ctx, conn)
+	if err != nil {
+		return err
+	}
+	if len(got.members) == 0 {
+		if err := checkAgent(ctx, conn, c.Agent); err != nil {
+			return err
+		}
 	}
 	if c.JSON {
 		return printJSON(env.stdout, got.reply)
@@ -106,18 +117,59 @@ func (c *cronList) Run(ctx context.Context, env *environment) error {
 	if err := got.into(&jobs); err != nil {
 		return fmt.Errorf("the list of jobs cannot be read: %w", err)
 	}
-	rows := [][]string{{"ID", "NAME", "SCHEDULE", "STATE", "NEXT", "LAST", "TARGET", "OWNER"}}
+	rows := [][]string{{"NAME", "SCHEDULE", "STATE", "NEXT", "LAST", "TARGET", "OWNER", "ID"}}
 	for _, j := range jobs {
 		next := "-"
 		if j.NextRunAtMs > 0 {
 			next = "in " + short(time.UnixMilli(j.NextRunAtMs).Sub(env.now()))
 		}
 		rows = append(rows, []string{
-			env.cell(j.ID, 36), env.cell(j.Name, 40), env.cell(scheduleOf(j), 40), stateOf(j), next, cell(j.LastRunStatus, 10),
-			env.cell(targetOf(j.Delivery), 40), env.cell(ownerOfJob(j), 30),
+			env.cell(j.Name, 40), env.cell(scheduleOf(j), 60), stateOf(j), next, cell(j.LastRunStatus, 10),
+			env.cell(targetOf(j.Delivery), 40), env.cell(ownerOfJob(j), 30), env.cell(j.ID, 36),
 		})
 	}
-	return errors.Join(table(env.stdout, rows), got.more(env, "jobs"))
+	if err := errors.Join(env.table(rows), got.more(env, "jobs")); err != nil {
+		return err
+	}
+	return c.hidden(ctx, env, conn)
+}
+
+// hidden says how many jobs the list left out, and how to see them.
+func (c *cronList) hidden(ctx context.Context, env *environment, conn gatewayConn) error {
+	count := func(disabled, system bool) (int, error) {
+		params := c.params()
+		params["includeDisabled"], params["includeSystem"], params["limit"] = disabled, system, 1
+		var reply wire.CronListResult
+		err := conn.Call(ctx, "cron.list", params, &reply)
+		return reply.Total, err
+	}
+	shown, err := count(c.All, c.System)
+	if err != nil {
+		return err
+	}
+	var left []string
+	for _, more := range []struct {
+		given, disabled, system bool
+		what                    string
+	}{
+		{c.All || c.Only != "", true, c.System, "disabled or paused (--all)"}, // a state includes disabled ones
+		{c.System, c.All, true, "built-in (--system)"},
+	} {
+		if more.given {
+			continue
+		}
+		all, err := count(more.disabled, more.system)
+		if err != nil {
+			return err
+		}
+		if n := all - shown; n > 0 {
+			left = append(left, strconv.Itoa(n)+" "+more.what)
+		}
+	}
+	if len(left) > 0 {
+		env.note("jobs that are not listed: " + strings.Join(left, ", "))
+	}
+	return nil
 }
 
 // jobArg names a job, by its id or by a name or key that only one job has.
@@ -130,19 +182,27 @@ type jobArg struct {
 
 // findJob returns the id of the job that a person named.
 func findJob(ctx context.Context, conn gatewayConn, name string) (string, error) {
+	j, err := lookUpJob(ctx, conn, name)
+	return j.ID, err
+}
+
+// lookUpJob returns the job that a person named.
+func lookUpJob(ctx context.Context, conn gatewayConn, name string) (wire.Job, error) {
+	var found []wire.Job
 	var ids []string
+	begin, end, short := strings.Cut(name, "…") // an id from a narrow terminal
 	for more, offset := true, 0; more; {
 		var reply wire.CronListResult
-		params := map[string]any{"query": name, "includeDisabled": true, "includeSystem": true, "extended": true, "limit": 200, "offset": offset}
+		params := map[string]any{"query": begin, "includeDisabled": true, "includeSystem": true, "extended": true, "limit": 200, "offset": offset}
 		if err := conn.Call(ctx, "cron.list", params, &reply); err != nil {
-			return "", err
+			return wire.Job{}, err
 		}
 		for _, j := range reply.Jobs {
 			if j.ID == name {
-				return j.ID, nil
+				return j, nil
 			}
-			if j.Name == name || j.Key == name {
-				ids = append(ids, j.ID)
+			if j.Name == name || j.Key == name || short && strings.HasPrefix(j.ID, begin) && strings.HasSuffix(j.ID, end) {
+				found, ids = append(found, j), append(ids, j.ID)
 			}
 		}
 		if more = reply.NextOffset != nil; more { // a page is limited in bytes, too
@@ -151,11 +211,11 @@ func findJob(ctx context.Context, conn gatewayConn, name string) (string, error)
 	}
 	switch len(ids) {
 	case 1:
-		return ids[0], nil
+		return found[0], nil
 	case 0:
-		return "", missingJob(ctx, conn, "job", name)
+		return wire.Job{}, missingJob(ctx, conn, "job", name)
 	}
-	return "", fmt.Errorf("%d jobs are called %s; give the id: %s", len(ids), oneLine(name), strings.Join(ids, ", "))
+	return wire.Job{}, fmt.Errorf("%d jobs are called %s; give the id: %s", len(ids), oneLine(name), strings.Join(ids, ", "))
 }
 
 // missingJob is the error for a job that no one has.
@@ -173,8 +233,9 @@ func missingJob(ctx context.Context, conn gatewayConn, what, name string) error 
 	return missing(what, name, "laneway cron list --all", names)
 }
 
-// onJob makes one call about the job and prints a line, or JSON.
-func (a jobArg) onJob(ctx context.Context, env *environment, method, done string, params map[string]any) error {
+// onJob makes one call about the job and prints a line, or JSON. done describes the job that the
+// call returns.
+func (a jobArg) onJob(ctx context.Context, env *environment, method string, done func(wire.Job) string, params map[string]any) error {
 	conn, err := a.connect(ctx, env)
 	if err != nil {
 		return err
@@ -190,12 +251,16 @@ func (a jobArg) onJob(ctx context.Context, env *environment, method, done string
 	params["id"] = id
 	var raw json.RawMessage
 	if err := conn.Call(ctx, method, params, &raw); err != nil {
-		return err
+		return inFlags(err)
 	}
-	if a.JSON || done == "" {
+	if a.JSON {
 		return printJSON(env.stdout, raw)
 	}
-	_, err = fmt.Fprintf(env.stdout, "%s %s\n", oneLine(a.Job), done)
+	var job wire.Job
+	if err := json.Unmarshal(raw, &job); err != nil {
+		return fmt.Errorf("the answer cannot be read: %w", err)
+	}
+	_, err = fmt.Fprintf(env.stdout, "%s %s\n", oneLine(a.Job), done(job))
 	return err
 }
 
@@ -210,7 +275,7 @@ func (*cronRm) Help() string { return "Example:\n\n    laneway cron rm digest" }
 
 // Run removes the job.
 func (c *cronRm) Run(ctx context.Context, env *environment) error {
-	return c.onJob(ctx, env, "cron.remove", "removed", map[string]any{"cancelRunning": c.Cancel})
+	return c.onJob(ctx, env, "cron.remove", func(wire.Job) string { return "removed" }, map[string]any{"cancelRunning": c.Cancel})
 }
 
 type cronPause struct {
@@ -228,10 +293,15 @@ func (*cronPause) Help() string {
 // Run pauses the job.
 func (c *cronPause) Run(ctx context.Context, env *environment) error {
 	params := map[string]any{"note": c.Note}
-	if c.For > 0 {
-		params["untilMs"] = env.now().Add(c.For).UnixMilli()
+	if c.For > 0 { // the database's clock decides when it has passed
+		params["untilMs"] = "in " + c.For.String()
 	}
-	return c.onJob(ctx, env, "cron.pause", "paused", params)
+	return c.onJob(ctx, env, "cron.pause", func(j wire.Job) string {
+		if j.Paused == nil || j.Paused.UntilMs == nil {
+			return "paused; it fires again after laneway cron resume " + chat.ShellWord(c.Job)
+		}
+		return "paused until " + dated(env.now(), *j.Paused.UntilMs, j.Schedule.TZ)
+	}, params)
 }
 
 type cronResume struct{ jobArg }
@@ -243,14 +313,14 @@ func (*cronResume) Help() string {
 
 // Run ends the pause.
 func (c *cronResume) Run(ctx context.Context, env *environment) error {
-	return c.onJob(ctx, env, "cron.resume", "resumed", nil)
+	return c.onJob(ctx, env, "cron.resume", func(j wire.Job) string { return "resumed, " + nextOf(j) }, nil)
 }
 
 type cronBackfill struct {
 	jobArg
 
-	From  string `help:"Start of the period, such as 'yesterday 9:00' or 2027-03-01T00:00 (UTC)." required:"" placeholder:"TIME"`
-	To    string `help:"End of the period." required:"" placeholder:"TIME"`
+	From  string `help:"Start of the period in the job's zone, such as 'yesterday 9:00', '3h ago' or 2027-03-01T00:00." required:"" placeholder:"TIME"`
+	To    string `help:"End of the period, such as now." required:"" placeholder:"TIME"`
 	Max   int    `help:"At most this many runs, 1 to 1000." default:"100"`
 	Dry   bool   `help:"Only print what would run." name:"dry-run"`
 	Force bool   `help:"Also repeat successful runs."`
@@ -263,45 +333,37 @@ func (*cronBackfill) Help() string {
 
 // Run fills in runs and prints what is done about each fire.
 func (c *cronBackfill) Run(ctx context.Context, env *environment) error {
-	from, err := schedule.ParseMoment(c.From, env.now(), "")
-	if err != nil {
-		return usageError(strings.Replace(err.Error(), schedule.FieldAt, "--from", 1))
-	}
-	to, err := schedule.ParseMoment(c.To, env.now(), "")
-	if err != nil {
-		return usageError(strings.Replace(err.Error(), schedule.FieldAt, "--to", 1))
-	}
 	conn, err := c.connect(ctx, env)
 	if err != nil {
 		return err
 	}
 	defer closeQuietly(conn)
-	id, err := findJob(ctx, conn, c.Job)
+	job, err := lookUpJob(ctx, conn, c.Job)
 	if err != nil {
 		return err
 	}
 	var done wire.CronBackfillResult
-	params := map[string]any{"id": id, "fromMs": from.UnixMilli(), "toMs": to.UnixMilli(), "maxRuns": c.Max, "dryRun": c.Dry, "force": c.Force}
+	params := map[string]any{"id": job.ID, "fromMs": c.From, "toMs": c.To, "maxRuns": c.Max, "dryRun": c.Dry, "force": c.Force}
 	if err := conn.Call(ctx, "cron.backfill", params, &done); err != nil {
-		return err
+		return inFlags(err)
 	}
 	if c.JSON {
 		return printJSON(env.stdout, done)
 	}
-	return c.print(env, done)
+	return c.print(env, job, done)
 }
 
 // print lists the slots with what happens to each.
-func (c *cronBackfill) print(env *environment, done wire.CronBackfillResult) error {
+func (c *cronBackfill) print(env *environment, job wire.Job, done wire.CronBackfillResult) error {
 	does := map[string]string{"enqueue": "runs", "exists": "has a run"}
 	if c.Dry {
 		does["enqueue"] = "would run"
 	}
 	rows := [][]string{{"SLOT", "WHAT", "RUN"}}
 	for _, f := range done.Fires {
-		rows = append(rows, []string{momentAt(f.ScheduledForMs), cmp.Or(does[f.Action], f.Action), env.cell(f.RunID, 80)})
+		rows = append(rows, []string{dated(env.now(), f.ScheduledForMs, job.Schedule.TZ), cmp.Or(does[f.Action], f.Action), env.cell(f.RunID, 80)})
 	}
-	if err := table(env.stdout, rows); err != nil {
+	if err := env.table(rows); err != nil {
 		return err
 	}
 	if c.Dry {
@@ -341,7 +403,7 @@ func (c *cronGet) Run(ctx context.Context, env *environment) error {
 	if err := json.Unmarshal(raw, &job); err != nil {
 		return fmt.Errorf("the job cannot be read: %w", err)
 	}
-	if err := table(env.stdout, jobPage(env.now(), job)); err != nil {
+	if err := env.table(jobPage(env.now(), job)); err != nil {
 		return err
 	}
 	for _, text := range []*string{job.Payload.Message, job.Payload.Text, job.Payload.Script} {
@@ -369,8 +431,14 @@ func jobPage(now time.Time, j wire.Job) [][]string {
 		add("paused", j.Paused.Note)
 	}
 	add("fires", nextOf(j))
-	add("from", momentAt(j.StartsAtMs))
-	add("until", momentAt(j.EndsAtMs))
+	for _, b := range []struct {
+		name string
+		ms   int64
+	}{{"from", j.StartsAtMs}, {"until", j.EndsAtMs}} {
+		if b.ms != 0 {
+			add(b.name, localTime(b.ms, j.Schedule.TZ))
+		}
+	}
 	if j.MaxRuns > 0 {
 		add("runs at most", strconv.Itoa(j.MaxRuns))
 	}
@@ -383,14 +451,6 @@ func jobPage(now time.Time, j wire.Job) [][]string {
 	add("owner", ownerOfJob(j))
 	add("key", j.Key)
 	return rows
-}
-
-// momentAt formats a time in Unix milliseconds; "" for 0.
-func momentAt(ms int64) string {
-	if ms == 0 {
-		return ""
-	}
-	return time.UnixMilli(ms).UTC().Format(time.RFC3339)
 }
 
 // targetOf returns where the answers of a job go; - = only into the history of its runs.
@@ -466,7 +526,7 @@ func (c *cronNext) Run(_ context.Context, env *environment) error {
 	for _, w := range p.Warnings {
 		env.note(w)
 	}
-	if err := table(env.stdout, rows); err != nil {
+	if err := env.table(rows); err != nil {
 		return err
 	}
 	for _, change := range p.Affected {

@@ -59,19 +59,56 @@ func (c *cronRuns) Run(ctx context.Context, env *environment) error {
 	if err := got.into(&entries); err != nil {
 		return fmt.Errorf("the entries cannot be read: %w", err)
 	}
-	rows := [][]string{{"SCHEDULED", "JOB", "OUTCOME", "TOOK", "WHAT", "RUN"}}
+	rows := [][]string{{"JOB", "SCHEDULED", "OUTCOME", "TOOK", "WHAT", "ANSWER", "POLICY", "RUN"}}
 	for _, r := range entries {
 		rows = append(rows, []string{
-			time.UnixMilli(r.ScheduledForMs).UTC().Format(time.RFC3339), env.cell(r.JobName, 30), cell(r.Outcome, 12),
-			short(ledgerDuration(r)), env.cell(whatOf(r), 60), env.cell(r.RunID, 80),
+			env.cell(r.JobName, 30), dated(env.now(), r.ScheduledForMs, r.Timezone), cell(r.Outcome, 12), short(ledgerDuration(r)),
+			env.cell(whatOf(env.now(), r), 80), env.cell(answerOf(r), 80), cell(r.Policy, 40), env.cell(r.RunID, 80),
 		})
 	}
-	return errors.Join(table(env.stdout, rows), got.more(env, "entries"))
+	if err := errors.Join(env.table(rows), got.more(env, "entries")); err != nil || c.Active {
+		return err
+	}
+	return c.hidden(ctx, env, conn, params)
+}
+
+// hidden says how many runs the list left out because they have not ended.
+func (*cronRuns) hidden(ctx context.Context, env *environment, conn gatewayConn, params map[string]any) error {
+	var totals [2]int
+	for i, active := range []bool{false, true} {
+		params["includeActive"], params["limit"] = active, 1
+		var reply wire.CronRunsResult
+		if err := conn.Call(ctx, "cron.runs", params, &reply); err != nil {
+			return err
+		}
+		totals[i] = reply.Total
+	}
+	if n := totals[1] - totals[0]; n > 0 {
+		env.note(count(n, "run") + " not listed, running or waiting (--active)")
+	}
+	return nil
+}
+
+// answerOf describes what became of the answer of a run.
+func answerOf(r wire.LedgerEntry) string {
+	switch {
+	case r.DeliverySuppressionReason == "empty":
+		return "not sent: it was empty"
+	case r.DeliverySuppressionReason != "":
+		return "not sent: it was " + r.DeliverySuppressionReason
+	case r.DeliveryStatus == "not-requested":
+		return "-"
+	case r.DeliveryStatus == "unknown" && r.DeliveryError == "":
+		return "waits, or it is not known whether it arrived"
+	case r.DeliveryError != "":
+		return strings.ReplaceAll(r.DeliveryStatus, "-", " ") + ": " + r.DeliveryError
+	}
+	return strings.ReplaceAll(r.DeliveryStatus, "-", " ")
 }
 
 // whatOf describes the slots of an entry: the error, the reason why they did not run, or the
 // answer.
-func whatOf(r wire.LedgerEntry) string {
+func whatOf(now time.Time, r wire.LedgerEntry) string {
 	what := r.Summary
 	switch {
 	case r.Outcome == "missed" || r.Outcome == "skipped" || r.Outcome == "cancelled":
@@ -82,8 +119,7 @@ func whatOf(r wire.LedgerEntry) string {
 		what = r.Reason
 	}
 	if r.SlotCount != nil && *r.SlotCount > 1 {
-		until := time.UnixMilli(r.SlotUntilMs).UTC().Format("2006-01-02T15:04:05Z")
-		what = fmt.Sprintf("%d slots until %s: %s", *r.SlotCount, until, what)
+		what = fmt.Sprintf("%d slots until %s: %s", *r.SlotCount, dated(now, r.SlotUntilMs, r.Timezone), what)
 	}
 	return what
 }
@@ -248,10 +284,12 @@ func (c *cronCancel) Run(ctx context.Context, env *environment) error {
 		return err
 	}
 	defer closeQuietly(conn)
-	params := map[string]any{"runId": c.What}
+	params := map[string]any{}
 	id, noJob := findJob(ctx, conn, c.What)
 	if noJob == nil {
-		params = map[string]any{"id": id}
+		params["id"] = id
+	} else if params["runId"], err = wholeRun(ctx, conn, c.What); err != nil {
+		return err
 	}
 	if c.Reason != "" {
 		params["reason"] = c.Reason
@@ -354,7 +392,7 @@ func showScheduler(ctx context.Context, env *environment, f clientFlags, name st
 			strconv.FormatInt(j.RunCount, 10), strconv.FormatInt(j.ErrorCount, 10), state,
 		})
 	}
-	return table(env.stdout, rows)
+	return env.table(rows)
 }
 
 type cronWhy struct {

@@ -226,7 +226,7 @@ func (c *fakeConn) answer(method string, params json.RawMessage) (any, error) {
 	case "channels.pairing.list":
 		return json.RawMessage(fakePairing), nil
 	case "cron.list":
-		if strings.Contains(string(params), `"query"`) {
+		if strings.Contains(string(params), `"query"`) || strings.Contains(string(params), `"agentId"`) {
 			return json.RawMessage(`{"jobs":[]}`), nil
 		}
 		return json.RawMessage(`{"jobs":[{"id":"j-1","name":"digest"}]}`), nil
@@ -247,10 +247,14 @@ func (c *fakeConn) answer(method string, params json.RawMessage) (any, error) {
 // fakeSessions has two sessions and returns one on each page.
 func fakeSessions(params json.RawMessage) (any, error) {
 	var p struct {
-		Offset int `json:"offset"`
+		Offset int    `json:"offset"`
+		Agent  string `json:"agentId"`
 	}
 	if err := json.Unmarshal(params, &p); err != nil {
 		return nil, err
+	}
+	if p.Agent != "" && p.Agent != "main" {
+		return map[string]any{"sessions": []wire.SessionRow{}, "count": 0, "totalCount": 0}, nil
 	}
 	page := map[string]any{"sessions": []wire.SessionRow{fakeRow()}, "count": 1, "totalCount": 2, "hasMore": p.Offset == 0, "nextOffset": nil}
 	if p.Offset == 0 {
@@ -578,18 +582,18 @@ func TestCommandsSpeakWithARealGateway(t *testing.T) {
 		{name: "agents as JSON", args: []string{"agents", "--json"}, stdout: `"defaultId": "main"`},
 		{name: "sessions", args: []string{"sessions", "list"}, stdout: "agent:main:main"},
 		{name: "stop", args: []string{"sessions", "stop", "main"}, stdout: "stopped run-1"},
-		{name: "runs", args: []string{"runs"}, stdout: "a slot of its lane, place 4  and then?"},
+		{name: "runs", args: []string{"runs"}, stdout: "and then?  waiting  main  1m   a slot of its lane, place 4"},
 		{name: "run", args: []string{"runs", "r-1"}, stdout: "reply to telegram:1 7: pending 429"},
 		{name: "no runs", args: []string{"runs", "--state", "ended"}, stdout: "no runs\n"},
 		{name: "no open runs", args: []string{"runs", "--session", "agent:idle:main"}, stdout: "no open runs; those that have ended: laneway runs --state ended\n"},
 		{name: "why", args: []string{"why", "r-1"}, stdout: "later and worked for "},
 		{name: "why none", args: []string{"why", "none"}, code: exitFailure, stderr: "there is no run or message none"},
 		{name: "no run", args: []string{"runs", "none"}, code: exitFailure, stderr: "there is no run none"},
-		{name: "questions", args: []string{"questions"}, stdout: "1 Allow: once, 2 Deny  run the command “ls”"},
+		{name: "questions", args: []string{"questions"}, stdout: "run the command “ls”  1 Allow: once, 2 Deny"},
 		{name: "question of another", args: []string{"questions", "list"}, stdout: "of telegram:1:7"},
 		{name: "answer", args: []string{"questions", "answer", "q-1", "2"}, stdout: "The answer of gateway is 2.\n"},
 		{name: "late answer", args: []string{"questions", "answer", "q-9", "1"}, code: exitFailure, stderr: "no open question"},
-		{name: "tasks", args: []string{"tasks", "list"}, stdout: "t-1  coder  team  yielded"},
+		{name: "tasks", args: []string{"tasks", "list"}, stdout: "count the lines  coder  team  yielded"},
 		{name: "task", args: []string{"tasks", "show", "t-1"}, stdout: "count the lines"},
 		{name: "stop a task", args: []string{"tasks", "stop", "t-1"}, stdout: "stopped run-1"},
 		{name: "stop of a task", args: []string{"tasks", "stop", "none"}, stdout: "nothing to stop in task none\n"},

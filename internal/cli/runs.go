@@ -55,7 +55,7 @@ func (c *runsCmd) Run(ctx context.Context, env *environment) error {
 		_, err := fmt.Fprintln(env.stdout, words)
 		return err
 	}
-	if err := table(env.stdout, runRows(env, out.Runs)); err != nil || out.NextCursor == "" {
+	if err := env.table(runRows(env, out.Runs)); err != nil || out.NextCursor == "" {
 		return err
 	}
 	_, err = fmt.Fprintln(env.stdout, "There are more; see --limit, --lane and --session.")
@@ -81,11 +81,11 @@ func (c *runsCmd) checkLane(ctx context.Context, env *environment) error {
 
 // runRows returns a line for each run: how long it runs or waits, and why.
 func runRows(env *environment, runs []wire.Run) [][]string {
-	rows := [][]string{{"RUN", "STATE", "LANE", "FOR", "SESSION", "WHY", "MESSAGE"}}
+	rows := [][]string{{"SESSION", "MESSAGE", "STATE", "LANE", "FOR", "WHY", "RUN"}}
 	for i := range runs {
 		r := &runs[i]
 		rows = append(rows, []string{
-			cell(r.ID, 36), cell(stateOfRun(r), 12), cell(r.Lane, 10), runTime(env.now(), r), cell(r.SessionKey, 40), cell(runReason(env.now(), r), 50), env.cell(r.Text, 30),
+			env.cell(r.SessionKey, 60), env.cell(r.Text, 40), cell(stateOfRun(r), 12), env.cell(r.Lane, 20), runTime(env.now(), r), env.cell(runReason(env.now(), r), 80), env.cell(r.ID, 80),
 		})
 	}
 	return rows
@@ -130,9 +130,45 @@ func runReason(now time.Time, r *wire.Run) string {
 	return text
 }
 
+// wholeRun returns the id of a run that a narrow terminal has shortened.
+func wholeRun(ctx context.Context, conn gatewayConn, id string) (string, error) {
+	return wholeID(id, func() (ids []string, err error) {
+		for _, state := range []string{"open", "ended"} {
+			var out wire.RunsListResult
+			if err := conn.Call(ctx, "runs.list", wire.RunsListParams{State: state, Limit: new(int64(pageSize))}, &out); err != nil {
+				return nil, err
+			}
+			for i := range out.Runs {
+				ids = append(ids, out.Runs[i].ID)
+			}
+		}
+		var ledger wire.CronRunsResult
+		if err := conn.Call(ctx, "cron.runs", map[string]any{"includeActive": true, "limit": pageSize}, &ledger); err != nil {
+			return nil, err
+		}
+		for _, r := range ledger.Entries {
+			ids = append(ids, r.RunID)
+		}
+		return ids, nil
+	})
+}
+
+// getRun reads a run by its id.
+func (f clientFlags) getRun(ctx context.Context, env *environment, id, session string) (out wire.RunsGetResult, err error) {
+	conn, err := f.connect(ctx, env)
+	if err != nil {
+		return out, err
+	}
+	defer closeQuietly(conn)
+	if id, err = wholeRun(ctx, conn, id); err != nil {
+		return out, err
+	}
+	return out, conn.Call(ctx, "runs.get", wire.RunsGetParams{ID: id, SessionKey: session}, &out)
+}
+
 func (c *runsCmd) show(ctx context.Context, env *environment) error {
-	var out wire.RunsGetResult
-	if err := c.call(ctx, env, "runs.get", wire.RunsGetParams{ID: c.ID}, &out); err != nil {
+	out, err := c.getRun(ctx, env, c.ID, "")
+	if err != nil {
 		return err
 	}
 	if out.Run == nil {
@@ -182,7 +218,7 @@ func (c *runsCmd) show(ctx context.Context, env *environment) error {
 	for i := range out.Tasks {
 		add("task", out.Tasks[i].ID+" "+stateOfRun(&out.Tasks[i]))
 	}
-	return table(env.stdout, rows)
+	return env.table(rows)
 }
 
 type whyCmd struct {
@@ -199,8 +235,8 @@ func (*whyCmd) Help() string {
 
 // Run queries the gateway.
 func (c *whyCmd) Run(ctx context.Context, env *environment) error {
-	var out wire.RunsGetResult
-	if err := c.call(ctx, env, "runs.get", wire.RunsGetParams{ID: c.ID, SessionKey: c.Session}, &out); err != nil {
+	out, err := c.getRun(ctx, env, c.ID, c.Session)
+	if err != nil {
 		return err
 	}
 	if out.Run == nil || out.Answer == nil {
@@ -209,7 +245,7 @@ func (c *whyCmd) Run(ctx context.Context, env *environment) error {
 	if c.JSON {
 		return printJSON(env.stdout, out)
 	}
-	_, err := fmt.Fprintf(env.stdout, "%s  %s\n", cell(out.Answer.Why, 20), oneLine(out.Answer.Text))
+	_, err = fmt.Fprintf(env.stdout, "%s  %s\n", cell(out.Answer.Why, 20), oneLine(out.Answer.Text))
 	return err
 }
 
@@ -235,18 +271,59 @@ func (c *tasksList) Run(ctx context.Context, env *environment) error {
 	if c.Limit < 1 || c.Limit > 200 {
 		return usageError("--limit must be between 1 and 200")
 	}
+	conn, err := c.connect(ctx, env)
+	if err != nil {
+		return err
+	}
+	defer closeQuietly(conn)
 	var out wire.TasksListResult
-	if err := c.call(ctx, env, "tasks.list", wire.TasksListParams{SessionKey: c.Session, Open: !c.All, Limit: new(int64(c.Limit))}, &out); err != nil {
+	if err := conn.Call(ctx, "tasks.list", wire.TasksListParams{SessionKey: c.Session, Open: !c.All, Limit: new(int64(c.Limit))}, &out); err != nil {
 		return err
 	}
 	if c.JSON {
 		return printJSON(env.stdout, out)
 	}
-	rows := [][]string{{"ID", "AGENT", "LANE", "STATE", "BEGAN", "TASK"}}
+	rows := [][]string{{"TASK", "AGENT", "LANE", "STATE", "BEGAN", "ID"}}
 	for _, t := range out.Tasks {
-		rows = append(rows, []string{cell(t.ID, 36), cell(t.AgentID, 20), cell(t.Lane, 10), cell(stateOfTask(t), 12), ago(env.now(), t.StartedAt), env.cell(t.Text, 50)})
+		rows = append(rows, []string{env.cell(t.Text, 60), env.cell(t.AgentID, 20), env.cell(t.Lane, 20), cell(stateOfTask(t), 12), ago(env.now(), t.StartedAt), env.cell(t.ID, 36)})
 	}
-	return table(env.stdout, rows)
+	if err := env.table(rows); err != nil {
+		return err
+	}
+	switch {
+	case len(out.Tasks) == c.Limit:
+		env.note("there may be more tasks (--limit)")
+	case !c.All:
+		var all wire.TasksListResult
+		if err := conn.Call(ctx, "tasks.list", wire.TasksListParams{SessionKey: c.Session, Limit: new(int64(pageSize))}, &all); err != nil {
+			return err
+		}
+		if n := len(all.Tasks) - len(out.Tasks); n > 0 {
+			env.note(counted(n, len(all.Tasks) == pageSize) + " not listed, ended (--all)")
+		}
+	}
+	return nil
+}
+
+// withTask makes a call about a task, whose id a narrow terminal may have shortened.
+func (f clientFlags) withTask(ctx context.Context, env *environment, method, id string, out any) error {
+	conn, err := f.connect(ctx, env)
+	if err != nil {
+		return err
+	}
+	defer closeQuietly(conn)
+	id, err = wholeID(id, func() (ids []string, err error) {
+		var all wire.TasksListResult
+		err = conn.Call(ctx, "tasks.list", wire.TasksListParams{Limit: new(int64(pageSize))}, &all)
+		for _, t := range all.Tasks {
+			ids = append(ids, t.ID)
+		}
+		return ids, err
+	})
+	if err != nil {
+		return err
+	}
+	return conn.Call(ctx, method, wire.TaskParams{ID: id}, out)
 }
 
 // stateOfTask returns the outcome of a task that has ended, or its state.
@@ -271,7 +348,7 @@ func (*tasksShow) Help() string {
 // Run shows a task.
 func (c *tasksShow) Run(ctx context.Context, env *environment) error {
 	var out wire.TasksGetResult
-	if err := c.call(ctx, env, "tasks.get", wire.TaskParams{ID: c.ID}, &out); err != nil {
+	if err := c.withTask(ctx, env, "tasks.get", c.ID, &out); err != nil {
 		return err
 	}
 	if out.Task == nil {
@@ -281,7 +358,7 @@ func (c *tasksShow) Run(ctx context.Context, env *environment) error {
 		return printJSON(env.stdout, out.Task)
 	}
 	t := out.Task
-	return table(env.stdout, [][]string{
+	return env.table([][]string{
 		{"id", cell(t.ID, 128)},
 		{"session", cell(t.SessionKey, 512)},
 		{"state", cell(stateOfTask(*t), 20) + ", lane " + cell(t.Lane, 20)},
@@ -307,7 +384,7 @@ func (*tasksStop) Help() string {
 // Run stops a task.
 func (c *tasksStop) Run(ctx context.Context, env *environment) error {
 	var out wire.TasksStopResult
-	if err := c.call(ctx, env, "tasks.stop", wire.TaskParams{ID: c.ID}, &out); err != nil {
+	if err := c.withTask(ctx, env, "tasks.stop", c.ID, &out); err != nil {
 		return err
 	}
 	if c.JSON {
@@ -364,7 +441,7 @@ func (c *usageCmd) Run(ctx context.Context, env *environment) error {
 
 func (c *usageCmd) print(env *environment, status wire.UsageStatusResult, list wire.UsageListResult) error {
 	if rows := budgetRows(status); len(rows) > 1 {
-		if err := table(env.stdout, rows); err != nil {
+		if err := env.table(rows); err != nil {
 			return err
 		}
 		if _, err := fmt.Fprintln(env.stdout); err != nil {
@@ -375,7 +452,7 @@ func (c *usageCmd) print(env *environment, status wire.UsageStatusResult, list w
 		_, err := fmt.Fprintln(env.stdout, "Nothing was used.")
 		return err
 	}
-	if err := table(env.stdout, usageRows(c.By, list)); err != nil {
+	if err := env.table(usageRows(c.By, list)); err != nil {
 		return err
 	}
 	if !list.HasMore {

@@ -456,5 +456,5 @@ func (c *migrateFlags) run(ctx context.Context, env *environment, action string,
 		}
 		rows = append(rows, []string{strconv.FormatInt(s.Version, 10), s.Name, state})
 	}
-	return table(env.stdout, rows)
+	return env.table(rows)
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"laneway/internal/wire"
+	"laneway/internal/words"
 )
 
 type sessionsCmd struct {
@@ -55,14 +56,62 @@ func (c *sessionsList) Run(ctx context.Context, env *environment) error {
 	if c.Search != "" {
 		params["search"] = c.Search
 	}
-	got, err := c.list(ctx, env, listing{method: "sessions.list", member: "sessions", params: params, offset: c.Offset, limit: c.Limit})
+	conn, err := c.connect(ctx, env)
 	if err != nil {
 		return err
+	}
+	defer closeQuietly(conn)
+	got, err := listing{method: "sessions.list", member: "sessions", params: params, offset: c.Offset, limit: c.Limit}.read(ctx, conn)
+	if err != nil {
+		return err
+	}
+	if len(got.members) == 0 {
+		if err := checkAgent(ctx, conn, c.Agent); err != nil {
+			return err
+		}
 	}
 	if c.JSON {
 		return printJSON(env.stdout, got.reply)
 	}
-	return c.print(env, got)
+	if err := c.print(env, got); err != nil || c.All {
+		return err
+	}
+	return c.hidden(ctx, env, conn, params)
+}
+
+// hidden says how many sessions the list left out, and how to see them.
+func (*sessionsList) hidden(ctx context.Context, env *environment, conn gatewayConn, params map[string]any) error {
+	var totals [2]wire.SessionsListResult
+	for i, hide := range []bool{true, false} {
+		params["hideCronRuns"], params["limit"] = hide, 1
+		if err := conn.Call(ctx, "sessions.list", params, &totals[i]); err != nil {
+			return err
+		}
+	}
+	if n := totals[1].TotalCount - totals[0].TotalCount; n > 0 && !totals[0].TotalIsLowerBound {
+		env.note(counted(n, totals[1].TotalIsLowerBound) + " not listed, of job runs and tasks (--all)")
+	}
+	return nil
+}
+
+// checkAgent returns an error for an agent that the gateway does not have. An agent that was
+// removed may still have sessions and jobs, so the check is made only when none was found.
+func checkAgent(ctx context.Context, conn gatewayConn, id string) error {
+	if id == "" {
+		return nil
+	}
+	var list wire.AgentsListResult
+	if err := conn.Call(ctx, "agents.list", map[string]any{}, &list); err != nil {
+		return err
+	}
+	var names []string
+	for _, a := range list.Agents {
+		if a.ID == id {
+			return nil
+		}
+		names = append(names, oneLine(a.ID))
+	}
+	return fmt.Errorf("there is no agent %s; the agents are %s%s", oneLine(id), strings.Join(names, ", "), oneLine(words.Meant(id, names)))
 }
 
 func (c *sessionsList) print(env *environment, got listed) error {
@@ -76,7 +125,7 @@ func (c *sessionsList) print(env *environment, got listed) error {
 			env.cell(s.Key, 60), cell(s.Status, 10), strconv.Itoa(s.QueueDepth), cell(s.Lane, 10), ago(env.now(), updatedAt(s)), env.cell(s.LastMessagePreview, 50),
 		})
 	}
-	return errors.Join(table(env.stdout, rows), got.more(env, "sessions"))
+	return errors.Join(env.table(rows), got.more(env, "sessions"))
 }
 
 type sessionsShow struct {
@@ -158,7 +207,7 @@ func (c *sessionsShow) print(env *environment, s wire.SessionRow, history wire.H
 	if s.LastRunError != "" {
 		rows = append(rows, []string{"last error", cell(s.LastRunError, 200)})
 	}
-	if err := table(env.stdout, rows); err != nil {
+	if err := env.table(rows); err != nil {
 		return err
 	}
 	return printMessages(env, history.Messages)
@@ -284,6 +333,9 @@ func (c *sessionsStop) Run(ctx context.Context, env *environment) error {
 		return err
 	}
 	defer closeQuietly(conn)
+	if c.Only, err = wholeRun(ctx, conn, c.Only); err != nil {
+		return err
+	}
 	var result wire.ChatAbortResult
 	if err := conn.Call(ctx, "chat.abort", wire.ChatAbortParams{SessionKey: c.Key, RunID: c.Only, All: c.All}, &result); err != nil {
 		return err
@@ -335,9 +387,19 @@ func (c *sessionsSearch) Run(ctx context.Context, env *environment) error {
 		}
 		params.UntilMs = new(until.UnixMilli())
 	}
-	var found wire.SessionsSearchResult
-	if err := c.call(ctx, env, "sessions.search", params, &found); err != nil {
+	conn, err := c.connect(ctx, env)
+	if err != nil {
 		return err
+	}
+	defer closeQuietly(conn)
+	var found wire.SessionsSearchResult
+	if err := conn.Call(ctx, "sessions.search", params, &found); err != nil {
+		return err
+	}
+	if len(found.Hits) == 0 {
+		if err := checkAgent(ctx, conn, c.Agent); err != nil {
+			return err
+		}
 	}
 	if c.JSON {
 		return printJSON(env.stdout, found)

@@ -120,7 +120,7 @@ func (c *statusCmd) print(env *environment, raw map[string]json.RawMessage) erro
 			return fmt.Errorf("the gateway's %s cannot be read; are both of the same version? %w", name, err)
 		}
 	}
-	if err := table(env.stdout, overview(env.now(), status, health, pressing(needs))); err != nil {
+	if err := env.table(overview(env.now(), status, health, pressing(needs))); err != nil {
 		return err
 	}
 	for _, rows := range [][][]string{needRows(env.now(), needs), laneRows(lanes), runRows(env, runs.Runs), programRows(status), channelRows(channels), nodeRows(status)} {
@@ -130,7 +130,7 @@ func (c *statusCmd) print(env *environment, raw map[string]json.RawMessage) erro
 		if _, err := fmt.Fprintln(env.stdout); err != nil {
 			return err
 		}
-		if err := table(env.stdout, rows); err != nil {
+		if err := env.table(rows); err != nil {
 			return err
 		}
 	}

@@ -128,7 +128,7 @@ func (r storeCopyReport) print(env *environment) error {
 	for _, t := range r.Tables {
 		rows = append(rows, []string{t.Name, strconv.FormatInt(t.Rows, 10), t.Checksum[:16]})
 	}
-	if err := table(env.stdout, rows); err != nil {
+	if err := env.table(rows); err != nil {
 		return err
 	}
 	if r.Altered > 0 {

@@ -1,12 +1,14 @@
 package cli
 
 import (
+	"bytes"
 	"errors"
 	"os"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
 )
@@ -94,6 +96,37 @@ func TestChatOnATerminal(t *testing.T) {
 	}
 	if err := keyboard.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestTablesFitATerminalOfAnyWidth(t *testing.T) {
+	t.Parallel()
+	variables := map[string]string{"LANEWAY_URL": startGateway(t, &echoBackend{}), "LANEWAY_TOKEN": "right", "HOME": t.TempDir()}
+	for _, width := range []int{80, 60, 40} {
+		for _, args := range [][]string{{"runs"}, {"questions", "list"}, {"tasks", "list"}, {"status"}, {"agents", "detect"}} {
+			keyboard, terminal := openPTY(t)
+			if err := unix.IoctlSetWinsize(int(terminal.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Col: uint16(width), Row: 24}); err != nil {
+				t.Fatal(err)
+			}
+			_, screen, over := watch(keyboard, nil)
+			var stderr bytes.Buffer
+			code := Run(t.Context(), args, Options{Stdin: terminal, Stdout: terminal, Stderr: &stderr, LookupEnv: func(name string) (string, bool) { v, set := variables[name]; return v, set }})
+			if err := terminal.Close(); err != nil {
+				t.Error(err)
+			}
+			<-over
+			if err := keyboard.Close(); err != nil {
+				t.Error(err)
+			}
+			if code != exitOK || screen.Len() == 0 {
+				t.Errorf("%q ends with %d: %s", args, code, stderr.String())
+			}
+			for line := range strings.SplitSeq(screen.String(), "\r\n") {
+				if n := utf8.RuneCountInString(line); n > width {
+					t.Errorf("%d columns: a line of %q has %d: %q", width, args, n, line)
+				}
+			}
+		}
 	}
 }
 

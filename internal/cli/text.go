@@ -6,12 +6,15 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
+	"unicode/utf8"
 
 	"laneway/internal/chat"
+	"laneway/internal/cron/schedule"
 	"laneway/internal/words"
 )
 
@@ -56,9 +59,11 @@ func printJSON(w io.Writer, v any) error {
 	return nil
 }
 
-// table writes rows with aligned columns; the first row is the heading.
-func table(w io.Writer, rows [][]string) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+// table writes rows with aligned columns; the first row is the heading. On a terminal no line is
+// longer than its width.
+func (env *environment) table(rows [][]string) error {
+	rows, hidden := fitted(rows, env.width)
+	t := tabwriter.NewWriter(env.stdout, 0, 0, columnGap, ' ', 0)
 	for _, row := range rows {
 		if _, err := fmt.Fprintln(t, strings.Join(row, "\t")); err != nil {
 			return fmt.Errorf("writing a table: %w", err)
@@ -67,7 +72,166 @@ func table(w io.Writer, rows [][]string) error {
 	if err := t.Flush(); err != nil {
 		return fmt.Errorf("writing a table: %w", err)
 	}
+	if len(hidden) > 0 {
+		env.note("the terminal is too narrow for " + strings.Join(hidden, ", ") + "; make it wider, or use --json")
+	}
 	return nil
+}
+
+const (
+	columnGap = 2
+	// narrowest is the width below which a column is hidden rather than wrapped.
+	narrowest = 9
+	// idEnds is how many characters of both ends of an id are kept where it does not fit.
+	idEnds = 6
+)
+
+// fitted changes rows so that no line is longer than width, 0 = no limit: ids are shortened, then
+// the widest cells are wrapped at words, then columns are hidden from the right.
+func fitted(rows [][]string, width int) (lines [][]string, hidden []string) {
+	if width <= 0 || len(rows) == 0 || total(widthsOf(rows)) <= width {
+		return rows, nil
+	}
+	heading := rows[0]
+	isID := func(n int) bool { return n < len(heading) && (heading[n] == "ID" || heading[n] == "RUN") }
+	rows = slices.Clone(rows)
+	for i, row := range rows {
+		rows[i] = slices.Clone(row)
+		for n := range row {
+			if i > 0 && isID(n) {
+				rows[i][n] = shortID(row[n])
+			}
+		}
+	}
+	widths := widthsOf(rows)
+	least := slices.Clone(widths)
+	for n, w := range widths {
+		if !isID(n) { // an id in two lines cannot be pasted
+			least[n] = min(w, max(narrowest, len(heading[n])))
+		}
+	}
+	shown := len(least)
+	for shown > 1 && total(least[:shown]) > width {
+		shown--
+	}
+	hidden, widths = heading[shown:], widths[:shown]
+	for total(widths) > width {
+		widest := 0
+		for n, w := range widths {
+			if w-least[n] > widths[widest]-least[widest] {
+				widest = n
+			}
+		}
+		if widths[widest] <= least[widest] {
+			break // one column that is wider than the terminal
+		}
+		widths[widest]--
+	}
+	for _, row := range rows {
+		lines = append(lines, wrappedRow(row, widths)...)
+	}
+	return lines, hidden
+}
+
+// wrappedRow is a row as lines whose cells have at most the given widths.
+func wrappedRow(row []string, widths []int) (lines [][]string) {
+	for n, w := range widths {
+		if n >= len(row) {
+			break
+		}
+		for i, part := range wrapped(row[n], w) {
+			if i == len(lines) {
+				lines = append(lines, make([]string, len(widths)))
+			}
+			lines[i][n] = part
+		}
+	}
+	return lines
+}
+
+// wrapped splits a text at spaces into lines of at most width characters; a longer word is split,
+// too.
+func wrapped(text string, width int) (lines []string) {
+	line := ""
+	for word := range strings.FieldsSeq(text) {
+		runes := []rune(word)
+		if line != "" && utf8.RuneCountInString(line)+1+len(runes) > width {
+			lines, line = append(lines, line), ""
+		}
+		for len(runes) > width {
+			lines, runes = append(lines, string(runes[:width])), runes[width:]
+		}
+		line = strings.TrimSpace(line + " " + string(runes))
+	}
+	return append(lines, line)
+}
+
+func widthsOf(rows [][]string) []int {
+	widths := make([]int, len(rows[0]))
+	for _, row := range rows {
+		for n := range min(len(row), len(widths)) {
+			widths[n] = max(widths[n], utf8.RuneCountInString(row[n]))
+		}
+	}
+	return widths
+}
+
+// total is the length of a line with such columns.
+func total(widths []int) int {
+	n := columnGap * (len(widths) - 1)
+	for _, w := range widths {
+		n += w
+	}
+	return n
+}
+
+// shortID shortens an id for a narrow terminal; [wholeID] finds the whole one.
+func shortID(id string) string {
+	if runes := []rune(id); len(runes) > 2*idEnds+1 {
+		return string(runes[:idEnds]) + "…" + string(runes[len(runes)-idEnds:])
+	}
+	return id
+}
+
+// wholeID returns the id that a shortened one stands for; any other id is returned as it is.
+func wholeID(id string, list func() ([]string, error)) (string, error) {
+	begin, end, short := strings.Cut(id, "…")
+	if !short {
+		return id, nil
+	}
+	ids, err := list()
+	if err != nil {
+		return "", err
+	}
+	ids = slices.Compact(slices.Sorted(slices.Values(ids)))
+	ids = slices.DeleteFunc(ids, func(one string) bool { return !strings.HasPrefix(one, begin) || !strings.HasSuffix(one, end) })
+	switch len(ids) {
+	case 0:
+		return id, nil
+	case 1:
+		return ids[0], nil
+	}
+	return "", fmt.Errorf("%d ids are shortened to %s; give one of them: %s", len(ids), oneLine(id), oneLine(strings.Join(ids, ", ")))
+}
+
+// dated formats an instant in a zone: the time, and the day unless it is today.
+func dated(now time.Time, ms int64, tz string) string {
+	if ms == 0 {
+		return "-"
+	}
+	zone, err := schedule.LoadZone(tz)
+	if err != nil { // a newer gateway may know more zones
+		zone = time.UTC
+	}
+	at, today := time.UnixMilli(ms).In(zone), now.In(zone)
+	layout := "15:04:05 MST"
+	switch {
+	case at.Year() != today.Year():
+		layout = "Mon 2 Jan 2006 " + layout
+	case at.YearDay() != today.YearDay():
+		layout = "Mon 2 Jan " + layout
+	}
+	return at.Format(layout)
 }
 
 // ago formats the age of a time in milliseconds since 1970, with the unit that a person would use;
@@ -237,14 +401,4 @@ func (l *listed) more(env *environment, what string) error {
 	}
 	_, err := fmt.Fprintf(env.stderr, "%d of %s %s; continue with --offset %d\n", len(l.members), l.total, what, *l.next)
 	return err
-}
-
-// list connects and reads a list.
-func (f clientFlags) list(ctx context.Context, env *environment, l listing) (listed, error) {
-	conn, err := f.connect(ctx, env)
-	if err != nil {
-		return listed{}, err
-	}
-	defer closeQuietly(conn)
-	return l.read(ctx, conn)
 }

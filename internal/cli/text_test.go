@@ -290,3 +290,46 @@ func TestMissedNamesSayWhatExists(t *testing.T) {
 		})
 	}
 }
+
+func TestTablesFitTheTerminal(t *testing.T) {
+	t.Parallel()
+	id := "01a20407-2faa-7889-a9cd-183379d0f483"
+	rows := [][]string{
+		{"NAME", "SCHEDULE", "STATE", "ID"},
+		{"a name of several words", "at Sun 22 Nov 2026 16:12:49 UTC", "enabled", id},
+		{"unbroken" + strings.Repeat("x", 60), "every 10s", "paused", id},
+	}
+	for _, width := range []int{120, 80, 60, 40, 20} {
+		lines, hidden := fitted(rows, width)
+		var whole strings.Builder
+		for _, line := range lines {
+			if n := total(widthsOf([][]string{line})); n > width {
+				t.Errorf("%d columns: %q has %d", width, line, n)
+			}
+			whole.WriteString(strings.ReplaceAll(line[0], " ", ""))
+		}
+		if !strings.Contains(whole.String(), rows[2][0]) || !strings.Contains(whole.String(), "anameofseveralwords") {
+			t.Errorf("%d columns: names are not complete: %q", width, lines)
+		}
+		if n := len(hidden); n > 0 != (width <= 40) {
+			t.Errorf("%d columns: %q are hidden: %q", width, hidden, lines)
+		}
+	}
+	if lines, _ := fitted(rows, 0); len(lines) != 3 || lines[1][3] != id {
+		t.Errorf("without a terminal the table is changed: %q", lines)
+	}
+}
+
+func TestShortenedIdsAreFoundAgain(t *testing.T) {
+	t.Parallel()
+	ids := []string{"01a20407-2faa-7889-a9cd-183379d0f483", "01a20407-2fc0-7443-8d85-380a78d200ed", "short"}
+	list := func() ([]string, error) { return ids, nil }
+	for _, id := range ids {
+		if got, err := wholeID(shortID(id), list); err != nil || got != id {
+			t.Errorf("%s is shortened to %s, which means %q, %v", id, shortID(id), got, err)
+		}
+	}
+	if got, err := wholeID("01a…", list); err == nil {
+		t.Errorf("two ids are %s", got)
+	}
+}

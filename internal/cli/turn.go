@@ -495,15 +495,15 @@ func (c *questionsList) Run(ctx context.Context, env *environment) error {
 		_, err := fmt.Fprintln(env.stdout, "no questions")
 		return err
 	}
-	rows := [][]string{{"ID", "AGENT", "SESSION", "ASKED", "LEFT", "ANSWERS", "WANTS TO"}}
+	rows := [][]string{{"AGENT", "WANTS TO", "ANSWERS", "LEFT", "ASKED", "SESSION", "ID"}}
 	for i := range out.Questions {
 		q := &out.Questions[i]
 		rows = append(rows, []string{
-			cell(q.ID, 20), cell(q.AgentID, 20), cell(q.SessionKey, 40), ago(env.now(), q.AskedAtMs), short(time.UnixMilli(q.ExpiresAtMs).Sub(env.now())),
-			cell(answersOf(q), 200), env.cell(q.Text, 60),
+			cell(q.AgentID, 20), env.cell(q.Text, 100), cell(answersOf(q), 200), short(time.UnixMilli(q.ExpiresAtMs).Sub(env.now())), ago(env.now(), q.AskedAtMs),
+			env.cell(q.SessionKey, 60), cell(q.ID, 20),
 		})
 	}
-	return table(env.stdout, rows)
+	return env.table(rows)
 }
 
 // answersOf returns the options with their numbers, or whose answer counts.

@@ -300,16 +300,13 @@ func nextOf(j cron.Job, zone string) string {
 	case j.Pause != nil && j.Pause.Until.IsZero():
 		return "paused"
 	case j.Pause != nil:
-		return "paused until " + ShownTime(j.Pause.Until, zone)
+		return "paused until " + j.Schedule.Shown(j.Pause.Until, zone)
 	case j.AutoDisabled:
 		return "switched off after failures"
 	case !j.Enabled || j.State.NextRunAt.IsZero():
 		return "not planned any more"
 	}
-	if j.Schedule.Kind == schedule.KindCron {
-		zone = j.Schedule.TZ
-	}
-	return "next " + ShownTime(j.State.NextRunAt, zone)
+	return "next " + j.Schedule.Shown(j.State.NextRunAt, zone)
 }
 
 // DurationWords formats a duration without the zero units of its String: 2h, 1h30m, 90ms.
@@ -434,7 +431,7 @@ func showJob(ctx context.Context, a Actions, c Call, j cron.Job) (Answer, error)
 	}
 	text := fmt.Sprintf("%s (%s), %s", j.Name, j.Schedule.Words(zone), nextOf(j, zone)+unsent(j))
 	if !j.State.LastRunAt.IsZero() {
-		text += fmt.Sprintf("\nlast run %s: %s", ShownTime(j.State.LastRunAt, zone), j.State.LastState)
+		text += fmt.Sprintf("\nlast run %s: %s", j.Schedule.Shown(j.State.LastRunAt, zone), j.State.LastState)
 	}
 	if body := strings.TrimSpace(j.Payload.Text); body != "" && body != j.Name {
 		text += "\n" + cutRunes(body, maxJobText)

@@ -6,6 +6,9 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"laneway/internal/chat"
+	"laneway/internal/cron/schedule"
 )
 
 // Why is the answer to "why did this slot run, or not run?". The set is closed.
@@ -106,6 +109,8 @@ type Evidence struct {
 	Held bool
 	// Zone is the time zone of the times in sentences.
 	Zone *time.Location
+	// Ref names the job in commands if its name does not, because others have it; "" = its name.
+	Ref string
 }
 
 // After is the end of the period that a moment stands for: 9:00 means that minute, and a time with
@@ -130,6 +135,9 @@ func Explain(at time.Time, e Evidence) Explanation {
 		x.Why, x.Text, x.Cure = e.ofRow(row)
 		if e.otherRules(row) {
 			x.Text += " The slot was planned by other clock rules of " + e.rules() + ", and kept its moment."
+		}
+		if e.Job == nil { // no command finds it any more
+			x.Cure = Cure{}
 		}
 		return x
 	}
@@ -235,7 +243,7 @@ func (e Evidence) withoutRow(slot time.Time, planned bool) (why Why, text string
 	case j == nil:
 		return WhyRemoved, "The job was removed, and the ledger has no slot at that time.", Cure{}
 	case j.Invalid != "":
-		return WhyInvalid, "The stored job cannot be understood: " + sentence(j.Invalid), Cure{"correct the job (laneway cron edit), or make a new one", []Act{ActEdit}}
+		return WhyInvalid, "The stored job cannot be understood: " + sentence(j.Invalid), Cure{"correct the job with laneway cron edit, or make a new one; this shows it: " + e.command("get", "--json"), []Act{ActEdit}}
 	case !slot.After(j.CreatedAt): // an interval starts with the job and fires first at its end
 		return WhyMadeLater, "The job was made at " + e.when(j.CreatedAt) + "." + e.next(), Cure{}
 	case !planned:
@@ -265,7 +273,7 @@ func (e Evidence) unplanned(at time.Time) (why Why, text string, cure Cure) {
 	if t := e.Timetable; t != nil {
 		for _, lost := range t.Schedule.Lost(at.Add(-24*time.Hour), at.Add(24*time.Hour)) {
 			if apart := lost.Slot.Sub(at).Abs(); apart <= 2*time.Hour {
-				return WhyClock, "The clock went forward at " + e.when(lost.Slot) + " and the wall time did not exist; the job skips such slots.", Cure{"let such slots run after the gap: laneway cron edit --dst-gap run_after", []Act{ActEdit}}
+				return WhyClock, "The clock went forward at " + e.when(lost.Slot) + " and the wall time did not exist; the job skips such slots.", Cure{"let such slots run after the gap: " + e.command("edit", "--dst-gap run_after"), []Act{ActEdit}}
 			}
 		}
 	}
@@ -300,9 +308,9 @@ func (e Evidence) stopped(slot time.Time) (why Why, text string, cure Cure) {
 		if j.Pause.Note != "" {
 			text += " (" + j.Pause.Note + ")"
 		}
-		return WhyPaused, text + ".", Cure{"resume the job: laneway cron resume", []Act{ActResume}}
+		return WhyPaused, text + ".", Cure{"resume the job: " + e.command("resume", ""), []Act{ActResume}}
 	case j.AutoDisabled:
-		return WhyDisabled, fmt.Sprintf("The job was switched off after %d failures in a row: %s", j.State.ConsecutiveErrors, sentence(j.State.LastError)), Cure{"correct the cause, then switch the job on: laneway cron resume", []Act{ActResume}}
+		return WhyDisabled, fmt.Sprintf("The job was switched off after %d failures in a row: %s", j.State.ConsecutiveErrors, sentence(j.State.LastError)), Cure{"correct the cause, then switch the job on: " + e.command("resume", ""), []Act{ActResume}}
 	case e.Timetable != nil && e.Timetable.ended(slot):
 		verb := "ended"
 		if j.EndsAt.After(e.Now) {
@@ -312,7 +320,7 @@ func (e Evidence) stopped(slot time.Time) (why Why, text string, cure Cure) {
 	case j.MaxRuns > 0 && j.State.Fired >= j.MaxRuns:
 		return WhyEnded, fmt.Sprintf("The job has had its %d runs.", j.MaxRuns), Cure{}
 	case !j.Enabled:
-		return WhyDisabled, "The job is disabled" + e.by("cron.update") + ".", Cure{`switch the job on: laneway cron edit JOB '{"enabled":true}'`, []Act{ActResume}}
+		return WhyDisabled, "The job is disabled" + e.by("cron.update") + ".", Cure{"switch the job on: " + e.command("edit", `'{"enabled":true}'`), []Act{ActResume}}
 	}
 	return "", "", Cure{}
 }
@@ -426,9 +434,9 @@ func (e Evidence) ofRow(r Run) (why Why, text string, cure Cure) {
 	case RunOK:
 		return WhyRan, e.ran(r) + ", and " + delivered(r) + ".", Cure{}
 	case RunError:
-		return WhyFailed, e.ran(r) + " and failed: " + sentence(cmp.Or(r.Error, r.ErrorClass, "the reason is not known")), Cure{"correct the cause, then run it again: laneway cron run; laneway cron runs shows all attempts", []Act{ActRun}}
+		return WhyFailed, e.ran(r) + " and failed: " + sentence(cmp.Or(r.Error, r.ErrorClass, "the reason is not known")), Cure{"correct the cause, then run it again: " + e.command("run", "") + "; all attempts: " + e.command("runs", ""), []Act{ActRun}}
 	case RunInterrupted:
-		return WhyInterrupted, e.ran(r) + ", and its process ended before it did: " + sentence(cmp.Or(r.Error, "it is not run again")), Cure{"run it by hand: laneway cron run", []Act{ActRun}}
+		return WhyInterrupted, e.ran(r) + ", and its process ended before it did: " + sentence(cmp.Or(r.Error, "it is not run again")), Cure{"run it again: " + e.command("run", ""), []Act{ActRun}}
 	case RunRunning:
 		return WhyRunning, fmt.Sprintf("It has been running since %s (attempt %d) on %s.", e.clock(r.StartedAt), max(r.Attempt, 1), cmp.Or(r.Node, "a replica")), Cure{}
 	case RunRetrying:
@@ -489,13 +497,13 @@ func (e Evidence) skipped(r Run) (why Why, text string, cure Cure) {
 	case ReasonPaused:
 		return WhyPaused, "The job was paused" + e.slots(r) + ".", Cure{}
 	case ReasonOverlap:
-		return WhySkipped, "Another run of the job was active, and the job skips such slots" + e.slots(r) + ".", Cure{"make the runs shorter, or let one slot wait: laneway cron edit --overlap buffer_one", []Act{ActEdit}}
+		return WhySkipped, "Another run of the job was active, and the job skips such slots" + e.slots(r) + ".", Cure{"make the runs shorter, or let one slot wait: " + e.command("edit", "--overlap buffer_one"), []Act{ActEdit}}
 	case ReasonBufferFull:
-		return WhySkipped, "A slot of the job waited already, and the job keeps one" + e.slots(r) + ".", Cure{"make the runs shorter, or let them overlap: laneway cron edit --overlap concurrent", []Act{ActEdit}}
+		return WhySkipped, "A slot of the job waited already, and the job keeps one" + e.slots(r) + ".", Cure{"make the runs shorter, or let them overlap: " + e.command("edit", "--overlap concurrent"), []Act{ActEdit}}
 	case ReasonBudget:
 		return WhySkipped, "The runs of the day, or a budget of tokens or money, were used up" + e.slots(r) + ".", Cure{Text: "laneway usage shows the budgets; raise it, or wait for the next day"}
 	case ReasonGap:
-		return WhyClock, "The clock went forward and the wall time did not exist; the job skips such slots.", Cure{"let such slots run after the gap: laneway cron edit --dst-gap run_after", []Act{ActEdit}}
+		return WhyClock, "The clock went forward and the wall time did not exist; the job skips such slots.", Cure{"let such slots run after the gap: " + e.command("edit", "--dst-gap run_after"), []Act{ActEdit}}
 	default: // the others are no reasons of a skipped slot
 	}
 	return WhySkipped, "It was skipped" + e.slots(r) + ": " + cmp.Or(string(r.Reason), "the reason is not known") + ".", Cure{}
@@ -516,26 +524,26 @@ func (e Evidence) slots(r Run) string {
 func (e Evidence) missed(r Run) (why Why, text string, cure Cure) {
 	if r.Reason == ReasonNoAgent {
 		return WhyMissed, "No replica had the agent of the job, until the slot was older than the catch-up window of the job" + e.slots(r) + ".",
-			Cure{"start a gateway that has the agent in its configuration, then run the slot: laneway cron backfill", []Act{ActBackfill}}
+			Cure{"start a gateway that has the agent in its configuration, then run the slot: " + e.backfill(r), []Act{ActBackfill}}
 	}
 	text = "No replica fired jobs then"
 	if o, ok := e.outage(r.ScheduledFor); ok {
 		text = "No replica fired jobs from " + e.clock(o.From) + " to " + e.clock(o.Until)
 	}
 	text += e.slots(r)
-	cure = Cure{"run the slot: laneway cron backfill", []Act{ActBackfill, ActEdit}}
+	cure = Cure{"run the slot: " + e.backfill(r), []Act{ActBackfill, ActEdit}}
 	decided := r.ClaimedAt
 	old := lasting(decided.Sub(r.ScheduledFor))
 	switch r.Reason {
 	case ReasonWindow:
 		text += ". When one was back the slot was " + old + " old, which is more than the catch-up window of the job"
-		cure.Text += ", or make the window longer: laneway cron edit --missed-window"
+		cure.Text += "; or make the window longer: " + e.command("edit", fmt.Sprintf("--missed-window %dh", int(min(decided.Sub(r.ScheduledFor), MaxWindow-time.Hour)/time.Hour)+1))
 	case ReasonMaxCatchup:
 		text += ". When one was back more slots had passed than the job catches up"
-		cure.Text += ", or catch up with more slots: laneway cron edit --missed-most"
+		cure.Text += "; or catch up with more slots: " + e.command("edit", fmt.Sprintf("--missed-most %d", e.moreCaughtUp(r)))
 	default:
 		text += ". When one was back the policy of the job ran a newer slot, or none"
-		cure.Text += ", or catch up with all slots: laneway cron edit --missed fire_all"
+		cure.Text += "; or catch up with all slots: " + e.command("edit", "--missed fire_all")
 	}
 	return WhyMissed, text + ".", cure
 }
@@ -556,8 +564,44 @@ func cancelled(r Run) (why Why, text string, cure Cure) {
 	return WhyCancelled, "It was stopped.", Cure{}
 }
 
-// when formats an instant in the zone of the job.
-func (e Evidence) when(t time.Time) string { return t.In(e.zone()).Format("Mon 2 Jan 15:04") }
+// command is a command about the job that can be pasted into a shell.
+func (e Evidence) command(verb, rest string) string {
+	ref := e.Ref
+	if j := e.Job; ref == "" && j != nil {
+		ref = j.Name
+		if ref == "" || ref[0] == '-' || ref != strings.Join(strings.Fields(ref), " ") { // a flag, or lost where it is shown on one line
+			ref = j.ID
+		}
+	}
+	return strings.TrimSpace("laneway cron " + verb + " " + chat.ShellWord(ref) + " " + rest)
+}
+
+// backfill is the command that runs the slots of a row.
+func (e Evidence) backfill(r Run) string {
+	last := r.ScheduledFor
+	if r.SlotCount > 1 {
+		last = r.SlotUntil
+	}
+	return e.command("backfill", "--from "+schedule.ISO(r.ScheduledFor)+" --to "+schedule.ISO(last.Add(time.Second)))
+}
+
+// moreCaughtUp is a limit of slots that would have been enough for those of a row, too.
+func (e Evidence) moreCaughtUp(r Run) int {
+	now := DefaultMaxCatchup
+	if e.Job != nil {
+		now = e.Job.Missed.For(e.Job.Schedule.Kind).MaxCatchup
+	}
+	return int(min(int64(now)+max(r.SlotCount, 1), MaxMaxCatchup))
+}
+
+// when formats an instant in the zone of the job, with seconds if its slots have them.
+func (e Evidence) when(t time.Time) string {
+	layout := "Mon 2 Jan 15:04"
+	if e.Job != nil && e.Job.Schedule.Seconds() || e.Job == nil && t.Second() != 0 {
+		layout += ":05"
+	}
+	return t.In(e.zone()).Format(layout)
+}
 
 // clock is the time of day, to the second.
 func (e Evidence) clock(t time.Time) string {

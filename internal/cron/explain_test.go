@@ -203,6 +203,51 @@ func TestEachAnswerAboutASlotIsOneSentenceWithItsFigures(t *testing.T) {
 	}
 }
 
+func TestCuresNameTheJobAsAShellNeedsIt(t *testing.T) {
+	t.Parallel()
+	nine := clockOf(25, 9, 0)
+	missed := row(func(r *cron.Run) {
+		r.State, r.Reason, r.ClaimedAt = cron.RunMissed, cron.ReasonWindow, clockOf(25, 11, 21)
+	})
+	for name, c := range map[string]struct {
+		change func(e *cron.Evidence, j *cron.Job)
+		want   string
+	}{
+		"a word":       {func(_ *cron.Evidence, j *cron.Job) { j.Pause = &cron.Pause{At: clockOf(24, 8, 0)} }, "laneway cron resume digest"},
+		"a sentence":   {func(_ *cron.Evidence, j *cron.Job) { j.Name, j.Enabled = "ann's tea", false }, `laneway cron edit 'ann'\''s tea' '{"enabled":true}'`},
+		"like a flag":  {func(_ *cron.Evidence, j *cron.Job) { j.Name, j.Pause = "--all", &cron.Pause{At: clockOf(24, 8, 0)} }, "laneway cron resume j"},
+		"a name twice": {func(e *cron.Evidence, j *cron.Job) { e.Ref, j.Pause = "j", &cron.Pause{At: clockOf(24, 8, 0)} }, "laneway cron resume j"},
+		"missed": {
+			missed, "run the slot: laneway cron backfill digest --from 2026-03-25T09:00:00.000Z --to 2026-03-25T09:00:01.000Z; or make the window longer: laneway cron edit digest --missed-window 3h",
+		},
+		"many missed": {row(func(r *cron.Run) {
+			r.State, r.Reason, r.SlotCount, r.SlotUntil = cron.RunMissed, cron.ReasonMaxCatchup, 5, clockOf(25, 13, 0)
+		}), "--to 2026-03-25T13:00:01.000Z; or catch up with more slots: laneway cron edit digest --missed-most 15"},
+		"removed": {func(e *cron.Evidence, j *cron.Job) { row(ranAt(cron.RunError))(e, j); e.Job = nil }, ""},
+	} {
+		if cure := cron.Explain(nine, explained(t, c.change)).Cure; !strings.Contains(cure.Text, c.want) || c.want == "" && cure.Text != "" {
+			t.Errorf("%s: the cure is %q, want %q", name, cure.Text, c.want)
+		}
+	}
+}
+
+func TestSentencesOfSecondsShowSeconds(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		spec schedule.Spec
+		want string
+	}{
+		"an expression": {schedule.Spec{Kind: schedule.KindCron, Expr: "*/20 0 9 * * *", TZ: "UTC"}, "The nearest slots are Wed 25 Mar 09:00:40 and Thu 26 Mar 09:00:00."},
+		"an interval":   {schedule.Spec{Kind: schedule.KindEvery, EveryMs: 90_000, AnchorMs: clockOf(25, 9, 59).UnixMilli()}, "The nearest slots are Wed 25 Mar 10:59:00 and Wed 25 Mar 11:00:30."},
+		"of minutes":    {schedule.Spec{Kind: schedule.KindCron, Expr: "0 0 9 * * *", TZ: "UTC"}, "The nearest slots are Wed 25 Mar 09:00 and Thu 26 Mar 09:00."},
+	} {
+		x := cron.Explain(clockOf(25, 11, 0).Add(5*time.Second), explained(t, func(_ *cron.Evidence, j *cron.Job) { j.Schedule = c.spec }))
+		if !strings.HasSuffix(x.Text, c.want) {
+			t.Errorf("%s: got %q, want %q", name, x.Text, c.want)
+		}
+	}
+}
+
 func TestARowOfItsOwnIsSaidBeforeOneByHandAndOneForManySlots(t *testing.T) {
 	t.Parallel()
 	e := explained(t, func(e *cron.Evidence, j *cron.Job) {

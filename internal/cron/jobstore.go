@@ -394,6 +394,8 @@ type RunPage struct {
 	Total int
 	// Changes are newest first.
 	Changes []JobChange
+	// Zone is the time zone of slots whose schedule has none; set by the service.
+	Zone string
 }
 
 // Summary counts jobs and runs.

@@ -456,3 +456,30 @@ func anotherValue(t *testing.T, of reflect.Type) reflect.Value {
 	}
 	return v
 }
+
+func TestPolicyIsTheRuleThatDecided(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 3, 25, 9, 0, 0, 0, time.UTC)
+	for name, c := range map[string]struct {
+		run  Run
+		job  *Job
+		want string
+	}{
+		"an ordinary run":    {Run{State: RunOK, Trigger: TriggerSchedule}, &Job{}, ""},
+		"overlap":            {Run{Reason: ReasonOverlap}, nil, "overlap skip"},
+		"too many at once":   {Run{Reason: ReasonOverlap}, &Job{Overlap: OverlapConcurrent}, "overlap concurrent"},
+		"a full buffer":      {Run{Reason: ReasonBufferFull}, nil, "overlap buffer_one"},
+		"replaced":           {Run{Reason: ReasonReplaced}, nil, "overlap cancel_previous"},
+		"a gap":              {Run{Reason: ReasonGap}, nil, "dst-gap skip"},
+		"too old":            {Run{Reason: ReasonWindow}, nil, "missed-window"},
+		"too many":           {Run{Reason: ReasonMaxCatchup}, nil, "missed-most"},
+		"caught up":          {Run{State: RunOK, Trigger: TriggerCatchup, ClaimedAt: at}, &Job{}, "missed fire_once"},
+		"the job is gone":    {Run{Trigger: TriggerCatchup, ClaimedAt: at}, nil, "missed"},
+		"the job is changed": {Run{Reason: ReasonPolicy, ClaimedAt: at}, &Job{UpdatedAt: at.Add(1)}, "missed"},
+		"the rule skips":     {Run{Reason: ReasonPolicy}, &Job{Schedule: schedule.Spec{Kind: schedule.KindCron}, Missed: MissedPolicy{Rule: MissedSkip}}, "missed skip"},
+	} {
+		if got := c.run.Policy(c.job); got != c.want {
+			t.Errorf("%s: got %q, want %q", name, got, c.want)
+		}
+	}
+}

@@ -158,6 +158,41 @@ type Run struct {
 	Epoch int64  // fences late writers
 }
 
+// Policy is the rule of the job that decided about the slot, with the names of the flags: "overlap
+// skip", "missed fire_once". "" = no rule had to. j is the present job, nil if it is gone: how
+// missed slots were to run is known from it alone, so it counts only while it is unchanged.
+func (r Run) Policy(j *Job) string {
+	same := j != nil && !j.UpdatedAt.After(r.ClaimedAt)
+	missed := "missed"
+	if same {
+		missed += " " + string(j.Missed.For(j.Schedule.Kind).Rule)
+	}
+	switch r.Reason {
+	case ReasonOverlap:
+		if same && j.Overlap == OverlapConcurrent { // more than MaxConcurrent
+			return "overlap " + string(OverlapConcurrent)
+		}
+		return "overlap " + string(OverlapSkip)
+	case ReasonBufferFull:
+		return "overlap " + string(OverlapBufferOne)
+	case ReasonReplaced:
+		return "overlap " + string(OverlapCancelPrevious)
+	case ReasonGap:
+		return "dst-gap " + string(schedule.GapSkip)
+	case ReasonWindow, ReasonNoAgent:
+		return "missed-window"
+	case ReasonMaxCatchup:
+		return "missed-most"
+	case ReasonPolicy:
+		return missed
+	case ReasonNone, ReasonBudget, ReasonPaused, ReasonStopped, ReasonRemoved:
+	}
+	if r.Trigger.Kind() == TriggerCatchup {
+		return missed
+	}
+	return ""
+}
+
 // AttemptState is how one attempt ended.
 type AttemptState string
 

@@ -101,6 +101,11 @@ func (c jobCalls) CronPause(ctx context.Context, id, note string, until time.Tim
 	return c.svc.Editor.Pause(ctx, id, note, until, by)
 }
 
+// CronMoment reads a moment in words, see [service.Editor.Moment].
+func (c jobCalls) CronMoment(ctx context.Context, id, words string, past bool, by chat.Caller) (time.Time, error) {
+	return c.svc.Editor.Moment(ctx, id, words, past, by)
+}
+
 // CronResume ends a pause, see [service.Editor.Resume].
 func (c jobCalls) CronResume(ctx context.Context, id string, by chat.Caller) (cron.Job, error) {
 	return c.svc.Editor.Resume(ctx, id, by)

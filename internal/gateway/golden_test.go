@@ -75,6 +75,10 @@ func (b *jobBook) CronPause(context.Context, string, string, time.Time, gateway.
 	return job, nil
 }
 
+func (b *jobBook) CronMoment(context.Context, string, string, bool, gateway.Caller) (time.Time, error) {
+	return time.UnixMilli(1), nil
+}
+
 func (b *jobBook) CronResume(context.Context, string, gateway.Caller) (cron.Job, error) {
 	job, _ := b.now()
 	return job, nil

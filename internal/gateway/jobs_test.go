@@ -40,6 +40,10 @@ func (target) CronPause(_ context.Context, id, _ string, _ time.Time, _ gateway.
 	return cron.Job{}, meant(id)
 }
 
+func (target) CronMoment(_ context.Context, id, _ string, _ bool, _ gateway.Caller) (time.Time, error) {
+	return time.Time{}, meant(id)
+}
+
 func (target) CronResume(_ context.Context, id string, _ gateway.Caller) (cron.Job, error) {
 	return cron.Job{}, meant(id)
 }

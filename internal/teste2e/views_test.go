@@ -147,7 +147,7 @@ func TestTheExtendedViewIsTheStandardOneAndMore(t *testing.T) {
 		both("cron.get", map[string]any{"id": id}, below("", jobExtras))
 		both("cron.update", map[string]any{"id": id, "patch": map[string]any{"description": "same"}}, below("", jobExtras))
 		both("cron.list", map[string]any{}, below("jobs.", jobExtras))
-		both("cron.runs", map[string]any{"id": id}, below("entries.", "attempts lane outcome scheduledForMs slotCount trigger"))
+		both("cron.runs", map[string]any{"id": id}, below("entries.", "attempts lane outcome scheduledForMs slotCount timezone trigger"))
 	})
 }
 

@@ -318,6 +318,7 @@ type LedgerEntry struct {
 	Model                     string          `json:"model,omitempty"`                                                                                     // the model that answered
 	NextRunAtMs               int64           `json:"nextRunAtMs,omitempty"`                                                                               // the next attempt or the next fire of the job, in Unix milliseconds
 	Outcome                   string          `json:"outcome,omitempty" rule:"enum=ok|skipped|missed|error|cancelled|interrupted|queued|running|retrying"` // Extended: how it ended, or its current state
+	Policy                    string          `json:"policy,omitempty"`                                                                                    // Extended: the rule of the job that decided about the slot, such as overlap skip or missed fire_once
 	Provider                  string          `json:"provider,omitempty"`                                                                                  // the provider of the model
 	Reason                    string          `json:"reason,omitempty"`                                                                                    // Extended: why it did not run
 	RunAtMs                   int64           `json:"runAtMs,omitempty"`                                                                                   // when it began, in Unix milliseconds
@@ -328,6 +329,7 @@ type LedgerEntry struct {
 	SlotUntilMs               int64           `json:"slotUntilMs,omitempty"`                                                                               // Extended: the last of them, in Unix milliseconds
 	Status                    string          `json:"status,omitempty" rule:"enum=ok|error|skipped"`                                                       // how it ended
 	Summary                   string          `json:"summary,omitempty"`                                                                                   // the beginning of its answer
+	Timezone                  string          `json:"timezone,omitempty"`                                                                                  // Extended: the time zone of the slot
 	Trigger                   string          `json:"trigger,omitempty" rule:"enum=schedule|manual|catchup|backfill"`                                      // Extended: what started the run
 	TS                        int64           `json:"ts"`                                                                                                  // when it ended, began or was claimed, in Unix milliseconds
 	Usage                     *LedgerUsage    `json:"usage,omitempty"`                                                                                     // the usage that the model reported

@@ -143,9 +143,9 @@ type CronToggleResult struct {
 
 // CronPauseParams are the parameters of cron.pause.
 type CronPauseParams struct {
-	ID    string `json:"id" rule:"required,or=jobId,min=1,max=128"` // the job
-	Note  string `json:"note" rule:"required,min=1,max=500"`        // why
-	Until int64  `json:"untilMs,omitempty" rule:"min=1"`            // until when, in Unix milliseconds; absent = until it is resumed
+	ID    string          `json:"id" rule:"required,or=jobId,min=1,max=128"` // the job
+	Note  string          `json:"note" rule:"required,min=1,max=500"`        // why
+	Until json.RawMessage `json:"untilMs,omitempty"`                         // until when, in Unix milliseconds or words, such as in 2h; absent = until it is resumed
 }
 
 // CronRunParams are the parameters of cron.run.
@@ -183,13 +183,13 @@ type CronCancelResult struct {
 
 // CronBackfillParams are the parameters of cron.backfill.
 type CronBackfillParams struct {
-	ID             string `json:"id" rule:"required,or=jobId,min=1,max=128"` // the job
-	From           int64  `json:"fromMs" rule:"required"`                    // the start of the window, in Unix milliseconds; a slot at this instant is included
-	To             int64  `json:"toMs" rule:"required"`                      // the end of the window, in Unix milliseconds; a slot at this instant is not included
-	MaxRuns        int64  `json:"maxRuns,omitempty" rule:"min=1,max=1000"`   // refuse when there are more slots; absent = 100
-	DryRun         bool   `json:"dryRun,omitempty"`                          // only list the slots
-	Force          bool   `json:"force,omitempty"`                           // also slots with a run that succeeded
-	IdempotencyKey string `json:"idempotencyKey,omitempty" rule:"max=128"`   // names the call, so that it can be sent again
+	ID             string          `json:"id" rule:"required,or=jobId,min=1,max=128"` // the job
+	From           json.RawMessage `json:"fromMs" rule:"required"`                    // the start of the window, in Unix milliseconds or words, such as yesterday 9:00; a slot at this instant is included
+	To             json.RawMessage `json:"toMs" rule:"required"`                      // the end of the window, likewise; a slot at this instant is included
+	MaxRuns        int64           `json:"maxRuns,omitempty" rule:"min=1,max=1000"`   // refuse when there are more slots; absent = 100
+	DryRun         bool            `json:"dryRun,omitempty"`                          // only list the slots
+	Force          bool            `json:"force,omitempty"`                           // also slots with a run that succeeded
+	IdempotencyKey string          `json:"idempotencyKey,omitempty" rule:"max=128"`   // names the call, so that it can be sent again
 }
 
 // CronBackfillResult is the result of cron.backfill.

@@ -159,8 +159,12 @@ func (s Schedule) silent(now time.Time) string {
 		_, later := to.Zone()
 		passed := to.Sub(from)
 		if usual := passed + time.Duration(later-earlier)*time.Second; usual < nearChange && usual < passed {
+			clock := "15:04"
+			if s.spec.Seconds() {
+				clock = time.TimeOnly
+			}
 			return fmt.Sprintf("when the clock goes back on %s, the repeated hour has no runs: %s pass between %s and %s instead of %s",
-				to.Format("Mon 2 Jan 2006"), short(passed), from.Format("15:04"), to.Format("15:04"), short(usual))
+				to.Format("Mon 2 Jan 2006"), short(passed), from.Format(clock), to.Format(clock), short(usual))
 		}
 	}
 	return ""
@@ -206,14 +210,40 @@ func (s Spec) Words(zone string) string {
 	return string(s.Kind)
 }
 
+// Seconds reports whether slots of the schedule may be at other seconds than the first of a minute.
+func (s Spec) Seconds() bool {
+	const minute = int64(time.Minute / time.Millisecond)
+	switch s.Kind {
+	case KindAt:
+		return s.At.Second() != 0
+	case KindEvery:
+		return s.EveryMs%minute != 0 || s.AnchorMs%minute != 0
+	case KindCron:
+		e, err := parseExpr(s.Expr)
+		return err == nil && e.fields[atSecond] != "0" && e.fields[atSecond] != "00"
+	}
+	return false
+}
+
+// Shown formats a slot of the schedule for people: in its zone, or in that of the reader if it has
+// none.
+func (s Spec) Shown(t time.Time, reader string) string {
+	if s.Kind == KindCron {
+		reader = s.TZ
+	}
+	return shownIn(t, reader, s.Seconds())
+}
+
 // Shown formats a moment for people, in a zone; UTC if the zone is not known.
-func Shown(t time.Time, zone string) string {
+func Shown(t time.Time, zone string) string { return shownIn(t, zone, false) }
+
+func shownIn(t time.Time, zone string, seconds bool) string {
 	loc, err := LoadZone(zone)
 	if err != nil {
 		loc = time.UTC
 	}
 	layout := "Mon 2 Jan 2006 15:04 MST"
-	if t.Second() != 0 {
+	if seconds || t.Second() != 0 {
 		layout = "Mon 2 Jan 2006 15:04:05 MST"
 	}
 	return t.In(loc).Format(layout)

@@ -381,5 +381,12 @@ func TestWordsFollowTheClockOfTheDatabase(t *testing.T) {
 			t.Fatal(err)
 		}
 		equal(t, name+": an edit", job.Schedule.At.UTC(), now.Add(3*time.Minute))
+		for words, want := range map[string]time.Duration{"in 2h0m0s": 2 * time.Hour, "30m ago": -30 * time.Minute, "now": 0} {
+			at, err := p.Editor.Moment(t.Context(), job.ID, words, want <= 0, operator)
+			if err != nil {
+				t.Fatal(err)
+			}
+			equal(t, name+": "+words, at.UTC(), now.Add(want))
+		}
 	}
 }

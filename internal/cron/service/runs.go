@@ -28,6 +28,7 @@ type Runs struct {
 func (rs *Runs) List(ctx context.Context, f cron.RunFilter, by chat.Caller) (cron.RunPage, error) {
 	f.Visible = visible(by)
 	page, err := rs.jobs.Runs(ctx, f)
+	page.Zone = cmp.Or(rs.cfg.Rules.DefaultTZ, "UTC")
 	if err != nil || !f.Changes || f.JobID == "" {
 		return page, err
 	}
@@ -210,7 +211,7 @@ func (rs *Runs) backfillFires(ctx context.Context, p cron.BackfillParams, job cr
 		return nil, err
 	}
 	if !p.From.Before(p.To) || p.To.After(now) {
-		return nil, wireFault(&schedule.InvalidError{Field: "toMs", Reason: schedule.InvalidRange, Sentence: "fromMs must be before toMs, and toMs not in the future"})
+		return nil, wireFault(&schedule.InvalidError{Field: "toMs", Reason: schedule.InvalidRange, Sentence: "the start must be before the end, and the end not in the future"})
 	}
 	fires, total := t.Between(p.From.Add(-1), p.To, p.MaxRuns)
 	if total > int64(p.MaxRuns) {
@@ -383,6 +384,9 @@ func (ed *Editor) Explain(ctx context.Context, p cron.ExplainParams, by chat.Cal
 	if e.Job == nil && len(e.Rows) == 0 {
 		return out, jobNotFound(p.ID)
 	}
+	if e.Ref, err = ed.ref(ctx, e.Job, by); err != nil {
+		return out, err
+	}
 	slots := []time.Time{p.From}
 	if !one {
 		slots = e.SlotsOf(p.From, p.Until, mostExplained)
@@ -391,6 +395,42 @@ func (ed *Editor) Explain(ctx context.Context, p cron.ExplainParams, by chat.Cal
 		out.Slots = append(out.Slots, cron.Explain(at, e))
 	}
 	return out, nil
+}
+
+// Moment reads a moment in words by the store's clock, in the zone of a job, see
+// [schedule.ParsePast] and [schedule.ParseMoment].
+func (ed *Editor) Moment(ctx context.Context, id, words string, past bool, by chat.Caller) (time.Time, error) {
+	j, err := ed.Job(ctx, id, by)
+	if err != nil {
+		return time.Time{}, err
+	}
+	now, err := ed.store.Now(ctx)
+	if err != nil {
+		return time.Time{}, err
+	}
+	parse, zone := schedule.ParseMoment, cmp.Or(j.Schedule.TZ, ed.cfg.Rules.DefaultTZ, "UTC")
+	if past {
+		parse = schedule.ParsePast
+	}
+	at, err := parse(words, now, zone)
+	return at, wireFault(err)
+}
+
+// ref is how a command names a job: by its id if another job has its name, else "".
+func (ed *Editor) ref(ctx context.Context, j *cron.Job, by chat.Caller) (string, error) {
+	if j == nil {
+		return "", nil
+	}
+	named, err := ed.jobs.Jobs(ctx, cron.JobFilter{Visible: visible(by), IncludeSystem: true, Query: j.Name, WithoutPayload: true, Limit: mostExplained})
+	if err != nil {
+		return "", err
+	}
+	if slices.ContainsFunc(named.Jobs, func(other cron.Job) bool {
+		return other.ID != j.ID && (other.Name == j.Name || other.Key == j.Name)
+	}) {
+		return j.ID, nil
+	}
+	return "", nil
 }
 
 // newest is the moment that is explained when none is asked for: the newest slot, for a job that is

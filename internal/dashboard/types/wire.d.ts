@@ -619,6 +619,7 @@ declare namespace wire {
     model?: string;
     nextRunAtMs?: number;
     outcome?: "ok" | "skipped" | "missed" | "error" | "cancelled" | "interrupted" | "queued" | "running" | "retrying";
+    policy?: string;
     provider?: string;
     reason?: string;
     runAtMs?: number;
@@ -629,6 +630,7 @@ declare namespace wire {
     slotUntilMs?: number;
     status?: "ok" | "error" | "skipped";
     summary?: string;
+    timezone?: string;
     trigger?: "schedule" | "manual" | "catchup" | "backfill";
     ts: number;
     usage?: LedgerUsage;
@@ -1309,8 +1311,8 @@ declare namespace wire {
     "cron.backfill": { params: {
       id?: string;
       jobId?: string;
-      fromMs: number;
-      toMs: number;
+      fromMs: any;
+      toMs: any;
       maxRuns?: number;
       dryRun?: boolean;
       force?: boolean;
@@ -1379,7 +1381,7 @@ declare namespace wire {
       id?: string;
       jobId?: string;
       note: string;
-      untilMs?: number;
+      untilMs?: any;
     }; result: Job };
     "cron.preview": { params: {
       id?: string;

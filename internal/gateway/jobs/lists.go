@@ -167,7 +167,11 @@ func (h handlers) runs(ctx context.Context, c *rpc.Call, p wire.CronRunsParams) 
 			}
 			jobs[r.JobID] = job
 		}
-		out.Entries = append(out.Entries, EntryView(r, job, c.Extended))
+		entry := EntryView(r, job, c.Extended)
+		if c.Extended {
+			entry.Timezone = cmp.Or(entry.Timezone, page.Zone)
+		}
+		out.Entries = append(out.Entries, entry)
 	}
 	out.Changes = changeViews(page.Changes)
 	out.HasMore, out.NextOffset = nextOf(int(p.Offset)+len(out.Entries), page.Total)

@@ -16,11 +16,14 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"strconv"
+	"strings"
 	"time"
 
 	"laneway/internal/chat"
 	"laneway/internal/cron"
+	"laneway/internal/cron/schedule"
 	"laneway/internal/gateway/auth"
 	"laneway/internal/gateway/rpc"
 	"laneway/internal/wire"
@@ -35,6 +38,9 @@ type Backend interface {
 	CronUpdate(ctx context.Context, id string, patch cron.Members, expected string, by chat.Caller) (cron.Job, error)
 	CronRemove(ctx context.Context, id string, cancelRunning bool, by chat.Caller) error
 	CronPause(ctx context.Context, id, note string, until time.Time, by chat.Caller) (cron.Job, error)
+	// CronMoment reads a moment in words by the store's clock, in the zone of the job; past: the
+	// words mean a moment that has probably passed.
+	CronMoment(ctx context.Context, id, words string, past bool, by chat.Caller) (time.Time, error)
 	CronResume(ctx context.Context, id string, by chat.Caller) (cron.Job, error)
 	CronGet(ctx context.Context, id string, by chat.Caller) (cron.Job, error)
 	CronList(ctx context.Context, f cron.JobFilter, by chat.Caller) (cron.JobPage, error)
@@ -172,11 +178,34 @@ func (h handlers) remove(ctx context.Context, c *rpc.Call, p wire.CronRemovePara
 }
 
 func (h handlers) pause(ctx context.Context, c *rpc.Call, p wire.CronPauseParams) (wire.Job, error) {
-	job, err := h.backend.CronPause(ctx, p.ID, p.Note, momentOf(p.Until), c.Caller())
+	until, err := h.moment(ctx, c, p.ID, "untilMs", p.Until, false)
+	if err != nil {
+		return wire.Job{}, err
+	}
+	job, err := h.backend.CronPause(ctx, p.ID, p.Note, until, c.Caller())
 	if err != nil {
 		return wire.Job{}, err
 	}
 	return jobView(job, true), nil
+}
+
+// moment reads a parameter that is Unix milliseconds or words; zero if it is not given.
+func (h handlers) moment(ctx context.Context, c *rpc.Call, id, name string, raw json.RawMessage, past bool) (time.Time, error) {
+	var ms int64
+	var words string
+	switch {
+	case raw == nil:
+		return time.Time{}, nil
+	case json.Unmarshal(raw, &ms) == nil && ms > 0:
+		return momentOf(ms), nil
+	case json.Unmarshal(raw, &words) != nil || words == "" || len(words) > 64:
+		return time.Time{}, c.BadParam("/"+name, "must be Unix milliseconds, or a moment in words")
+	}
+	at, err := h.backend.CronMoment(ctx, id, words, past, c.Caller())
+	if bad, ok := errors.AsType[*chat.Error](err); ok && bad.Details["field"] == schedule.FieldAt {
+		return at, chat.Errorf(bad.Code, "%s", strings.Replace(bad.Message, schedule.FieldAt, name, 1)).With("field", name)
+	}
+	return at, err
 }
 
 func momentOf(ms int64) time.Time {
@@ -226,8 +255,16 @@ func (h handlers) backfill(ctx context.Context, c *rpc.Call, p wire.CronBackfill
 	if err != nil {
 		return wire.CronBackfillResult{}, err
 	}
+	from, err := h.moment(ctx, c, p.ID, "fromMs", p.From, true)
+	if err != nil {
+		return wire.CronBackfillResult{}, err
+	}
+	to, err := h.moment(ctx, c, p.ID, "toMs", p.To, true)
+	if err != nil {
+		return wire.CronBackfillResult{}, err
+	}
 	fires, err := h.backend.CronBackfill(ctx, cron.BackfillParams{
-		ID: p.ID, From: time.UnixMilli(p.From), To: time.UnixMilli(p.To), MaxRuns: int(p.MaxRuns), DryRun: p.DryRun, Force: p.Force, IdempotencyKey: o,
+		ID: p.ID, From: from, To: to, MaxRuns: int(p.MaxRuns), DryRun: p.DryRun, Force: p.Force, IdempotencyKey: o,
 		Spend: func(bytes int) error { return c.Spend(ctx, bytes) },
 	}, c.Caller())
 	if err != nil {

@@ -266,6 +266,10 @@ func EntryView(r cron.Run, job *cron.Job, extended bool) wire.LedgerEntry {
 		return out
 	}
 	out.Lane, out.SlotCount, out.SlotUntilMs = &r.Lane, new(max(1, r.SlotCount)), rpc.Millis(r.SlotUntil)
+	out.Policy = r.Policy(job)
+	if job != nil {
+		out.Timezone = job.Schedule.TZ
+	}
 	if ran {
 		out.Attempts = make([]wire.LedgerAttempt, 0, len(r.Attempts))
 		for _, a := range r.Attempts {
