@@ -117,15 +117,15 @@ func hooksOf(configured map[string]config.Hook) map[string]hook.Hook {
 	return hooks
 }
 
-// hookSessions returns the sessions that hooks name and that contain no identity, with the
-// principals of the hooks.
-func hookSessions(configured map[string]config.Hook, defaultAgent string) map[chat.SessionKey]string {
-	names := map[chat.SessionKey]string{}
-	for _, name := range slices.Sorted(maps.Keys(configured)) {
-		h, principal := configured[name], "hook:"+name
+// hookSessions returns the sessions that hooks name and that contain no identity, by the principals
+// of the hooks.
+func hookSessions(configured map[string]config.Hook, defaultAgent string) map[string]chat.SessionKey {
+	names := map[string]chat.SessionKey{}
+	for name, h := range configured {
+		principal := "hook:" + name
 		key, err := chat.ParseSessionKey(h.Session, cmp.Or(h.Agent, defaultAgent))
-		if _, taken := names[key]; err == nil && h.Session != "" && !taken && key.RightOf(principal) == chat.RightFree {
-			names[key] = principal
+		if err == nil && h.Session != "" && key.RightOf(principal) == chat.RightFree {
+			names[principal] = key
 		}
 	}
 	return names

@@ -150,9 +150,9 @@ type Config struct {
 	Access ToolAccess
 	// External are the tools of other servers, which agents name ([Tools.Servers]); may be nil.
 	External tool.External
-	// Names are the sessions that the configuration names, with the principals that write into
-	// them: hooks.
-	Names map[chat.SessionKey]string
+	// Names are the sessions that the configuration names, by the principals that write into them:
+	// hooks.
+	Names map[string]chat.SessionKey
 	// Files stores what agents make for people; nil = agents can send only text.
 	Files *files.Dir
 	// KeptFiles are the bytes of files of answers that are kept for one principal, see

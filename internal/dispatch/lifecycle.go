@@ -40,8 +40,8 @@ func (d *Dispatcher) Register(ctx context.Context) error {
 	if err := d.owner.Register(ctx); err != nil {
 		return err
 	}
-	if err := d.access.name(ctx, d.cfg.Names); err != nil {
-		return err
+	if err := d.store.NameSessions(ctx, d.cfg.Names); err != nil {
+		return fmt.Errorf("creating the sessions of hooks: %w", err)
 	}
 	d.publisher.Announce()
 	d.gauges.load(ctx)

@@ -3,7 +3,6 @@ package dispatch
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -264,31 +263,7 @@ func (r *receiver) deferText(ctx context.Context, m chat.Message, by chat.Caller
 }
 
 // access decides which sessions a caller may use and change.
-type access struct {
-	*parts
-
-	named map[chat.SessionKey]namedSession // by the configuration; written before this process accepts messages
-}
-
-// namedSession is a session that the configuration names: for which principal, and since when.
-type namedSession struct {
-	principal string
-	at        time.Time
-}
-
-// name creates the sessions that the configuration names, so that no other principal makes them
-// before their first message.
-func (a *access) name(ctx context.Context, names map[chat.SessionKey]string) error {
-	a.named = make(map[chat.SessionKey]namedSession, len(names))
-	for key, principal := range names {
-		at, err := a.store.NameSession(ctx, key, principal)
-		if err != nil {
-			return fmt.Errorf("creating the session %s of %s: %w", key, principal, err)
-		}
-		a.named[key] = namedSession{principal, at}
-	}
-	return nil
-}
+type access struct{ *parts }
 
 // notTheirs returns the error for a session of another principal. It is the same as for a session
 // that does not exist.
@@ -335,12 +310,10 @@ func (a *access) mayChange(ctx context.Context, key chat.SessionKey, by chat.Cal
 
 // accept makes a message durable, see [store.Inbox], and corrects the owner of its session.
 func (a *access) accept(ctx context.Context, p store.AcceptParams) (store.Accepted, error) {
-	if named := a.named[p.Message.Session]; named.principal == p.Message.Principal {
-		p.NamedAt = named.at
-	}
+	p.Named = a.cfg.Names[p.Message.Principal] == p.Message.Session
 	acc, err := a.store.Accept(ctx, p)
 	if errors.Is(err, chat.ErrSessionNotFound) {
-		if !p.NamedAt.IsZero() {
+		if p.Named {
 			a.log.ErrorContext(ctx, "session_taken: another principal has made a session since the configuration named it; nothing was written there",
 				"session", p.Message.Session.String(), "principal", p.Message.Principal)
 		}

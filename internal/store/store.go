@@ -219,9 +219,11 @@ type Sessions interface {
 	// more or a summary already covers the last row: only one of two concurrent writers succeeds. A
 	// run whose summary is the newest one receives it again.
 	AppendSummary(ctx context.Context, p SummaryParams) (e chat.TranscriptEntry, added bool, err error)
-	// NameSession creates a session for the principal that names it, unless it exists. It is not
-	// listed before its first entry. The result is the time.
-	NameSession(ctx context.Context, key chat.SessionKey, principal string) (time.Time, error)
+	// NameSessions makes hooks, by their principals, name sessions. A session that does not exist is
+	// created for the first of them, and is not listed before its first entry. A name has its time
+	// from the first process that had it. Names that no live process has end, and with the last name
+	// of a session, of hooks and jobs, the session if it has no entry.
+	NameSessions(ctx context.Context, names map[string]chat.SessionKey) error
 	// AppendReply adds one entry as the delivery of a reply, see [ReplyParams]. A repetition with
 	// the same ID adds nothing and returns the existing entry, also when the transcript was
 	// archived meanwhile. chat.ErrSessionNotFound: the session belongs to another principal, and

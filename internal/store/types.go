@@ -182,9 +182,9 @@ type AcceptParams struct {
 	// Own refuses a session that belongs to another principal than the message's:
 	// chat.ErrSessionNotFound, and nothing is stored.
 	Own bool
-	// NamedAt, if not zero, is since when the message's principal names the session. Own then
-	// applies to a session that is younger.
-	NamedAt time.Time
+	// Named: the principal of the message is a hook that names the session ([Sessions].NameSessions).
+	// Own then applies to a session that another principal has made since.
+	Named bool
 }
 
 // Accepted is a durable message.

@@ -81,6 +81,18 @@ CREATE TABLE sessions (
 CREATE INDEX sessions_principal ON sessions (principal);
 CREATE INDEX sessions_passing ON sessions (key) WHERE key LIKE 'agent:%:api:passing-%' AND key NOT LIKE 'agent:%:api:passing-%:%'; -- deleted after their end
 
+-- Sessions that jobs and hooks name. A session that another principal has made since named_at gets nothing from the holder. A session without an entry
+-- (updated_at = 0) is deleted with its last name.
+CREATE TABLE session_names (
+    session_key text NOT NULL,
+    holder      text NOT NULL, -- the id of a job, or the principal of a hook
+    principal   text NOT NULL, -- for which it names the session
+    named_at    bigint NOT NULL,
+    seen_at     bigint NOT NULL, -- of a hook: when a process with it last started
+    PRIMARY KEY (session_key, holder)
+);
+CREATE INDEX session_names_holder ON session_names (holder);
+
 -- The remains of deleted sessions: a new session of the same key must reuse neither its sequence numbers nor its epochs.
 CREATE TABLE tombstones (
     key      text NOT NULL PRIMARY KEY,
@@ -417,8 +429,7 @@ CREATE TABLE cron_jobs (
     delivery_paused_at      bigint, -- since when the chat no longer exists: answers are kept and not sent; NULL = they are sent
     delivery_paused_why     text NOT NULL DEFAULT '',
     delivery_paused_channel text NOT NULL DEFAULT '', -- the address, as in the outbox
-    delivery_paused_chat    text NOT NULL DEFAULT '',
-    named_at                bigint NOT NULL DEFAULT 0 -- since when the job names its sessions: a younger one of another principal gets nothing from it
+    delivery_paused_chat    text NOT NULL DEFAULT ''
 ) WITH (fillfactor = 50);
 CREATE UNIQUE INDEX cron_jobs_key ON cron_jobs (owner, key);
 -- The claim reads only this index; the id orders jobs with the same time, which saves a sort.
@@ -672,6 +683,7 @@ DROP TABLE turn_rounds;
 DROP TABLE runs;
 DROP TABLE inbox;
 DROP TABLE tombstones;
+DROP TABLE session_names;
 DROP TABLE sessions;
 DROP TABLE allowances;
 DROP TABLE hold;

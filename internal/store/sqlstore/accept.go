@@ -378,7 +378,15 @@ func (a *accepting) accept(ctx context.Context, o *acceptOp) (done bool, err err
 		return err == nil, err
 	}
 	r := a.sessions.rows[o.Name()]
-	own := r != nil && (r.principal == p.Message.Principal || !p.Own && (p.NamedAt.IsZero() || r.createdAt <= millis(p.NamedAt)))
+	own := r != nil && (r.principal == p.Message.Principal || !p.Own && !p.Named)
+	if a.alone && !own && r != nil && !p.Own {
+		var names takenNames
+		names.ask(p.Message.Session, p.Message.Principal, p.Message.Principal)
+		if err := names.read(ctx, a.tx); err != nil {
+			return false, err
+		}
+		own = !names.has(p.Message.Session, p.Message.Principal)
+	}
 	full := r != nil && p.Queue.Cap > 0 && !p.Joins && r.waiting >= int64(p.Queue.Cap)
 	switch {
 	case !a.alone && (!own || full):

@@ -231,6 +231,9 @@ func (e *Ends) Write(ctx context.Context, tx Tx, written map[int]string) error {
 
 // removeJob deletes a job; its ledger stays.
 func removeJob(ctx context.Context, tx Tx, id string) error {
+	if err := releaseNames(ctx, tx, id); err != nil {
+		return err
+	}
 	return tx.Later(ctx, `DELETE FROM cron_jobs WHERE id = $1`, nil, id)
 }
 

@@ -205,43 +205,83 @@ func updateJobSQL() string {
 	return `UPDATE cron_jobs SET list_mark = list_mark + 1, (` + jobColumns + `) = (` + marks(jobColumns, 2) + `) WHERE id = $1`
 }
 
-// nameSessions creates the sessions that a job names, unless they exist, and stores since when it
-// names them.
-func nameSessions(ctx context.Context, tx Tx, j *cron.Job) error {
-	for _, key := range j.Names() {
-		if err := nameSession(ctx, tx, key, j.Owner); err != nil {
-			return err
-		}
-	}
-	return tx.Later(ctx, `UPDATE cron_jobs SET named_at = {now} WHERE id = $1`, nil, j.ID)
-}
+const (
+	// nameSQL makes a holder name a session; a name keeps its first time.
+	nameSQL = `INSERT INTO session_names (session_key, holder, principal, named_at, seen_at) VALUES ($1, $2, $3, {now}, {now})
+		ON CONFLICT (session_key, holder) DO UPDATE SET seen_at = excluded.seen_at`
 
-// nameSession creates a session unless it exists. It is not listed before its first entry.
-func nameSession(ctx context.Context, tx Tx, key chat.SessionKey, principal string) error {
+	// released are the sessions that a holder, $1, names and that are not in $2.
+	released = `(SELECT n.session_key FROM session_names n WHERE n.holder = $1 AND NOT (n.session_key {in $2}))`
+
+	// dropReservedSQL deletes sessions without an entry that no other holder names, and
+	// giveReservedSQL gives the others to the principal that names them first.
+	dropReservedSQL = `DELETE FROM sessions WHERE updated_at = 0 AND key IN ` + released + `
+		AND NOT EXISTS (SELECT 1 FROM session_names o WHERE o.session_key = sessions.key AND o.holder <> $1)`
+	giveReservedSQL = `UPDATE sessions SET principal = (SELECT o.principal FROM session_names o WHERE o.session_key = sessions.key AND o.holder <> $1
+		ORDER BY o.named_at, o.holder LIMIT 1) WHERE updated_at = 0 AND key IN ` + released
+
+	// takenNamesSQL finds sessions that another principal has made since a holder names them, after
+	// a deletion: they get nothing from the holder. The hooks of a configuration share the sessions
+	// that they name. Each row of the set is the key of a session and a holder.
+	takenNamesSQL = `{set key text, holder text} SELECT s.key, n.holder FROM (SELECT 1 AS one) x {and} JOIN sessions s ON s.key = v.key
+			JOIN session_names n ON n.session_key = v.key AND n.holder = v.holder
+		WHERE s.principal <> n.principal AND s.created_at > n.named_at AND NOT (n.holder LIKE 'hook:%'
+			AND EXISTS (SELECT 1 FROM session_names o WHERE o.session_key = s.key AND o.holder = s.principal AND o.holder LIKE 'hook:%'))`
+)
+
+// nameSession makes a holder name a session. A session that does not exist is created for the
+// principal, and is not listed before its first entry.
+func nameSession(ctx context.Context, tx Tx, key chat.SessionKey, holder, principal string) error {
+	// Locked, so that a holder that releases the session meanwhile finds this name.
+	if err := tx.Later(ctx, lockSessionsSQL, func(Row) error { return nil }, []string{key.String()}); err != nil {
+		return err
+	}
 	first, err := makeSession(ctx, tx, key, principal)
 	if err != nil {
 		return err
 	}
-	// An existing session has another transcript.
-	return tx.Later(ctx, `UPDATE sessions SET updated_at = 0 WHERE key = $1 AND session_id = $2`, nil, key.String(), first)
+	return later(ctx, tx,
+		with(`UPDATE sessions SET updated_at = 0 WHERE key = $1 AND session_id = $2`, key.String(), first), // an existing session has another transcript
+		with(nameSQL, key.String(), holder, principal))
 }
 
-// takenNamesSQL finds the sessions that jobs name and that another principal has made since, after
-// a deletion: they get nothing from these jobs. Each row of the set is the key of a session and the
-// id of a job.
-const takenNamesSQL = `{set key text, job text} SELECT s.key, j.id FROM (SELECT 1 AS one) o {and} JOIN sessions s ON s.key = v.key JOIN cron_jobs j ON j.id = v.job
-	WHERE s.principal <> j.owner AND s.created_at > j.named_at AND j.named_at > 0`
+// nameSessions makes a job name its sessions, and only these.
+func nameSessions(ctx context.Context, tx Tx, j *cron.Job) error {
+	keys := j.Names()
+	if err := releaseNames(ctx, tx, j.ID, keys...); err != nil {
+		return err
+	}
+	for _, key := range keys {
+		if err := nameSession(ctx, tx, key, j.ID, j.Owner); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
-// takenNames are such sessions among those of a list of keys and jobs. Only keys without an
+// releaseNames ends that a holder names sessions, except those that it keeps.
+func releaseNames(ctx context.Context, tx Tx, holder string, keep ...chat.SessionKey) error {
+	kept := make([]string, len(keep))
+	for i, key := range keep {
+		kept[i] = key.String()
+	}
+	if err := tx.Later(ctx, `SELECT 1 FROM sessions WHERE key IN `+released+` ORDER BY key {lock}`, func(Row) error { return nil }, holder, kept); err != nil {
+		return err
+	}
+	return later(ctx, tx, with(dropReservedSQL, holder, kept), with(giveReservedSQL, holder, kept),
+		with(`DELETE FROM session_names WHERE holder = $1 AND session_key IN `+released, holder, kept))
+}
+
+// takenNames are such sessions among those of a list of keys and holders. Only keys without an
 // identity can be named.
 type takenNames struct {
 	asked Set
-	jobs  map[[2]string]bool // of a key and a job
+	found map[[2]string]bool // of a key and a holder
 }
 
-func (t *takenNames) ask(key chat.SessionKey, owner, job string) {
-	if job != "" && key.RightOf(owner) == chat.RightFree {
-		t.asked = append(t.asked, []any{key.String(), job})
+func (t *takenNames) ask(key chat.SessionKey, principal, holder string) {
+	if holder != "" && key.RightOf(principal) == chat.RightFree {
+		t.asked = append(t.asked, []any{key.String(), holder})
 	}
 }
 
@@ -249,17 +289,17 @@ func (t *takenNames) read(ctx context.Context, tx Tx) error {
 	if len(t.asked) == 0 {
 		return nil
 	}
-	t.jobs = map[[2]string]bool{}
+	t.found = map[[2]string]bool{}
 	return tx.Query(ctx, takenNamesSQL, func(r Row) error {
-		var key, job string
-		err := r.Scan(&key, &job)
-		t.jobs[[2]string{key, job}] = true
+		var key, holder string
+		err := r.Scan(&key, &holder)
+		t.found[[2]string{key, holder}] = true
 		return err
 	}, t.asked)
 }
 
-func (t *takenNames) has(key chat.SessionKey, job string) bool {
-	return t.jobs[[2]string{key.String(), job}]
+func (t *takenNames) has(key chat.SessionKey, holder string) bool {
+	return t.found[[2]string{key.String(), holder}]
 }
 
 // insertJob adds a job; fresh is false when its id or its key is taken.

@@ -250,7 +250,7 @@ type sessionRow struct {
 	lastSeq, takenSeq, doneSeq     int64
 	stopSeq, waiting, runLimit     int64
 	debounceUntil, lastMessageAt   int64
-	transcriptSeq, createdAt       int64
+	transcriptSeq                  int64
 	notes                          map[string]string
 }
 
@@ -263,7 +263,7 @@ const (
 	// locked.
 	readRows = `SELECT s.key, s.session_id, s.principal, s.mode, s.lane, COALESCE(s.owner, ''),
 			COALESCE((SELECT n.lease_until > {now} FROM nodes n WHERE n.id = s.owner), false), s.epoch,
-			s.last_seq, s.taken_seq, s.done_seq, s.stop_seq, s.waiting, s.run_limit, s.debounce_until, s.last_message_at, s.transcript_seq, s.created_at, s.notes, {now}
+			s.last_seq, s.taken_seq, s.done_seq, s.stop_seq, s.waiting, s.run_limit, s.debounce_until, s.last_message_at, s.transcript_seq, s.notes, {now}
 		FROM sessions s WHERE `
 	rowsSQL = readRows + `s.key {in $1} {skip}`
 	rowSQL  = readRows + `s.key = $1 {skip}`
@@ -303,7 +303,7 @@ func lockRows(ctx context.Context, tx Tx, keys []string, wait bool) (*sessionRow
 	return l, tx.Later(ctx, text, func(r Row) error {
 		s := &sessionRow{}
 		err := r.Scan(&s.key, &s.id, &s.principal, &s.mode, &s.lane, &s.owner, &s.ownerAlive, &s.epoch, &s.lastSeq, &s.takenSeq, &s.doneSeq,
-			&s.stopSeq, &s.waiting, &s.runLimit, &s.debounceUntil, &s.lastMessageAt, &s.transcriptSeq, &s.createdAt, jsonColumn{&s.notes}, &l.now)
+			&s.stopSeq, &s.waiting, &s.runLimit, &s.debounceUntil, &s.lastMessageAt, &s.transcriptSeq, jsonColumn{&s.notes}, &l.now)
 		l.rows[s.key] = s
 		return err
 	}, arg)

@@ -3,9 +3,9 @@ package sqlstore
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"laneway/internal/chat"
 	"laneway/internal/store"
@@ -120,6 +120,11 @@ func runEntries(ctx context.Context, tx Tx, session, runID string, n int) ([]cha
 }
 
 const (
+	// hookNamesSQL are the sessions that hooks name, and whether each live process has started
+	// since a process had the hook: then no process has it.
+	hookNamesSQL = `SELECT session_key, holder, seen_at < COALESCE((SELECT min(started_at) FROM nodes WHERE lease_until > {now}), {now}) FROM session_names
+		WHERE holder LIKE 'hook:%' ORDER BY holder, session_key`
+
 	// makeSessionSQL creates a session unless it exists. A session whose predecessor was deleted
 	// continues with its numbers, so that no message, claim or run from before the deletion matches
 	// the new session.
@@ -243,14 +248,40 @@ func (s Sessions) AppendSummary(ctx context.Context, p store.SummaryParams) (e c
 	return e, e.Seq > 0, err
 }
 
-// NameSession creates a session unless it exists; see store.Sessions.
-func (s Sessions) NameSession(ctx context.Context, key chat.SessionKey, principal string) (time.Time, error) {
-	return result(ctx, s.db.Update, "name a session", func(ctx context.Context, tx Tx) (at time.Time, err error) {
-		if err := nameSession(ctx, tx, key, principal); err != nil {
-			return at, err
+// NameSessions makes hooks name sessions; see store.Sessions.
+func (s Sessions) NameSessions(ctx context.Context, names map[string]chat.SessionKey) error {
+	return s.db.Update(ctx, "name the sessions of hooks", func(ctx context.Context, tx Tx) error {
+		for _, hook := range slices.Sorted(maps.Keys(names)) {
+			if err := nameSession(ctx, tx, names[hook], hook, hook); err != nil {
+				return err
+			}
 		}
-		now, err := tx.Now(ctx)
-		return fromMillis(now), err
+		keep := map[string][]chat.SessionKey{}
+		var left []string
+		err := tx.Query(ctx, hookNamesSQL, func(r Row) error {
+			var (
+				key, hook string
+				old       bool
+			)
+			if err := r.Scan(&key, &hook, &old); err != nil {
+				return err
+			}
+			if old {
+				left = append(left, hook)
+			} else {
+				keep[hook] = append(keep[hook], parseKey(key))
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		for _, hook := range left {
+			if err := releaseNames(ctx, tx, hook, keep[hook]...); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 }
 

@@ -26,6 +26,8 @@ func cronClaimTests() []test {
 		{"BrokenRowDelaysNoOtherJob", brokenRow},
 		{"TakenMessageIDEndsOnlyItsRun", takenMessageID},
 		{"TakenSessionGetsNothingFromTheJob", takenSession},
+		{"TakenSessionGetsNothingFromHooks", takenByHook},
+		{"ReservedSessionGoesWithItsLastName", reservedSessions},
 		{"ClaimThatCannotBeWrittenLeavesNothing", failedClaim},
 		{"DisabledAndPausedJobsDoNotFire", sleepingJobs},
 		{"PauseEndsByItself", pauseEndsByItself},
@@ -291,7 +293,6 @@ func takenMessageID(w *world) {
 	equal(w, "launched in the next minute", w.launchOne(node).Run.JobID, j.ID)
 }
 
-// failedClaim: a claim writes many rows, and a failure in the middle rolls all of them back.
 // takenSession deletes the session that a job names, and lets another principal make it again: the
 // job writes neither its message nor its answer there. A session that was older than the name gets
 // both.
@@ -322,13 +323,81 @@ func takenSession(w *world) {
 	p.Session, p.Job = older, other.ID
 	try(w.st.AppendReply(w.ctx, p)).ok(w)
 
-	params := w.message(node, key)
-	params.Message.Principal, params.NamedAt = "hook:ci", r.ClaimedAt.Add(-2*interval)
-	try(w.st.Accept(w.ctx, params)).fails(w, chat.ErrSessionNotFound)
-	params.NamedAt = w.clock.now()
-	try(w.st.Accept(w.ctx, params)).ok(w)
 }
 
+// takenByHook deletes the session that hooks name, and lets another principal make it again: no
+// start of a process changes since when the hooks name it. The hooks share their session.
+func takenByHook(w *world) {
+	node, key, older := w.node(), w.key(), w.key()
+	w.acceptText(node, older)
+	hooks := map[string]chat.SessionKey{"hook:a": key, "hook:b": key, "hook:late": older}
+	start := func() {
+		w.clock.advance(time.Second)
+		w.ok(w.st.NameSessions(w.ctx, hooks))
+	}
+	call := func(hook string) result[store.Accepted] {
+		p := w.message(node, hooks[hook])
+		p.Message.Principal, p.Named = hook, true
+		return try(w.st.Accept(w.ctx, p))
+	}
+	start()
+	equal(w, "owner of the named session", w.session(key).Principal, "hook:a")
+	call("hook:late").ok(w)
+	w.clock.advance(time.Second)
+	try(w.st.DeleteSession(w.ctx, store.DeleteParams{Session: key})).ok(w)
+	call("hook:b").ok(w)
+	call("hook:a").ok(w)
+	try(w.st.DeleteSession(w.ctx, store.DeleteParams{Session: key})).ok(w)
+	w.acceptText(node, key)
+	for range 2 {
+		call("hook:a").fails(w, chat.ErrSessionNotFound)
+		call("hook:b").fails(w, chat.ErrSessionNotFound)
+		start()
+	}
+}
+
+// reservedSessions go with the last job or hook that names them, unless they have an entry, and
+// belong to the first that does.
+func reservedSessions(w *world) {
+	node, shared, used, alone, other := w.node(), w.key(), w.key(), w.key(), w.key()
+	job := func(owner string, key chat.SessionKey) cron.Job {
+		w.clock.advance(time.Second)
+		return w.job(func(j *cron.Job) { j.Owner, j.Session = owner, cron.NamedSession+key.Rest })
+	}
+	owner := func(key chat.SessionKey) string {
+		rows := w.h.Query(w.tb, "SELECT principal FROM sessions WHERE key = '"+key.String()+"'")
+		if len(rows) == 0 {
+			return ""
+		}
+		return fmt.Sprint(rows[0][0])
+	}
+	remove := func(j cron.Job) { w.ok(w.remove(w.st, j.ID)) }
+	first, second, third := job("bob", shared), job("operator", shared), job("operator", used)
+	moved := job("operator", alone)
+	w.acceptText(node, used)
+	remove(first)
+	equal(w, "the next that names it", owner(shared), "operator")
+	remove(second)
+	remove(third)
+	w.alter(moved.ID, func(j *cron.Job) { j.Session = cron.NamedSession + other.Rest })
+	equal(w, "owners", []string{owner(shared), owner(used), owner(alone), owner(other)}, []string{"", "operator", "", "operator"})
+	equal(w, "entry", w.session(used).LastSeq, int64(1))
+
+	// Names of hooks that no live process has.
+	hooks := func(names map[string]chat.SessionKey) {
+		w.clock.advance(time.Second)
+		w.ok(w.st.NameSessions(w.ctx, names))
+	}
+	hooks(map[string]chat.SessionKey{"hook:a": shared, "hook:b": other})
+	hooks(nil)
+	equal(w, "while the process lives", owner(shared), "hook:a")
+	w.ok(w.st.Unregister(w.ctx, node))
+	w.node()
+	hooks(map[string]chat.SessionKey{"hook:a": alone})
+	equal(w, "after the next start", []string{owner(shared), owner(alone), owner(other)}, []string{"", "hook:a", "operator"})
+}
+
+// failedClaim: a claim writes many rows, and a failure in the middle rolls all of them back.
 func failedClaim(w *world) {
 	node := w.node()
 	jobs := []cron.Job{w.job(nil), w.job(nil), w.job(nil)}

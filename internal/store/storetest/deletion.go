@@ -66,6 +66,7 @@ func deletionRules() map[string]string {
 		"kept_transcripts":         exempt + "it names transcripts that are kept on purpose",
 		"branches":                 exempt + "it has keys and numbers, and goes with the transcripts",
 		"sent":                     exempt + "it has ids, and goes with the content of its outgoing message",
+		"session_names":            exempt + "it has the keys that jobs and hooks name",
 		"tombstones":               exempt + "it has keys and numbers, so that no old message is accepted again",
 		"audit_log":                exempt + "the log of changes only grows; it has hashes",
 		"usage_counters":           exempt + "usage is counted per principal and day",
