@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -541,17 +543,31 @@ func TestNamesUsedBeforeTheyExist(t *testing.T) {
 		announce := map[string]any{"mode": "announce", "channel": "web", "to": "reports"}
 		op.must(t, "cron.add", map[string]any{
 			"name": "nightly", "schedule": json.RawMessage(yearlyJob), "sessionTarget": "session:nightly", "delivery": announce,
-			"payload": map[string]any{"kind": "agentTurn", "message": trace},
+			"failureAlert": map[string]any{"mode": "announce", "channel": "web", "to": "alerts"},
+			"payload":      map[string]any{"kind": "agentTurn", "message": trace},
 		}, &job)
 		keys := map[string]string{
 			"tools": "agent:main:mcp-victim", "a job": "agent:main:nightly", "the delivery of a job": "agent:main:reports",
 			"a run of a job": "agent:main:cron:" + job.ID + ":manual-1", "a hook's session": "agent:main:code", "a hook": "agent:main:hook:deploy",
 			"a reminder": "agent:main:cron:00000000-0000-0000-0000-000000000001", "a task": "agent:main:task:00000000-0000-0000-0000-000000000001",
-			"/v1": "agent:main:api:victim:phone", "/v1 without a user": "agent:main:api:0b6c1f7e",
+			"/v1": "agent:main:api:victim:phone", "/v1 without a user": "agent:main:api:0b6c1f7e", "/v1 that is not kept": "agent:main:api:passing-0b6c1f7e",
+			"an alert": "agent:main:alerts", "a compaction": "agent:main:cron:compact:00000000-0000-0000-0000-000000000001",
+			"a private chat": "agent:main:telegram:direct:4711", "a group": "agent:main:telegram:group:-1004711", "the operator": "agent:main:main",
 		}
+		payload := map[string]any{"kind": "agentTurn", "message": "I was here first"}
 		for what, key := range keys {
-			if _, err := bob.Call("chat.send", map[string]any{"sessionKey": key, "message": "I was here first", "idempotencyKey": what}, 30*time.Second); err == nil {
-				t.Errorf("bob made the session of %s, %s", what, key)
+			for method, params := range map[string]map[string]any{
+				"chat.send": {"sessionKey": key, "message": "I was here first", "idempotencyKey": what}, "sessions.reset": {"key": key},
+				"agent":    {"sessionKey": key, "message": "I was here first", "idempotencyKey": what + " by agent"},
+				"cron.add": {"name": what, "schedule": json.RawMessage(yearlyJob), "sessionTarget": "session:" + key, "payload": payload},
+				"cron.create": {
+					"name": what, "schedule": json.RawMessage(yearlyJob), "payload": payload,
+					"delivery": map[string]any{"mode": "announce", "channel": "web", "to": key},
+				},
+			} {
+				if raw, err := bob.Call(method, params, 30*time.Second); err == nil {
+					t.Errorf("bob made the session of %s, %s, with %s: %s", what, key, method, raw)
+				}
 			}
 		}
 		var run struct{ RunID string }
@@ -612,10 +628,47 @@ func TestTakenSessionsGetNothing(t *testing.T) {
 				o.Count("SELECT count(*) FROM cron_run_logs WHERE state = 'ok' AND delivery = 'not-delivered'") == 1 &&
 				o.Count("SELECT count(*) FROM transcript WHERE session_key = 'agent:main:main' AND content LIKE '%job \"%'") == 2
 		})
+		g.Signal(syscall.SIGTERM)
+		g.WaitExit(time.Minute)
+		g.Start() // it knows since when the hook names its session
+		if a := g.Hook("ci", ciSecret, trace+" again"); a.Status != http.StatusNotFound {
+			t.Errorf("the hook after a restart: %d %s", a.Status, a.Body)
+		}
 		for _, key := range []string{"agent:main:nightly", "agent:main:reports", "agent:main:code"} {
 			if n := o.Count("SELECT count(*) FROM transcript WHERE session_key = '" + key + "' AND content LIKE '%" + trace + "%'"); n != 0 {
 				t.Errorf("%s has %d entries of others", key, n)
 			}
+		}
+	})
+}
+
+// Sessions that a job and a hook reserve are free after the job and the hook.
+func TestReservedSessionsGoWithTheirLastName(t *testing.T) {
+	onBothStores(t, func(t *testing.T, database string) {
+		const rest = "agents: {main: {runner: echo}}\nlimits: {cron_writes: 0, chat: 0}\nmetrics_listen: \"off\"\nlisten: [\"127.0.0.1:0\"]\n"
+		g := Install(t, database, "agents: {main: {runner: echo}}\nlimits: {cron_writes: 0, chat: 0}\nhooks: {ci: {secret: "+ciSecret+", session: code}}\n")
+		g.Start()
+		op := &alice{Client: connect(t, g)}
+		var job struct{ ID string }
+		op.must(t, "cron.add", map[string]any{
+			"name": "nightly", "schedule": json.RawMessage(yearlyJob), "sessionTarget": "session:nightly",
+			"payload": map[string]any{"kind": "agentTurn", "message": trace}, "delivery": map[string]any{"mode": "none"},
+		}, &job)
+		reserved := func() int {
+			return OpenOracle(t, g, database).Count("SELECT count(*) FROM sessions WHERE key IN ('agent:main:nightly', 'agent:main:code')")
+		}
+		if n := reserved(); n != 2 {
+			t.Errorf("%d sessions are reserved", n)
+		}
+		op.must(t, "cron.remove", map[string]any{"id": job.ID}, nil)
+		g.Signal(syscall.SIGTERM)
+		g.WaitExit(time.Minute)
+		if err := os.WriteFile(g.config, []byte(rest), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		g.Start()
+		if n := reserved(); n != 0 {
+			t.Errorf("%d sessions are still reserved", n)
 		}
 	})
 }
