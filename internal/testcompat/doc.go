@@ -9,6 +9,8 @@
 //   - three clients that share no code with the gateway: npm's ws, Python's standard library, a page in Chromium;
 //   - the refusals of unauthenticated and invalid requests, with exact codes;
 //   - nginx in front of the gateway;
+//   - OpenAI's client and the library ai at /v1, and a fake of the model APIs that another project makes;
+//   - the conformance suite of MCP, for the gateway as a server and as a client;
 //   - coding agents from npm behind the gateway, with a scripted model.
 //
 // The clients and the pinned versions are in the directory compat. If a machine lacks something

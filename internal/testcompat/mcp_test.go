@@ -3,6 +3,7 @@
 package testcompat
 
 import (
+	"cmp"
 	"fmt"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -17,6 +18,7 @@ import (
 	"time"
 
 	"laneway/internal/teste2e"
+	"laneway/internal/testmodel"
 	"laneway/internal/testtelegram"
 )
 
@@ -197,6 +199,13 @@ func exceptions() map[string]string {
 	}
 }
 
+// conformance returns the program of the suite.
+func conformance(t *testing.T) string {
+	t.Helper()
+	dir := npmInstall(t, []string{"@modelcontextprotocol/conformance@" + conformanceVersion})
+	return filepath.Join(dir, "node_modules", "@modelcontextprotocol", "conformance", "dist", "index.js")
+}
+
 var scenarioLine = regexp.MustCompile(`(?m)^([✓✗]) ([a-z0-9-]+): `)
 
 // TestMCPConformance runs the official suite against /mcp, through a proxy that adds the
@@ -204,7 +213,7 @@ var scenarioLine = regexp.MustCompile(`(?m)^([✓✗]) ([a-z0-9-]+): `)
 // exception must fail.
 func TestMCPConformance(t *testing.T) {
 	dir := clients(t)
-	suite := npmInstall(t, []string{"@modelcontextprotocol/conformance@" + conformanceVersion})
+	suite := conformance(t)
 	g := installGateway(t, "", secrets+"agents: {main: {runner: echo}}\n")
 	g.Start()
 	to, err := url.Parse(g.URL())
@@ -217,7 +226,7 @@ func TestMCPConformance(t *testing.T) {
 		r.Out.Header.Set("Authorization", "Bearer "+writeToken)
 	}})
 	defer proxy.Close()
-	out, code := run(t, os.Environ(), node(dir), filepath.Join(suite, "node_modules", "@modelcontextprotocol", "conformance", "dist", "index.js"), "server", "--url", proxy.URL+"/mcp")
+	out, code := run(t, os.Environ(), node(dir), suite, "server", "--url", proxy.URL+"/mcp")
 	results := scenarioLine.FindAllStringSubmatch(out, -1)
 	if len(results) < 25 {
 		t.Fatalf("the suite did not run: exit code %d\n%s", code, out)
@@ -236,5 +245,67 @@ func TestMCPConformance(t *testing.T) {
 	}
 	if failed != len(known) {
 		t.Errorf("%d of %d exceptions were tried", failed, len(known))
+	}
+}
+
+// clientExceptions are the scenarios of the suite for clients that test what the gateway does not do
+// as a client of other servers, each with its reason; a name that ends with a slash stands for all
+// below it.
+func clientExceptions() map[string]string {
+	return map[string]string{
+		"elicitation-sep1034-client-defaults": "the gateway declares no capability of a client, so servers cannot ask (elicitation)",
+		"auth/":                               "the operator gives each server a token; the gateway does not log in by OAuth",
+		"auth/resource-mismatch":              "", // a client that stops at the refusal passes
+	}
+}
+
+// clientScript is a client for the suite, which calls it with the address of its server: a gateway
+// whose agent has the tools of that server, and one message to it.
+const clientScript = `#!/bin/sh
+dir=$(mktemp -d) && export HOME="$dir" LANEWAY_CONFIG="$dir/laneway.yaml"
+trap 'kill "$pid"; wait "$pid"; rm -rf "$dir"' EXIT
+printf '%%s\n' "listen: ['127.0.0.1:$((20000 + $$ %% 10000))']" 'metrics_listen: "off"' "data: $dir/data" \
+  'agents: {main: {runner: openai, base_url: "%[2]s/v1", model: m, tools: "off", mcp: [suite]}}' \
+  "mcp: {servers: {suite: {url: '$1', tools: [add_numbers, test_reconnection, test_client_elicitation_defaults, test-tool], timeout: 10s}}}" >"$LANEWAY_CONFIG"
+chmod 600 "$LANEWAY_CONFIG"
+%[1]s serve >"$dir/log" 2>&1 & pid=$!
+for _ in $(seq 200); do %[1]s status >/dev/null 2>&1 && break; sleep 0.1; done
+%[1]s agents; %[1]s send --timeout 20s "Call the tool."
+`
+
+// TestMCPConformanceOfTheClient runs the official suite for clients against the gateway as a client
+// of other servers. A failing scenario must be an exception, and an exception must fail.
+func TestMCPConformanceOfTheClient(t *testing.T) {
+	teste2e.NeedsProcesses(t)
+	dir, suite := clients(t), conformance(t)
+	model := testmodel.Start(t)
+	model.Answer(func(call testmodel.Call) testmodel.Reply {
+		args := map[string]string{"suite_add_numbers": `{"a":5,"b":3}`}
+		if len(call.Tools) == 0 || call.Messages[len(call.Messages)-1].Role == "tool" {
+			return testmodel.Reply{Pieces: []string{"done"}}
+		}
+		return testmodel.Reply{Calls: []testmodel.ToolCall{{ID: "call00001", Name: call.Tools[0], Args: cmp.Or(args[call.Tools[0]], "{}")}}}
+	})
+	script := filepath.Join(t.TempDir(), "client.sh")
+	if err := os.WriteFile(script, fmt.Appendf(nil, clientScript, teste2e.Binary(t), model.URL()), 0o700); err != nil { //nolint:gosec // a program
+		t.Fatal(err)
+	}
+	list, _ := run(t, os.Environ(), node(dir), suite, "list", "--client")
+	_, list, _ = strings.Cut(list, "Client scenarios")
+	names := regexp.MustCompile(`(?m)^  - (\S+)`).FindAllStringSubmatch(list, -1)
+	if len(names) < 20 {
+		t.Fatalf("the suite has %d scenarios:\n%s", len(names), list)
+	}
+	for _, name := range names {
+		t.Run(name[1], func(t *testing.T) {
+			out, code := run(t, os.Environ(), node(dir), suite, "client", "--command", script, "--scenario", name[1])
+			why, listed := clientExceptions()[name[1]]
+			if group, _, ok := strings.Cut(name[1], "/"); ok && !listed {
+				why = clientExceptions()[group+"/"]
+			}
+			if (code == 0) != (why == "") {
+				t.Errorf("exit code %d, and the reason of an exception is %q\n%s", code, why, out)
+			}
+		})
 	}
 }
