@@ -127,6 +127,8 @@ type ClientTools struct {
 	Tools []ClientTool `json:"tools,omitempty"`
 	// NoCalls is true when the model must answer without further calls.
 	NoCalls bool `json:"noCalls,omitempty"`
+	// OneCall is true when an answer must have at most one call.
+	OneCall bool `json:"oneCall,omitempty"`
 	// Rounds are the calls that the program has made for the message, with all their results, which
 	// come from outside.
 	Rounds []Round `json:"rounds,omitempty"`

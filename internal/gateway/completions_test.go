@@ -351,9 +351,30 @@ func TestRepeatedCompletionGetsTheFirstAnswer(t *testing.T) {
 	if stream.status != http.StatusConflict {
 		t.Errorf("streamed repetition: %d %s", stream.status, stream.body)
 	}
+	command := b.post(completionsPath, ask("/help"), header("Idempotency-Key", "k-2"))
+	if got := b.post(completionsPath, ask("/help"), header("Idempotency-Key", "k-2")); got.status != http.StatusOK || got.text(t) != command.text(t) {
+		t.Errorf("a repeated command: %d %s", got.status, got.body)
+	}
 	elsewhere := b.post(completionsPath, ask("one"), key, header("Authorization", "Bearer "+adminToken))
 	if elsewhere.status != http.StatusOK || elsewhere.json(t)["id"] == first.json(t)["id"] {
 		t.Errorf("the key of another principal: %d %s", elsewhere.status, elsewhere.body)
+	}
+}
+
+func TestRepeatedRequestWhoseAnswerIsGoneIsRefused(t *testing.T) {
+	t.Parallel()
+	b := start(t)
+	key := header("Idempotency-Key", "k-1")
+	for _, stream := range []bool{false, true} {
+		first := b.respond(respond("one"), key)
+		if got := b.remove(writeToken, responsesPath+"/"+first.ID); got.status != http.StatusOK {
+			t.Fatalf("deleting it: %d %s", got.status, got.body)
+		}
+		got := b.post(responsesPath, respond("one", params{"stream": stream}), key)
+		if _, code := got.fault(t); got.status != http.StatusConflict || code != "idempotency_key_reused" || !strings.Contains(string(got.body), "deleted with its session") {
+			t.Errorf("stream %v: %d %s", stream, got.status, got.body)
+		}
+		key = header("Idempotency-Key", "k-2")
 	}
 }
 
@@ -430,6 +451,12 @@ func TestToolsOfTheClientEndTheTurnWithCalls(t *testing.T) {
 	}
 	if m := b.message(got.header.Get("X-Laneway-Run-Id")); m.Content.Client == nil || len(m.Content.Client.Tools) != 1 || m.Content.Client.Tools[0].Name != "weather" {
 		t.Errorf("the agent was given %+v", m.Content.Client)
+	}
+	for _, parallel := range []bool{true, false} {
+		got := b.post(completionsPath, ask("mute", tools, params{"parallel_tool_calls": parallel}))
+		if m := b.message(got.header.Get("X-Laneway-Run-Id")); m.Content.Client == nil || m.Content.Client.OneCall == parallel {
+			t.Errorf("parallel_tool_calls %v: the agent was given %+v", parallel, m.Content.Client)
+		}
 	}
 	stream := string(b.post(completionsPath, ask("mute", tools, params{"stream": true})).body)
 	for _, want := range []string{`"tool_calls":[{"index":0,"id":"call_1","type":"function","function":{"name":"weather","arguments":"{\"city\":\"Oslo\"}"}}]`, `"finish_reason":"tool_calls"`} {

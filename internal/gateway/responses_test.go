@@ -228,6 +228,10 @@ func TestCallsOfAResponseAreItemsAndReturn(t *testing.T) {
 	if got.status != http.StatusOK || len(made) != 1 || made[0].Type != "function_call" || made[0].CallID != "call_1" || made[0].Name != "weather" || made[0].Arguments != `{"city":"Oslo"}` {
 		t.Fatalf("%d %s", got.status, got.body)
 	}
+	one := b.post(responsesPath, respond("mute", tools, params{"parallel_tool_calls": false}))
+	if m := b.message(one.header.Get("X-Laneway-Run-Id")); !m.Content.Client.OneCall || one.json(t)["parallel_tool_calls"] != false {
+		t.Errorf("one call at once: %+v, %s", m.Content.Client, one.body)
+	}
 	types, _, _ := streamedResponse(t, b.post(responsesPath, respond("mute", tools, params{"stream": true})).body)
 	want := []string{
 		"response.created", "response.in_progress", "response.output_item.added", "response.function_call_arguments.delta", "response.function_call_arguments.done",

@@ -118,7 +118,8 @@ type tool struct {
 }
 
 type choice struct {
-	Type string `json:"type"`
+	Type            string `json:"type"`
+	DisableParallel bool   `json:"disable_parallel_tool_use,omitempty"`
 }
 
 type textBlock struct {
@@ -182,8 +183,12 @@ func body(d *model.Draft) any {
 	for _, spec := range d.Talk.Tools {
 		out.Tools = append(out.Tools, tool{Name: spec.Name, Description: spec.Description, InputSchema: spec.Schema})
 	}
-	if d.Talk.NoCalls && len(out.Tools) > 0 && d.Can(model.ToolChoice) {
+	switch {
+	case len(out.Tools) == 0 || !d.Talk.NoCalls && !d.Talk.OneCall || !d.Can(model.ToolChoice):
+	case d.Talk.NoCalls:
 		out.ToolChoice = &choice{Type: "none"}
+	default:
+		out.ToolChoice = &choice{Type: "auto", DisableParallel: true}
 	}
 	think(d, &out)
 	if d.User != "" {

@@ -118,6 +118,7 @@ type request struct {
 	User                string         `json:"user,omitempty"`
 	Tools               []tool         `json:"tools,omitempty"`
 	ToolChoice          string         `json:"tool_choice,omitempty"`
+	ParallelToolCalls   *bool          `json:"parallel_tool_calls,omitempty"`
 	ResponseFormat      map[string]any `json:"response_format,omitempty"`
 }
 
@@ -168,6 +169,9 @@ func body(d *model.Draft) any {
 	}
 	if d.Talk.NoCalls && len(out.Tools) > 0 && d.Can(model.ToolChoice) {
 		out.ToolChoice = "none"
+	}
+	if d.Talk.OneCall && len(out.Tools) > 0 && d.Can(model.ParallelToolCalls) {
+		out.ParallelToolCalls = new(bool)
 	}
 	switch {
 	case d.Params.MaxTokens == nil:

@@ -250,6 +250,9 @@ func (h *Handler) offer(ctx context.Context, c *call, m chat.Message) (*run, err
 	}
 	var err error
 	out.receipt, err = h.runs.ReceiveFrom(ctx, m, c.caller())
+	if err == nil && out.receipt.Duplicate {
+		err = h.kept(ctx, out.receipt.RunID)
+	}
 	if err == nil && c.prompt.stream && out.receipt.Duplicate {
 		err = chat.Errorf(chat.CodeKeyReused, "this request was accepted before as run %s; send it without stream to get its answer", chat.ShownRunID(out.receipt.RunID))
 	}
@@ -259,6 +262,17 @@ func (h *Handler) offer(ctx context.Context, c *call, m chat.Message) (*run, err
 	}
 	out.created = time.Now().Unix()
 	return out, nil
+}
+
+// kept returns an error if the answer to a repeated request was deleted with its session. To run
+// the request again would do its work twice.
+func (h *Handler) kept(ctx context.Context, run string) error {
+	_, err := h.runs.Place(ctx, run)
+	if errors.Is(err, chat.ErrNotFound) {
+		return chat.Errorf(chat.CodeKeyReused, "this request was accepted before as run %s, and its answer was deleted with its session (store: false, or sessions delete); "+
+			"to run it again, send it with another %s", chat.ShownRunID(run), headerKey)
+	}
+	return err // for the client as it is
 }
 
 // admit refuses a request before its body is read.

@@ -39,9 +39,11 @@ type request struct {
 	N               *int            `json:"n"`
 	Tools           []clientTool    `json:"tools"`
 	ToolChoice      json.RawMessage `json:"tool_choice"`
-	Temperature     *float64        `json:"temperature"`
-	TopP            *float64        `json:"top_p"`
-	MaxTokens       *int            `json:"max_tokens"`
+	// ParallelToolCalls is false when an answer may have one call at most.
+	ParallelToolCalls *bool    `json:"parallel_tool_calls"`
+	Temperature       *float64 `json:"temperature"`
+	TopP              *float64 `json:"top_p"`
+	MaxTokens         *int     `json:"max_tokens"`
 	// MaxCompletionTokens is the newer name of MaxTokens.
 	MaxCompletionTokens *int            `json:"max_completion_tokens"`
 	Stop                json.RawMessage `json:"stop"`
@@ -72,7 +74,7 @@ func (completions) read(body []byte) (prompt, error) {
 	}
 	p := prompt{model: req.Model, stream: req.Stream, usage: req.StreamOptions.IncludeUsage, messages: req.Messages, member: "messages", passing: req.Store != nil && !*req.Store}
 	var err error
-	if p.client, err = toolsOf(req.Tools, req.ToolChoice); err != nil {
+	if p.client, err = toolsOf(req.Tools, req.ToolChoice, req.ParallelToolCalls); err != nil {
 		return prompt{}, err
 	}
 	if p.thinking, err = effort("reasoning_effort", req.ReasoningEffort); err != nil {

@@ -121,7 +121,8 @@ func responseOf(a *run) response {
 		ID: responsePrefix + chat.ShownRunID(a.receipt.RunID), Object: "response", CreatedAt: a.created, Status: stateInProgress,
 		Instructions: raw.Instructions, MaxOutputTokens: raw.MaxOutputTokens, Model: a.prompt.model, Output: []outputItem{}, Previous: raw.PreviousResponseID,
 		Reasoning: reasoning{Effort: raw.Reasoning.Effort}, Store: !a.prompt.passing, Temperature: raw.Temperature, Text: outputFormat{raw.Text.format()}, ToolChoice: "auto",
-		Tools: append([]json.RawMessage{}, raw.Tools...), TopP: raw.TopP, Truncation: "disabled", Metadata: map[string]string{},
+		ParallelToolCalls: raw.ParallelToolCalls == nil || *raw.ParallelToolCalls,
+		Tools:             append([]json.RawMessage{}, raw.Tools...), TopP: raw.TopP, Truncation: "disabled", Metadata: map[string]string{},
 	}
 	if name := a.prompt.conversation; name != nil {
 		out.Conversation = &conversationRef{*name}
@@ -304,6 +305,7 @@ type responseRequest struct {
 	Background         bool              `json:"background"`
 	Tools              []json.RawMessage `json:"tools"`
 	ToolChoice         json.RawMessage   `json:"tool_choice"`
+	ParallelToolCalls  *bool             `json:"parallel_tool_calls"`
 	Temperature        *float64          `json:"temperature"`
 	TopP               *float64          `json:"top_p"`
 	MaxOutputTokens    *int              `json:"max_output_tokens"`
@@ -366,7 +368,7 @@ func (responses) read(body []byte) (prompt, error) {
 			return prompt{}, invalid("tools", "tools[%d] must be an object with a type, a name and parameters", i)
 		}
 	}
-	if p.client, err = toolsOf(tools, req.ToolChoice); err != nil {
+	if p.client, err = toolsOf(tools, req.ToolChoice, req.ParallelToolCalls); err != nil {
 		return prompt{}, err
 	}
 	format, err := req.Text.Format.format()

@@ -70,14 +70,14 @@ func madeCalls(calls []chat.ToolCall, streamed bool) []madeCall {
 var toolName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 
 // toolsOf returns the tools of a request; nil = it has none.
-func toolsOf(tools []clientTool, choice json.RawMessage) (*chat.ClientTools, error) {
+func toolsOf(tools []clientTool, choice json.RawMessage, parallel *bool) (*chat.ClientTools, error) {
 	if len(tools) == 0 {
 		return nil, nil // no tools are no error
 	}
 	if len(tools) > mostTools {
 		return nil, invalid("tools", "tools has %d tools; the limit is %d", len(tools), mostTools)
 	}
-	out := &chat.ClientTools{NoCalls: strings.TrimSpace(string(choice)) == `"none"`}
+	out := &chat.ClientTools{NoCalls: strings.TrimSpace(string(choice)) == `"none"`, OneCall: parallel != nil && !*parallel}
 	for i, t := range tools {
 		f := t.toolFunction
 		if t.Function != nil {

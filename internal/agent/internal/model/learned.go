@@ -20,6 +20,7 @@ import (
 const (
 	Tools               = "tools"
 	ToolChoice          = "tool_choice"
+	ParallelToolCalls   = "parallel_tool_calls"
 	User                = "user"
 	Temperature         = "temperature"
 	TopP                = "top_p"
@@ -200,6 +201,7 @@ var ranged = []string{"must be one of", "supported values", "should be one of", 
 // names are further words for a part; every part is also named by its own name.
 var names = map[string][]string{ //nolint:gochecknoglobals // a constant
 	Tools:            {"tool use", "tool calling", "tool calls", "tool choice", "function calling", "function calls", "functions", "tool-call-parser"},
+	ToolChoice:       {"disable_parallel_tool_use"},
 	StreamOptions:    {"include_usage"},
 	SystemRole:       {"system role", "role system", "role 'system'", "does not support 'system'", "role \"system\"", "developer instruction"},
 	MaxTokens:        {"max_completion_tokens"},

@@ -138,6 +138,35 @@ func TestUnnamedRefusalsDoNotTakeTheTools(t *testing.T) {
 	})
 }
 
+// TestOneCallAtOnceIsAsked has a model that calls twice at once although it may not, and an endpoint
+// that does not know the member.
+func TestOneCallAtOnceIsAsked(t *testing.T) {
+	t.Parallel()
+	for _, isAnthropic := range []bool{false, true} {
+		server := testmodel.Start(t)
+		server.Answer(func(call testmodel.Call) testmodel.Reply {
+			if call.Number == 1 {
+				return testmodel.Reply{Status: http.StatusBadRequest, Message: map[bool]string{
+					false: "body.parallel_tool_calls: Extra inputs are not permitted", true: "tool_choice.disable_parallel_tool_use: Extra inputs are not permitted",
+				}[isAnthropic]}
+			}
+			return testmodel.Reply{Calls: []testmodel.ToolCall{{ID: "a", Name: "set", Args: `{"n":1}`}, {ID: "b", Name: "set", Args: `{"n":2}`}}}
+		})
+		req := agenttest.Request("hi")
+		req.Client = &chat.ClientTools{OneCall: true, Tools: []chat.ClientTool{{Name: "set", Schema: []byte(`{"type":"object"}`)}}}
+		result, err := open(t, server, isAnthropic, "m").Run(t.Context(), req, func(agent.Event) {})
+		if err != nil || len(result.Calls) != 1 || result.Calls[0].ID != "a" {
+			t.Errorf("got %+v and %v, want the first call", result.Calls, err)
+		}
+		for i, call := range server.Calls() {
+			body := string(call.Body)
+			if asked := strings.Contains(body, `"parallel_tool_calls":false`) || strings.Contains(body, `"tool_choice":{"type":"auto","disable_parallel_tool_use":true}`); asked != (i == 0) {
+				t.Errorf("request %d: %s", i, body)
+			}
+		}
+	}
+}
+
 // TestLacksBelongToOneModel checks that what one model refuses is sent to another one, and that an
 // acceptance forgets the refusal.
 func TestLacksBelongToOneModel(t *testing.T) {

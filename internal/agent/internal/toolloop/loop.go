@@ -81,6 +81,8 @@ type Conversation struct {
 	Tools []agent.ToolSpec
 	// NoCalls is true when the model must answer without calls although the request has Tools.
 	NoCalls bool
+	// OneCall is true when the model may call one tool at once.
+	OneCall bool
 	// Rounds are its calls so far, with all results.
 	Rounds []agent.Round
 }
@@ -237,6 +239,9 @@ func (l *loop) give(reply Reply) (stop string, err error) {
 		return agent.StopNormal, modelhttp.Fail(chat.FailBadResponse, fmt.Errorf("the model asked for more than %d calls at once", maxAsked))
 	}
 	calls := l.named(reply.Calls)
+	if l.req.Client.OneCall {
+		calls = calls[:1] // not every endpoint keeps to it
+	}
 	for _, call := range calls {
 		if len(call.Args) > MaxArgs {
 			return agent.StopNormal, agent.NewError(chat.FailOutputLimit, fmt.Sprintf("The model called %s with more than %d bytes of arguments; ask for less at once.", call.Name, MaxArgs), nil)
@@ -342,6 +347,7 @@ func (l *loop) ask(ctx context.Context) (Reply, error) {
 		if len(l.rounds) > 0 && len(l.tools) == 0 { // the agent had tools when the turn began; providers want to see those that were called
 			conversation.Tools = calledTools(l.rounds)
 		}
+		conversation.OneCall = l.req.Client != nil && l.req.Client.OneCall
 		l.bound(&conversation)
 		if err := l.allow(ctx); err != nil {
 			return Reply{StopReason: agent.StopNormal}, err

@@ -133,6 +133,9 @@ func TestCallsOfClientToolsEndTheTurn(t *testing.T) {
 	if len(m.asked) != 1 || m.asked[0].NoCalls || len(m.asked[0].Tools) != 1 || m.asked[0].Tools[0].Name != "weather" {
 		t.Errorf("asked %+v", m.asked)
 	}
+	if one, m := ask(chat.ClientTools{Tools: tools, OneCall: true}); len(one.Calls) != 1 || one.Calls[0] != result.Calls[0] || !m.asked[0].OneCall {
+		t.Errorf("one call at once: got %+v, asked %+v", one.Calls, m.asked)
+	}
 	round := chat.Round{Number: 1, Text: "I look.", Calls: result.Calls[:1], Results: []*chat.ToolResult{{Text: "rain", Foreign: true}}}
 	result, m = ask(chat.ClientTools{Tools: tools, Rounds: []chat.Round{round}})
 	if result.Text != "done" || result.StopReason != agent.StopNormal || len(result.Calls) != 0 || len(m.asked[0].Rounds) != 1 || m.asked[0].Rounds[0].Results[0].Text != "rain" {
