@@ -256,9 +256,11 @@ func lineOf(entry chat.TranscriptEntry, named bool) Line {
 		return Line{Role: chat.RoleAssistant, Text: entry.Text}
 	case chat.RoleSystem:
 		return Line{Role: chat.RoleUser, Text: "[note] " + entry.Text}
-	default:
-		return Line{Role: chat.RoleUser, Text: withSender(entry.Sender, entry.Text, named || entry.Outside)}
 	}
+	if entry.Sender.Outside { // in later turns, too
+		return Line{Role: chat.RoleUser, Text: outsideFrom(entry.Sender) + "\n" + quoted(entry.Text)}
+	}
+	return Line{Role: chat.RoleUser, Text: withSender(entry.Sender, entry.Text, named || entry.Outside)}
 }
 
 func appendLine(lines []Line, next Line) []Line {
@@ -331,6 +333,19 @@ func letters(text string) string {
 	}, text)
 }
 
+// Source says who wrote an entry of the transcript, for agents that receive it as data; "" = its
+// role says so.
+func Source(e chat.TranscriptEntry) string {
+	switch {
+	case e.Origin != nil:
+		return e.Origin.Who()
+	case e.Sender.Outside:
+		return strings.Trim(outsideFrom(e.Sender), "[]")
+	default:
+		return e.Sender.Name
+	}
+}
+
 // outsideFrom is the line before text from outside, with its sender.
 func outsideFrom(sender chat.Sender) string {
 	if name := withSender(sender, "", true); name != "" {
@@ -388,6 +403,9 @@ func EstimateTokens(text string) int {
 // all entries.
 func EstimateEntry(e chat.TranscriptEntry) int {
 	n := EstimateTokens(e.Text) + entryOverhead
+	if e.Sender.Outside { // it is quoted below a line that names the sender
+		n += EstimateTokens(outsideFrom(e.Sender)) + strings.Count(e.Text, "\n")
+	}
 	if e.Origin != nil { // it is quoted below a line that names the origin
 		n += EstimateTokens(e.Origin.Who()) + 2*entryOverhead + strings.Count(e.Text, "\n")
 	}

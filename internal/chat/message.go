@@ -84,6 +84,9 @@ const (
 type Sender struct {
 	ID   string `json:"id,omitempty"`
 	Name string `json:"name,omitempty"`
+	// Outside, in a transcript: the text of the entry came from outside and has no authority, see
+	// [Content].External.
+	Outside bool `json:"outside,omitempty"`
 }
 
 // Target is an address on a channel: where a reply goes.

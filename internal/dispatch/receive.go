@@ -3,10 +3,10 @@ package dispatch
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync/atomic"
 	"time"
 
-	"laneway/internal/agent"
 	"laneway/internal/chat"
 	"laneway/internal/command"
 	"laneway/internal/scheduler"
@@ -59,7 +59,8 @@ func (r *receiver) receive(ctx context.Context, m chat.Message, by *chat.Caller)
 
 // attribute marks what a credential that administers nothing writes into the session of another
 // principal: it is text from outside, and the credential is its sender. Tools act with the rights
-// of the owner, whose words it is not. Members of a chat have their own rules.
+// of the owner, whose words it is not. This includes instructions, events and the earlier
+// conversation that come with the message. Members of a chat have their own rules.
 func (r *receiver) attribute(ctx context.Context, m *chat.Message, by *chat.Caller) error {
 	if by == nil || by.InChat() || m.Scope == chat.ScopeAdmin {
 		return nil
@@ -72,7 +73,20 @@ func (r *receiver) attribute(ctx context.Context, m *chat.Message, by *chat.Call
 	case !absent && s.Principal == by.Principal, absent && (m.Session.RightOf(by.Principal) != chat.RightNone || m.Session.Rest == "main"):
 		return nil // their own session, or one that becomes theirs
 	}
-	m.Content.External, m.Content.Sender = true, chat.Sender{ID: by.Principal, Name: "the credential " + by.Principal}
+	c := &m.Content
+	c.External, c.System, c.Sender = true, false, chat.Sender{ID: by.Principal, Name: "the credential " + by.Principal}
+	if c.Options.SystemPrompt != "" {
+		c.Text, c.Options.SystemPrompt = joinNonEmpty("\n\n", c.Options.SystemPrompt, c.Text), ""
+		if err := chat.CheckText("message", c.Text, chat.MaxText); err != nil {
+			return err
+		}
+	}
+	c.Context = slices.Clone(c.Context)
+	for i := range c.Context { // not even as words of the agent
+		e := &c.Context[i]
+		e.Role, e.Outside, e.Sender = chat.RoleUser, true, c.Sender
+		e.Sender.Outside = true
+	}
 	return nil
 }
 
@@ -228,11 +242,14 @@ func duplicateReceipt(w store.Waiting) chat.Receipt {
 // It starts nothing. A call with the same Dedupe adds no second text; it completes what a crash
 // left unfinished.
 func (r *receiver) deferText(ctx context.Context, m chat.Message, by chat.Caller) error {
-	m.Principal = by.Principal
+	m.Principal, m.Scope = by.Principal, highest(by.Scopes)
 	if err := notMade(m.Session, by); err != nil {
 		return err
 	}
 	if err := r.check(ctx, &m); err != nil {
+		return err
+	}
+	if err := r.attribute(ctx, &m, &by); err != nil {
 		return err
 	}
 	if err := r.admission.diskFault(); err != nil {
@@ -256,9 +273,7 @@ func (r *receiver) deferText(ctx context.Context, m chat.Message, by chat.Caller
 			return err
 		}
 	}
-	_, err = r.store.AppendTranscript(ctx, m.Session, m.Principal, []chat.TranscriptEntry{{
-		RunID: id, Role: chat.RoleSystem, Text: m.Content.Text, Tokens: agent.EstimateTokens(m.Content.Text),
-	}})
+	_, err = r.store.AppendTranscript(ctx, m.Session, m.Principal, []chat.TranscriptEntry{entryOf(store.Waiting{Channel: m.Channel, Content: m.Content}, id)})
 	return err
 }
 

@@ -195,7 +195,9 @@ func entryOf(r store.Waiting, runID string) chat.TranscriptEntry {
 	for _, file := range r.Content.Attachments { // later turns do not receive the file itself
 		text = joinNonEmpty("\n", text, file.InText())
 	}
-	return chat.TranscriptEntry{RunID: runID, Role: role, Text: text, Sender: r.Content.Sender, Tokens: agent.EstimateTokens(text), Outside: fromOutside(r)}
+	sender := r.Content.Sender
+	sender.Outside = r.Content.External
+	return chat.TranscriptEntry{RunID: runID, Role: role, Text: text, Sender: sender, Tokens: agent.EstimateTokens(text), Outside: fromOutside(r)}
 }
 
 // fromOutside reports whether the text of a message comes from outside.

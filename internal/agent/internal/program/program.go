@@ -304,11 +304,10 @@ func (m Memory) unseen(history []chat.TranscriptEntry) (list []line) {
 		if (e.Seq <= m.Seen && m.Seen > 0) || slices.Contains(m.Runs, e.RunID) || e.Text == "" || e.Command || asks(e) {
 			continue
 		}
-		from := e.Sender.Name
 		if e.Origin != nil {
-			e.Role, from = chat.RoleSystem, e.Origin.Who()
+			e.Role = chat.RoleSystem
 		}
-		list = append(list, line{e.Role, from, e.Text})
+		list = append(list, line{e.Role, agent.Source(e), e.Text})
 	}
 	return list
 }
