@@ -506,20 +506,47 @@ func TestOnlyToolsAreAnsweredAtMCP(t *testing.T) {
 	t.Parallel()
 	h := newFakeBackend(t)
 	b := serve(t, h, toolBackend{h}, func(c *gateway.Config) { c.TurnTokens = oneTurn{} })
+	asTurn := func(r *http.Request) {
+		r.Header.Set("Authorization", "Bearer "+turnToken)
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Accept", "application/json, text/event-stream")
+	}
 	post := func(query, method string) string {
-		got := b.post("/mcp"+query, `{"jsonrpc":"2.0","id":1,"method":"`+method+`","params":{"level":"info","uri":"a:b","name":"x","ref":{"type":"ref/prompt","name":"x"},"argument":{"name":"a","value":""}}}`,
-			func(r *http.Request) {
-				r.Header.Set("Authorization", "Bearer "+turnToken)
-				r.Header.Set("Content-Type", "application/json")
-				r.Header.Set("Accept", "application/json, text/event-stream")
-			})
-		return string(got.body)
+		body := `{"jsonrpc":"2.0","id":1,"method":"` + method + `","params":{"level":"info","uri":"a:b","name":"x","ref":{"type":"ref/prompt","name":"x"},"argument":{"name":"a","value":""}}}`
+		return string(b.post("/mcp"+query, body, asTurn).body)
 	}
 	for _, method := range []string{
 		"resources/list", "resources/templates/list", "resources/read", "resources/subscribe", "prompts/list", "prompts/get", "logging/setLevel", "completion/complete",
 	} {
 		if got := post("", method); !strings.Contains(got, "-32601") {
 			t.Errorf("%s: %s, want that there is no such method", method, got)
+		}
+	}
+	for body, want := range map[string]string{
+		`{"jsonrpc":"2.0","id":"a","method":"foo"}`:                              `{"id":"a"} 200 -32601`,
+		`{"jsonrpc":"2.0","id":7,"method":"tools/nosuch","params":{}}`:           `{"id":7} 200 -32601`,
+		`{"jsonrpc":"2.0","id":1,"method":"Tools/List"}`:                         `{"id":1} 200 -32601`,
+		`{"jsonrpc":"2.0","id":1,"method":"roots/list"}`:                         `{"id":1} 200 -32601`,
+		`{"jsonrpc":"2.0","id":1,"method":"","params":[1]}`:                      `{"id":1} 200 -32601`,
+		`{"jsonrpc":"2.0","id":1,"method":5}`:                                    `{"id":1} 400 -32600`,
+		`{"jsonrpc":"2.0","id":1}`:                                               `{"id":1} 400 -32600`,
+		`"tools/list"`:                                                           `{"id":null} 400 -32600`,
+		`{"jsonrpc":"2.0","id":1,"method":`:                                      `{"id":null} 400 -32700`,
+		`{"jsonrpc":"2.0","method":"notifications/nosuch"}`:                      `202`,
+		`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{}}`:       `202`,
+		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"fly"}}`: `{"id":1} 200 -32602`,
+	} {
+		got := b.post("/mcp", body, asTurn)
+		shown := strconv.Itoa(got.status)
+		if len(got.body) > 0 {
+			m := decode[struct {
+				ID    json.RawMessage
+				Error struct{ Code int }
+			}](t, got.body)
+			shown = fmt.Sprintf(`{"id":%s} %d %d`, m.ID, got.status, m.Error.Code)
+		}
+		if shown != want {
+			t.Errorf("%s: %s, want %s:\n%s", body, shown, want, got.body)
 		}
 	}
 	for query, name := range map[string]string{"": `"note"`, "?prefix=laneway_": `"laneway_note"`} {

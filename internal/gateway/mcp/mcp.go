@@ -29,11 +29,13 @@ package mcp
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"log/slog"
 	"net/http"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -144,11 +146,12 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		defer leave()
-		if _, err := h.readOne(w, r); err != nil {
+		body, err := h.readOne(w, r)
+		if err != nil {
 			h.fail(w, r, began, err)
 			return
 		}
-		h.answer(w, r.WithContext(ctx), began, box)
+		h.answer(w, r.WithContext(ctx), began, box, body)
 		return
 	}
 	cred, ok := h.deps.Server.Bearer(w, r, chat.ScopeWrite)
@@ -169,38 +172,37 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer leave()
-	if err := h.charge(w, r, cred.Name); err != nil {
+	body, err := h.charge(w, r, cred.Name)
+	if err != nil {
 		h.fail(w, r, began, err)
 		return
 	}
-	h.answer(w, r, began, h.deps.Tools.ToolsOf(cred.Name))
+	h.answer(w, r, began, h.deps.Tools.ToolsOf(cred.Name), body)
 }
 
 // charge takes the bytes of the body from the allowance of the caller, because tools store their
 // input.
-func (h *Handler) charge(w http.ResponseWriter, r *http.Request, principal string) error {
-	n, err := h.readOne(w, r)
-	if err != nil {
-		return err
+func (h *Handler) charge(w http.ResponseWriter, r *http.Request, principal string) (body []byte, err error) {
+	if body, err = h.readOne(w, r); err != nil {
+		return nil, err
 	}
-	if e := h.deps.Allowances.SpendBytes(r.Context(), principal, methodName, n); e != nil {
-		return e
+	if e := h.deps.Allowances.SpendBytes(r.Context(), principal, methodName, len(body)); e != nil {
+		return nil, e
 	}
-	return nil
+	return body, nil
 }
 
 // readOne reads the body, and refuses one that may hold more than one call: the limits of calls
 // count requests.
-func (h *Handler) readOne(w http.ResponseWriter, r *http.Request) (bytesRead int, err error) {
-	body, err := httpbody.Read(w, r, maxBody, h.deps.BodyTimeout)
-	if err != nil {
-		return 0, err
+func (h *Handler) readOne(w http.ResponseWriter, r *http.Request) (body []byte, err error) {
+	if body, err = httpbody.Read(w, r, maxBody, h.deps.BodyTimeout); err != nil {
+		return nil, err
 	}
 	if isBatch(body) {
-		return 0, fault.Invalid("a JSON-RPC batch is not accepted: send each call in its own request, as MCP has since 2025-06-18")
+		return nil, fault.Invalid("a JSON-RPC batch is not accepted: send each call in its own request, as MCP has since 2025-06-18")
 	}
 	r.Body = io.NopCloser(bytes.NewReader(body))
-	return len(body), nil
+	return body, nil
 }
 
 // isBatch reports whether a body begins with a JSON array. A byte order mark and any kind of white
@@ -241,6 +243,45 @@ func NewServer(info *sdk.Implementation, log *slog.Logger) *sdk.Server {
 	return server
 }
 
+// answered are the methods that the SDK answers, or takes in silence.
+var answered = []string{ //nolint:gochecknoglobals // a constant
+	"initialize", "ping", "tools/list", "tools/call", "server/discover",
+	"notifications/initialized", "notifications/cancelled", "notifications/progress", "notifications/roots/list_changed",
+}
+
+// turnDown answers a message that is no request of this server, in the form of the protocol, and
+// reports whether it has: the SDK answers some of them with a sentence as plain text, which clients
+// take for a fault of the transport.
+func turnDown(w http.ResponseWriter, body []byte) bool {
+	var message struct {
+		ID     json.RawMessage `json:"id"`
+		Method *string         `json:"method"`
+		Result json.RawMessage `json:"result"`
+		Error  json.RawMessage `json:"error"`
+	}
+	refuse := func(status int, id json.RawMessage, code int64, sentence string) bool {
+		if len(id) == 0 || id[0] != '"' && (id[0] < '0' || id[0] > '9') && id[0] != '-' {
+			id = json.RawMessage("null")
+		}
+		httpbody.WriteJSON(w, status, map[string]any{"jsonrpc": "2.0", "id": id, "error": jsonrpc.Error{Code: code, Message: sentence}})
+		return true
+	}
+	err := json.Unmarshal(body, &message)
+	switch {
+	case !json.Valid(body):
+		return refuse(http.StatusBadRequest, nil, jsonrpc.CodeParseError, "the body is not JSON")
+	case err != nil || message.Method == nil && message.Result == nil && message.Error == nil:
+		return refuse(http.StatusBadRequest, message.ID, jsonrpc.CodeInvalidRequest, "the body is not a message of JSON-RPC: it needs a method, which is a string")
+	case message.Method == nil || slices.Contains(answered, *message.Method):
+		return false
+	case len(message.ID) == 0 || string(message.ID) == "null":
+		w.WriteHeader(http.StatusAccepted) // a notification has no answer
+		return true
+	default:
+		return refuse(http.StatusOK, message.ID, jsonrpc.CodeMethodNotFound, "this server has tools only; it has no method "+chat.Cut(chat.Printable(*message.Method), 64))
+	}
+}
+
 // annotations returns what clients that ask a person before calls read. A call of a client is new
 // each time, so no tool is idempotent to them.
 func annotations(spec agent.ToolSpec) *sdk.ToolAnnotations {
@@ -249,7 +290,11 @@ func annotations(spec agent.ToolSpec) *sdk.ToolAnnotations {
 }
 
 // answer serves a request with the tools of its caller.
-func (h *Handler) answer(w http.ResponseWriter, r *http.Request, began time.Time, box agent.Toolbox) {
+func (h *Handler) answer(w http.ResponseWriter, r *http.Request, began time.Time, box agent.Toolbox, body []byte) {
+	if r.Method == http.MethodPost && turnDown(w, body) {
+		h.deps.Server.Count(methodName, nil, time.Since(began))
+		return
+	}
 	server := NewServer(&sdk.Implementation{Name: "laneway", Version: h.deps.Version}, h.hidden)
 	ctx, prefix := r.Context(), r.URL.Query().Get("prefix")
 	if !prefixForm.MatchString(prefix) {

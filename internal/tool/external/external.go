@@ -322,6 +322,9 @@ func (s *server) ask(ctx context.Context, name string, args map[string]any, mayR
 			result, made, err = s.send(bound, session, name, args)
 		}
 	}
+	if err == nil && s.cfg.URL != "" && deniesIn(result) {
+		return s.again(bound, session, name, args, result, mayRepeat), nil
+	}
 	switch reason := refusal(err); {
 	case err == nil:
 		return result, nil
@@ -340,6 +343,28 @@ func (s *server) ask(ctx context.Context, name string, args map[string]any, mayR
 	default:
 		return nil, err
 	}
+}
+
+// deniesIn reports whether the failure of a tool says that the session of the protocol does not
+// exist. It may mean another session that the tool knows.
+func deniesIn(result *mcp.CallToolResult) bool {
+	text := textOf(result)
+	return result.IsError && len(text) <= 300 && forgets.MatchString(text)
+}
+
+// again begins a new session after such a failure, and makes a call in it that may be repeated. The
+// failure itself is the result when that does not help.
+func (s *server) again(ctx context.Context, session *mcp.ClientSession, name string, args map[string]any, failed *mcp.CallToolResult, mayRepeat bool) *mcp.CallToolResult {
+	s.useless(session, errForgotten)
+	if !mayRepeat {
+		return failed
+	}
+	if session = s.after(ctx, session); session != nil {
+		if result, _, err := s.send(ctx, session, name, args); err == nil {
+			return result
+		}
+	}
+	return failed
 }
 
 // send sends one call in a session. errForgotten means that the server has forgotten the session,

@@ -714,6 +714,28 @@ func TestSessionEndedInOtherWordsRepeatsReadingOnly(t *testing.T) {
 	}
 }
 
+// TestFailureOfAToolThatDeniesTheSession has a server whose tools report the lost session as their
+// own failure: what reads is called again in a new session, what acts is told as it is.
+func TestFailureOfAToolThatDeniesTheSession(t *testing.T) {
+	t.Parallel()
+	for _, says := range []string{"Session not found", "Error: invalid session ID, please reinitialize", "MCP error -32001: Session not found", "Server not initialized"} {
+		f := &forgetful{late: true, form: func(w http.ResponseWriter, id string) {
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"isError":true,"content":[{"type":"text","text":%q}]}}`, id, says)
+		}}
+		set := openForgetful(t, f)
+		f.forget()
+		if got := call(t, set, "fake_now", `{}`); got.IsError || got.Text != "14:00 dentist" || f.called("now") != 2 {
+			t.Errorf("%s: a tool that reads: %+v, called %d times", says, got, f.called("now"))
+		}
+		f.forget()
+		if got := call(t, set, "fake_book", `{}`); !got.IsError || !strings.Contains(got.Text, says) || f.called("book") != 1 {
+			t.Errorf("%s: a tool that acts: %+v, called %d times", says, got, f.called("book"))
+		}
+		testrun.Eventually(t, "the server is used again", func() bool { return !call(t, set, "fake_now", `{}`).IsError })
+	}
+}
+
 // TestServerThatKeepsNoSessionIsNotHammered lets the server forget each session after the list: a
 // call makes at most one session more.
 func TestServerThatKeepsNoSessionIsNotHammered(t *testing.T) {
