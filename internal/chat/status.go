@@ -208,6 +208,7 @@ type ChannelStatus struct {
 	PollOwner                      string
 	OutboxWaiting, OutboxFailed    int
 	OldestWaiting                  time.Time // oldest message to be sent; zero = unknown
+	LastFailed                     time.Time // when the newest message was given up; zero = unknown
 	// OutboxMaybeSent counts messages that were being sent when a process ended. It is unknown
 	// whether they arrived.
 	OutboxMaybeSent int

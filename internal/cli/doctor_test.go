@@ -307,6 +307,7 @@ func TestStatusShowsChannelsThatAreConfigured(t *testing.T) {
 		{"webhook", account(func(*wire.ChannelAccount) {}), false},
 		{"webhook", account(func(a *wire.ChannelAccount) { a.OutboxWaiting = 1 }), true},
 		{"webhook", account(func(a *wire.ChannelAccount) { a.LastError = &refused }), true},
+		{"webhook", account(func(a *wire.ChannelAccount) { a.OutboxFailed = 1 }), true},
 		{"telegram", account(func(*wire.ChannelAccount) {}), true},
 		{"telegram", account(func(a *wire.ChannelAccount) { a.Configured = false }), false},
 	} {

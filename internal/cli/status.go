@@ -230,14 +230,16 @@ func programRows(s wire.StatusResult) [][]string {
 	return rows
 }
 
-// idle reports whether an account has nothing to send and no error.
-func idle(a wire.ChannelAccount) bool { return a.OutboxWaiting == 0 && a.LastError == nil }
+// idle reports whether an account has nothing to send, gave nothing up and has no error.
+func idle(a wire.ChannelAccount) bool {
+	return a.OutboxWaiting == 0 && a.OutboxFailed == 0 && a.LastError == nil
+}
 
 // channelRows returns a line for each account of a network. The gateway's own sockets are counted
 // as clients. Its webhooks have a line only when a message waits or failed, because every gateway
 // has them.
 func channelRows(c wire.ChannelsStatusResult) [][]string {
-	rows := [][]string{{"CHANNEL", "ACCOUNT", "STATE", "LAST POLL", "TO SEND", "LAST ERROR"}}
+	rows := [][]string{{"CHANNEL", "ACCOUNT", "STATE", "LAST POLL", "TO SEND", "GIVEN UP", "LAST ERROR"}}
 	for _, name := range c.Order {
 		if name == "web" {
 			continue
@@ -254,7 +256,7 @@ func channelRows(c wire.ChannelsStatusResult) [][]string {
 				last = cell(*account.LastError, 80)
 			}
 			rows = append(rows, []string{
-				cell(name, 30), cell(account.AccountID, 30), accountState(account), polled, strconv.Itoa(account.OutboxWaiting), last,
+				cell(name, 30), cell(account.AccountID, 30), accountState(account), polled, strconv.Itoa(account.OutboxWaiting), strconv.Itoa(account.OutboxFailed), last,
 			})
 		}
 	}

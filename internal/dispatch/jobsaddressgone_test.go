@@ -113,7 +113,7 @@ func TestAnAnswerIsTriedOnceWhereTheChatIsGoneAndPeopleGetAnAlert(t *testing.T) 
 				want(t, "fires", j.MayFire(), true)
 				want(t, "reason", j.State.DeliveryPause.Reason, "blocked")
 				counts, err := h.st.OutboxCounts(t.Context())
-				if err != nil || counts["box"].Failed != 1 || counts["box"].Waiting != 0 {
+				if err != nil || counts["box"].Failed != 1 || counts["box"].FailedAt.IsZero() || counts["box"].Waiting != 0 {
 					t.Errorf("outbox %+v, %v", counts, err)
 				}
 				h.close()

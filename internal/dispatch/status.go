@@ -114,6 +114,7 @@ func (d *Dispatcher) Status(ctx context.Context) chat.SystemStatus {
 	for _, st := range d.Channels() {
 		c := counts[st.Name]
 		st.OutboxWaiting, st.OutboxFailed, st.OutboxMaybeSent, st.OldestWaiting = c.Waiting, c.Failed, c.MaybeSent, c.Oldest
+		st.LastFailed = c.FailedAt
 		s.OutboxWaiting, s.OutboxFailed = s.OutboxWaiting+c.Waiting, s.OutboxFailed+c.Failed
 		s.Channels = append(s.Channels, st)
 		delete(counts, st.Name)

@@ -172,6 +172,7 @@ func withCounts(channels, last []chat.ChannelStatus) []chat.ChannelStatus {
 		ch := &channels[i]
 		if at := slices.IndexFunc(last, func(was chat.ChannelStatus) bool { return was.Name == ch.Name }); at >= 0 {
 			ch.OutboxWaiting, ch.OutboxFailed, ch.OutboxMaybeSent, ch.OldestWaiting = last[at].OutboxWaiting, last[at].OutboxFailed, last[at].OutboxMaybeSent, last[at].OldestWaiting
+			ch.LastFailed = last[at].LastFailed
 		}
 	}
 	return channels

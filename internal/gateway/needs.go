@@ -118,6 +118,15 @@ func gatewayNeeds(st *chat.SystemStatus) (needs []wire.Need) {
 			})
 		}
 	}
+	for _, ch := range st.Channels {
+		if ch.OutboxFailed > 0 && now.Sub(ch.LastFailed) < needsSince {
+			needs = append(needs, wire.Need{
+				Kind: "deliveries", Level: levelWarning, SinceMs: ch.LastFailed.UnixMilli(),
+				Text: fmt.Sprintf("Channel %s: %d %s given up, the last one within a day.", ch.ID, ch.OutboxFailed, plural(ch.OutboxFailed, "message was", "messages were")),
+				Next: "The runs have the reason of each delivery, as has the log.", Command: "laneway runs --state ended",
+			})
+		}
+	}
 	for _, n := range st.Gone {
 		needs = append(needs, wire.Need{
 			Kind: "replica", Level: levelWarning, SinceMs: rpc.Millis(n.Since), Text: "Replica " + n.Name + " ended without a clean stop, and no other has taken its place.",

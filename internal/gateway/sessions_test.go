@@ -412,7 +412,8 @@ type troubled struct {
 func (b troubled) Channels() []chat.ChannelStatus {
 	return []chat.ChannelStatus{{
 		ID: "telegram", Name: "telegram:1", Configured: true, State: "conflict", LastError: "another program polls", OutboxWaiting: 3, OldestWaiting: time.Now().Add(-time.Hour),
-	}}
+		OutboxFailed: 2, LastFailed: time.Now().Add(-time.Hour),
+	}, {ID: "box", Name: "box", Configured: true, Running: true, OutboxFailed: 2, LastFailed: time.Now().Add(-25 * time.Hour)}}
 }
 
 func (b troubled) Status(context.Context) chat.SystemStatus {
@@ -492,6 +493,7 @@ func TestNeedsAreListedTheWorstFirst(t *testing.T) {
 		"warn session: A message in agent:main:main waits for its session.",
 		"warn lane: Lane main: 12 sessions wait, 60 of 60 slots in use.",
 		"warn stopping: 2 stopped runs have not ended: the agent does not react.",
+		"warn deliveries: Channel telegram: 2 messages were given up, the last one within a day.",
 		"warn replica: Replica gw-3 ended without a clean stop, and no other has taken its place.",
 		"warn version: Replicas run different versions: 0.1.0 (a), 0.2.0 (b).",
 		"ask pairing: Anna (telegram 4711) asks to talk to the agent.",

@@ -221,6 +221,8 @@ type OutboxCount struct {
 	Waiting, Failed, MaybeSent int
 	// Oldest is when the oldest waiting row was stored; zero when no row waits.
 	Oldest time.Time
+	// FailedAt is when the newest failed row was given up; zero when none was.
+	FailedAt time.Time
 }
 
 // MaxRest is the longest rest of a poll. After it the poll reads again, whatever its [Gate] has

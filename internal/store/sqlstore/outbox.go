@@ -371,7 +371,7 @@ func nextOutgoing(ctx context.Context, tx Tx, nodeID string) (int64, error) {
 // outboxCountsSQL reads one partial index for each part.
 const outboxCountsSQL = `SELECT channel, 'waiting', count(*), min(created_at) FROM outbox WHERE ` + unsent + `
 		AND (held_until IS NULL OR held_until <= {now}) GROUP BY channel
-	UNION ALL SELECT channel, 'failed', count(*), 0 FROM outbox WHERE state = 'failed' GROUP BY channel
+	UNION ALL SELECT channel, 'failed', count(*), COALESCE(max(done_at), 0) FROM outbox WHERE state = 'failed' GROUP BY channel
 	UNION ALL SELECT channel, 'maybe_sent', count(*), 0 FROM outbox WHERE state = 'maybe_sent' GROUP BY channel`
 
 // OutboxCounts counts the undelivered, the permanently failed and the possibly sent rows by
@@ -384,19 +384,19 @@ func (s Outbox) OutboxCounts(ctx context.Context) (map[string]store.OutboxCount,
 			var (
 				channel, part string
 				n             int
-				oldest        int64
+				at            int64
 			)
-			if err := r.Scan(&channel, &part, &n, &oldest); err != nil {
+			if err := r.Scan(&channel, &part, &n, &at); err != nil {
 				return err
 			}
 			c := counts[channel]
 			switch part {
 			case "failed":
-				c.Failed = n
+				c.Failed, c.FailedAt = n, fromMillis(at)
 			case "maybe_sent":
 				c.MaybeSent = n
 			default:
-				c.Waiting, c.Oldest = n, fromMillis(oldest)
+				c.Waiting, c.Oldest = n, fromMillis(at)
 			}
 			counts[channel] = c
 			return nil
