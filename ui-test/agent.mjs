@@ -20,6 +20,6 @@ if (text.includes("fail")) {
     print({ type: "assistant", message: { content: [{ type: "tool_use", id: "t1", name: `Bash${HOSTILE}`, input: { command: `ls ${HOSTILE}` } }] } });
     print({ type: "user", message: { content: [{ type: "tool_result", tool_use_id: "t1", content: `a.txt ${HOSTILE} ${"w".repeat(64 * 1024)}` }] } });
   }
-  say(text);
-  print({ type: "result", is_error: false, result: text, usage: { input_tokens: 1200, output_tokens: 300 } });
+  say(text.includes("endless") ? `begin ${"word ".repeat(40_000)}end` : text);
+  print({ type: "result", is_error: false, result: text.includes("endless") ? undefined : text, usage: { input_tokens: 1200, output_tokens: 300 } });
 }

@@ -258,6 +258,23 @@ for (const engine of ENGINES) {
       await p.context().close();
     });
 
+    test("the rest of a long answer is read on demand", async () => {
+      await g.cli("send", "endless", "--session", "agent:main:endless");
+      const p = await to("agent:main:endless");
+      const rest = p.locator("button", { hasText: "Show the rest" });
+      for (let pieces = 0; pieces < 3; pieces++) {
+        const was = (await p.locator(".bubble.assistant").textContent()).length;
+        await rest.click();
+        await p.waitForFunction((n) => document.querySelector(".bubble.assistant").textContent.length > n + 1000, was);
+      }
+      await rest.waitFor({ state: "detached" });
+      const words = (await p.locator(".bubble.assistant .text").allTextContents()).join("");
+      assert.equal(words.match(/word /g).length, 40_000);
+      assert.match(words, /^begin .*end$/s);
+      clean(p);
+      await p.context().close();
+    });
+
     test("after a visit to the chat the gateway sends no more events of sessions", async () => {
       const p = await open();
       let got = 0;

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"laneway/internal/chat"
 	"laneway/internal/client"
 	"laneway/internal/wire"
 )
@@ -161,6 +162,9 @@ func (l *chatLoop) greet(ctx context.Context, banner string, limit int) error {
 	l.talk.full, l.cursor = history.SessionKey, history.DeltaCursor
 	for _, m := range history.Messages[:min(limit, len(history.Messages))] {
 		l.write(l.entry(m) + "\n")
+		if m.NextChar > 0 {
+			l.notice("the whole message: laneway sessions show " + chat.ShellWord(oneLine(l.talk.full)))
+		}
 	}
 	return l.refreshQuestions(ctx, "")
 }
@@ -435,7 +439,7 @@ func (l *chatLoop) catchUp(ctx context.Context) error {
 	const fromStart = "m:0"
 	for l.interactive {
 		var news wire.HistoryDelta[wire.HistoryMessage]
-		params := wire.ChatHistoryParams{SessionKey: l.talk.session, Cursor: &l.cursor, MaxChars: new(int64(500_000))}
+		params := wire.ChatHistoryParams{SessionKey: l.talk.session, Cursor: &l.cursor, MaxChars: new(int64(mostChars))}
 		if err := l.talk.conn.Call(ctx, "chat.history", params, &news); err != nil {
 			return err
 		}
@@ -448,6 +452,9 @@ func (l *chatLoop) catchUp(ctx context.Context) error {
 		}
 		l.cursor = news.DeltaCursor
 		for _, m := range news.Messages {
+			if err := completeMessage(ctx, l.talk.conn, l.talk.session, &m); err != nil {
+				return err
+			}
 			if err := l.news(ctx, m); err != nil {
 				return err
 			}

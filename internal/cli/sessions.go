@@ -155,13 +155,43 @@ func (c *sessionsShow) Run(ctx context.Context, env *environment) error {
 		return err
 	}
 	var history wire.HistoryPage[wire.HistoryMessage]
-	if err := conn.Call(ctx, "chat.history", wire.ChatHistoryParams{SessionKey: c.Key, Limit: new(int64(c.Limit))}, &history); err != nil {
+	if err := conn.Call(ctx, "chat.history", wire.ChatHistoryParams{SessionKey: c.Key, Limit: new(int64(c.Limit)), MaxChars: new(int64(mostChars))}, &history); err != nil {
 		return err
+	}
+	for i := range history.Messages {
+		if err := completeMessage(ctx, conn, c.Key, &history.Messages[i]); err != nil {
+			return err
+		}
 	}
 	if c.JSON {
 		return printJSON(env.stdout, map[string]any{"session": described, "messages": history.Messages, "totalMessages": history.TotalMessages})
 	}
 	return c.print(env, *described, history)
+}
+
+// mostChars is how many characters of a message the gateway sends at once.
+const mostChars = 500_000
+
+// completeMessage reads the rest of a message whose text is cut.
+func completeMessage(ctx context.Context, conn gatewayConn, key string, m *wire.HistoryMessage) error {
+	if m.NextChar == 0 || len(m.Content) == 0 {
+		return nil
+	}
+	var text strings.Builder
+	text.WriteString(strings.TrimSuffix(m.Content[0].Text, "..."))
+	for next := m.NextChar; next > 0; {
+		var page wire.HistoryPage[wire.HistoryMessage]
+		if err := conn.Call(ctx, "chat.history", wire.ChatHistoryParams{SessionKey: key, Seq: &m.Seq, FromChar: next, MaxChars: new(int64(mostChars))}, &page); err != nil {
+			return err
+		}
+		if len(page.Messages) == 0 { // deleted meanwhile
+			break
+		}
+		text.WriteString(page.Messages[0].Text())
+		next = page.Messages[0].NextChar
+	}
+	m.Content[0].Text, m.NextChar = text.String(), 0
+	return nil
 }
 
 // findSession returns the row of an existing session.

@@ -289,7 +289,7 @@ func (c *conversation) redial(ctx context.Context, then func() error) error {
 func (c *conversation) recorded(ctx context.Context, key, status string) (turnEnd, error) {
 	end := turnEnd{RunID: key, SessionKey: c.session, Status: status}
 	var history wire.HistoryPage[wire.HistoryMessage]
-	if err := c.conn.Call(ctx, "chat.history", wire.ChatHistoryParams{SessionKey: c.session, Limit: new(int64(200)), MaxChars: new(int64(500_000))}, &history); err != nil {
+	if err := c.conn.Call(ctx, "chat.history", wire.ChatHistoryParams{SessionKey: c.session, Limit: new(int64(200)), MaxChars: new(int64(mostChars))}, &history); err != nil {
 		return turnEnd{}, err
 	}
 	end.SessionKey = history.SessionKey
@@ -297,6 +297,9 @@ func (c *conversation) recorded(ctx context.Context, key, status string) (turnEn
 		switch {
 		case m.RunID != key:
 		case m.Role == chat.RoleAssistant:
+			if err := completeMessage(ctx, c.conn, c.session, &m); err != nil {
+				return turnEnd{}, err
+			}
 			end.Text, end.StopReason = m.Text(), m.StopReason
 		case m.Role == chat.RoleSystem && m.Text() == chat.EmptyAnswer(m.StopReason):
 			end.Note, end.StopReason = m.Text(), m.StopReason

@@ -159,6 +159,48 @@ func TestListAnswersAreCutAtFourMebibytes(t *testing.T) {
 	}
 }
 
+func TestRestOfLongMessageIsRead(t *testing.T) {
+	t.Parallel()
+	b := start(t)
+	s := b.login(adminToken)
+	whole := strings.Repeat("äx…", 400)
+	b.fakeBackend.set(func() {
+		session := b.fakeBackend.fakeSession(chat.MainKey("main"), "gateway")
+		for _, text := range []string{"before", whole, "after"} {
+			session.add(chat.TranscriptEntry{Role: chat.RoleAssistant, Text: text})
+		}
+	})
+	read := func(p params) (text string, next any) {
+		t.Helper()
+		p["sessionKey"], p["maxChars"] = "main", 500
+		for _, m := range s.must("chat.history", p)["messages"].([]any) {
+			if m := m.(params); m["seq"] == 2.0 {
+				return m["content"].([]any)[0].(params)["text"].(string), m["nextChar"]
+			}
+		}
+		t.Fatal("the message is missing")
+		return "", nil
+	}
+	text, next := read(params{})
+	text = strings.TrimSuffix(text, "...")
+	for pieces := 0; next != nil; pieces++ {
+		var more string
+		more, next = read(params{"seq": 2, "fromChar": next})
+		if text += more; pieces > 3 {
+			t.Fatal("it never ends")
+		}
+	}
+	if text != whole {
+		t.Errorf("%d of %d bytes are read", len(text), len(whole))
+	}
+	for name, bad := range map[string]params{"without seq": {"fromChar": 1}, "with cursor": {"seq": 1, "cursor": "m:0"}} {
+		bad["sessionKey"] = "main"
+		if f := s.call("chat.history", bad); f.OK {
+			t.Errorf("%s: it is not refused", name)
+		}
+	}
+}
+
 func TestTotalOfSessionsStopsAtThousand(t *testing.T) {
 	t.Parallel()
 	b := start(t)

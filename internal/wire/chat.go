@@ -82,6 +82,8 @@ type ChatHistoryParams struct {
 	Cursor     *string  `json:"cursor,omitempty" rule:"max=256"`            // a deltaCursor: only the messages after it
 	MaxChars   *int64   `json:"maxChars,omitempty" rule:"min=1,max=500000"` // longer messages are cut to this number of characters; absent = 12,000
 	SessionID  string   `json:"sessionId,omitempty" rule:"min=1,max=128"`   // an archived transcript of the session
+	Seq        *int64   `json:"seq,omitempty" rule:"min=1"`                 // only the message of this number
+	FromChar   int64    `json:"fromChar,omitempty" rule:"min=0"`            // with seq: its text from this character on, without a mark where it is cut
 }
 
 // ChatHistoryResult is the result of chat.history: [HistoryPage] without a cursor; with one,
@@ -137,6 +139,7 @@ type HistoryMessage struct {
 	Seq        int64         `json:"seq,omitempty"`                               // its number in the transcript; absent while it waits
 	Role       string        `json:"role" rule:"enum=user|assistant|system|tool"` // who wrote it; system names what was stopped, interrupted or dropped
 	Content    []TextPart    `json:"content"`                                     // the text, as one part
+	NextChar   int64         `json:"nextChar,omitempty"`                          // the text is cut and ends with "..."; chat.history with seq, and this as fromChar, has the rest
 	Timestamp  int64         `json:"timestamp"`                                   // when, in Unix milliseconds
 	RunID      string        `json:"runId,omitempty"`                             // its run
 	StopReason string        `json:"stopReason,omitempty"`                        // what ended the answer

@@ -53,6 +53,7 @@ declare namespace page {
     seq?: number;
     role: wire.HistoryMessage["role"];
     text: Signal<string>;
+    more?: number;
     at?: number;
     command?: boolean;
     files?: wire.MessageFile[];

@@ -369,6 +369,7 @@ declare namespace wire {
     seq?: number;
     role: "user" | "assistant" | "system" | "tool";
     content: Array<TextPart>;
+    nextChar?: number;
     timestamp: number;
     runId?: string;
     stopReason?: string;
@@ -1246,6 +1247,8 @@ declare namespace wire {
       cursor?: string;
       maxChars?: number;
       sessionId?: string;
+      seq?: number;
+      fromChar?: number;
     }; result: ChatHistoryResult };
     "chat.send": { params: {
       sessionKey: string;

@@ -160,6 +160,10 @@ export class Conversation {
     try { await call("chat.abort", { sessionKey: this.key, ...params }); } catch (e) { this.stopping.value = 0; throw e; } finally { this.#schedule(); }
   }
 
+  // rest reads the text of a message from a character on.
+  /** @param {number} seq @param {number} from @returns {Promise<wire.HistoryMessage | undefined>} */
+  rest = async (seq, from) => /** @type {wire.HistoryPage} */ (await call("chat.history", { sessionKey: this.key, seq, fromChar: from, maxChars: LONGEST, ...(this.kept ? { sessionId: this.kept } : {}) })).messages[0];
+
   reset = () => call("sessions.reset", { key: this.key });
 
   /** @param {page.Message} m */
@@ -239,7 +243,7 @@ const sideOf = (role, run) => `${role === "user" ? "in" : role === "assistant" ?
 /** @param {wire.HistoryMessage} m @returns {page.Message} */
 const stored = (m) => ({
   id: m.runId && m.role !== "system" && !m.command ? sideOf(m.role, m.runId) : m.id ?? "",
-  run: m.runId, seq: m.seq, role: m.role, command: m.command, files: m.files, origin: m.origin, at: m.timestamp, text: signal(withoutLines(textOf(m), m.files)),
+  run: m.runId, seq: m.seq, role: m.role, command: m.command, files: m.files, origin: m.origin, at: m.timestamp, text: signal(withoutLines(m.nextChar ? textOf(m).slice(0, -3) : textOf(m), m.files)), more: m.nextChar,
   tool: m.role === "system" && m.stopReason?.startsWith("tool"), bad: m.role === "system" && m.stopReason === "error",
   note: m.role !== "system" && m.stopReason && m.stopReason !== "stop" ? m.stopReason : undefined,
 });

@@ -74,7 +74,12 @@ func (h handlers) chatHistory(ctx context.Context, c *rpc.Call, p wire.ChatHisto
 	// transcript, and is shown once.
 	flight, flying := seen.InFlight(key)
 	read := seen.page
-	if p.Cursor != nil {
+	switch {
+	case p.Seq == nil && p.FromChar > 0 || p.Seq != nil && (p.Cursor != nil || p.Offset > 0):
+		return wire.ChatHistoryResult{}, c.BadParam("/fromChar", "goes with seq, and seq without cursor and offset")
+	case p.Seq != nil:
+		read = seen.one
+	case p.Cursor != nil:
 		read = seen.after
 	}
 	page, messages, err := read(ctx, c, p)
@@ -149,6 +154,41 @@ func (v view) page(ctx context.Context, c *rpc.Call, p wire.ChatHistoryParams) (
 	}, messages, nil
 }
 
+// one returns the message of a number, with its text from a character on.
+func (v view) one(ctx context.Context, c *rpc.Call, p wire.ChatHistoryParams) (*wire.HistoryPage[json.RawMessage], messageList, error) {
+	chars := int(orElse(p.MaxChars, historyChars))
+	t, err := v.Transcript(ctx, store.TranscriptQuery{
+		Session: v.key, SessionID: p.SessionID, Visible: c.Visible(), After: *p.Seq - 1, FromStart: true, Limit: 1, MaxChars: int(min(p.FromChar, mostChars)) + chars, MaxBytes: rpc.ListBytes,
+	})
+	if err != nil {
+		return nil, messageList{}, err
+	}
+	id := cmp.Or(p.SessionID, t.SessionID)
+	found := messageList{encoded: []json.RawMessage{}}
+	if len(t.Entries) == 1 && t.Entries[0].Seq == *p.Seq {
+		e := t.Entries[0]
+		files, err := v.withFiles(ctx, id, t.Entries)
+		if err != nil {
+			return nil, messageList{}, err
+		}
+		text := []rune(e.Text)
+		text = text[min(p.FromChar, int64(len(text))):]
+		more := len(text) > chars
+		e.Text = string(text[:min(chars, len(text))])
+		m := messageOf(e, chars)
+		if m.Files = files[e.Seq]; more {
+			m.NextChar = p.FromChar + int64(chars)
+		}
+		found.encoded = append(found.encoded, strictjson.Encode(m))
+	}
+	return &wire.HistoryPage[json.RawMessage]{
+		SessionKey: v.key.String(), SessionID: id, Messages: found.encoded, TotalMessages: t.Total, DeltaCursor: cursor{t.LastSeq, t.SessionID}.String(),
+	}, found, nil
+}
+
+// mostChars bounds the beginning of a text that is read and left out.
+const mostChars = 1 << 30
+
 // after returns exactly the messages after a cursor; nil when the transcript is another one.
 func (v view) after(ctx context.Context, c *rpc.Call, p wire.ChatHistoryParams) (*wire.HistoryPage[json.RawMessage], messageList, error) {
 	from, ok := parseCursor(*p.Cursor)
@@ -209,6 +249,9 @@ func messageOf(e chat.TranscriptEntry, maxChars int) wire.HistoryMessage {
 	m := wire.HistoryMessage{
 		ID: id, Seq: e.Seq, Role: e.Role, Content: []wire.TextPart{{Type: "text", Text: cutChars(e.Text, maxChars)}}, Timestamp: e.At.UnixMilli(),
 		RunID: chat.ShownRunID(e.RunID), StopReason: e.StopReason, Command: e.Command, Openclaw: &wire.ClientMark{ID: id, Seq: e.Seq},
+	}
+	if m.Content[0].Text != e.Text {
+		m.NextChar = int64(maxChars)
 	}
 	if e.Covers.To > 0 {
 		m.Covers = &wire.SeqRange{From: e.Covers.From, To: e.Covers.To}

@@ -61,13 +61,25 @@ function Message({ m, talk, hit }) {
   return html`<article class=${`bubble ${kind}${hit ? " hit" : ""}`} aria-busy=${m.growing ? "true" : undefined} aria-current=${hit ? "true" : undefined}>
     ${tools.map((t) => html`<${Call} key=${t.id} call=${t}/>`)}
     ${m.tool ? html`<${Kept} text=${text}/>` : (text || !tools.length || m.growing) && html`<div class="text" dir="auto">${m.growing ? plain(text) : m.role === "system" ? html`${m.bad && html`<${Mark} kind="error"/>`}${plain(text)}` : html`<${Prose} text=${text}/>`}</div>`}
-    <${Files} message=${m}/>
+    ${m.more && html`<${Rest} m=${m} talk=${talk}/>`}<${Files} message=${m}/>
     <span class="foot">${m.growing && html`<${Mark} kind="running">${span(Math.max(0, now.value - (m.from ?? 0)))}${text || tools.length ? "" : ", its text comes"}<//>`}
       ${m.origin && (m.origin.jobId ? html`<a class="note" href=${`#/jobs/${encodeURIComponent(m.origin.jobId)}`}>${plain(m.origin.who)}</a>` : html`<span class="note">${plain(m.origin.who)}</span>`)}
       ${m.note && html`<span class=${m.bad ? "note bad" : "note"}>${m.bad && html`<${Mark} kind="error"/>`}${plain(m.note)}</span>`}
       ${m.seq && !m.tool && html`<a class="at" href=${address(talk.key, m.seq, route.value.query.get("of") ?? "")} title=${`${moment(m.at ?? 0)}, message ${m.seq}`}>${clock(m.at ?? 0)}</a>`}
       ${m.seq && !m.tool && !m.command && m.role !== "system" && !talk.kept && html`<button type="button" class="link-like" onClick=${() => { talk.answering.value = m; /** @type {HTMLElement | null} */ (document.querySelector(".compose textarea"))?.focus(); }}>Reply</button>`}
       ${m.run && m.seq && !m.tool && m.role !== "user" && knows("runs.list") && html`<${Cost} session=${talk.key} run=${m.run}/>`}</span></article>`;
+}
+
+// Rest reads what a long message has after its beginning, piece by piece.
+/** @param {{m: page.Message, talk: page.Conversation}} props */
+function Rest({ m, talk }) {
+  const texts = useSignal(/** @type {string[]} */ ([])), next = useSignal(m.more);
+  const read = async () => {
+    const more = await talk.rest(m.seq ?? 0, next.value ?? 0);
+    texts.value = [...texts.value, more?.content[0]?.text ?? ""];
+    next.value = more?.nextChar;
+  };
+  return html`${texts.value.map((text, i) => html`<div class="text" dir="auto" key=${i}><${Prose} text=${text}/></div>`)}${next.value && html`<p class="buttons" key="next"><${Act} run=${read}>Show the rest<//></p>`}`;
 }
 
 const written = (/** @type {unknown} */ value) => { const text = plain(typeof value === "string" ? value : JSON.stringify(value, null, 2)); return text.length > CUT ? `${text.slice(0, CUT)} … cut at 16 KB` : text; };
