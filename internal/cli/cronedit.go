@@ -43,7 +43,7 @@ func (c *cronEdit) Run(ctx context.Context, env *environment) error {
 		return err
 	}
 	if c.Patch != "" {
-		return c.onJob(ctx, env, "cron.update", func(j wire.Job) string { return "changed, " + nextOf(j) }, map[string]any{"patch": members})
+		return c.onJob(ctx, env, "cron.update", func(j wire.Job) string { return strings.TrimSuffix("changed, "+nextOf(j)+"\n"+warningsOf(j), "\n") }, map[string]any{"patch": members})
 	}
 	conn, err := c.connect(ctx, env)
 	if err != nil {
@@ -125,7 +125,12 @@ func (c *cronEdit) edit(ctx context.Context, env *environment, conn gatewayConn,
 	if c.JSON {
 		return printJSON(env.stdout, raw)
 	}
-	_, err = fmt.Fprintf(env.stdout, "%s changed\n", oneLine(c.Job))
+	var saved wire.Job
+	if err := json.Unmarshal(raw, &saved); err != nil {
+		return fmt.Errorf("the answer cannot be read: %w", err)
+	}
+	saved.Warnings = slices.DeleteFunc(saved.Warnings, func(w string) bool { return slices.Contains(fires, "warning: "+oneLine(w)) })
+	_, err = fmt.Fprintf(env.stdout, "%s changed\n%s", oneLine(c.Job), warningsOf(saved))
 	return err
 }
 

@@ -450,6 +450,7 @@ func jobPage(now time.Time, j wire.Job) [][]string {
 	add("answers to", targetOf(j.Delivery))
 	add("owner", ownerOfJob(j))
 	add("key", j.Key)
+	add("warning", strings.Join(j.Warnings, "; "))
 	return rows
 }
 

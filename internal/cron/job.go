@@ -171,6 +171,10 @@ type Job struct { //nolint:recvcheck // After changes the job, the others only l
 	UpdatedAt time.Time
 
 	State JobState
+
+	// Unserved is why no answer of the job can arrive, set where one job is read or written; not
+	// stored.
+	Unserved string `json:"-"`
 }
 
 // JobState is the state that runs and claims change. Clients never write it.
@@ -459,7 +463,7 @@ func sameDefinition(a, b *Job) bool {
 		a.Alert.IncludeSkipped == b.Alert.IncludeSkipped && sameDelivery(&a.Alert.Delivery, &b.Alert.Delivery) && a.Overlap == b.Overlap &&
 		a.Missed == b.Missed && a.Retry == b.Retry && a.Timeout == b.Timeout && a.AtMostOnce == b.AtMostOnce && a.DeleteAfter == b.DeleteAfter &&
 		a.PauseAfter == b.PauseAfter && a.Enabled == b.Enabled && (a.Pause == nil) == (b.Pause == nil) && (a.Pause == nil || *a.Pause == *b.Pause) &&
-		a.AutoDisabled == b.AutoDisabled && a.Invalid == b.Invalid && a.Revision == b.Revision && a.CreatedAt.Equal(b.CreatedAt) && a.UpdatedAt.Equal(b.UpdatedAt)
+		a.AutoDisabled == b.AutoDisabled && a.Invalid == b.Invalid && a.Unserved == b.Unserved && a.Revision == b.Revision && a.CreatedAt.Equal(b.CreatedAt) && a.UpdatedAt.Equal(b.UpdatedAt)
 }
 
 func sameDelivery(a, b *Delivery) bool {

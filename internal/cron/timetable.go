@@ -309,11 +309,14 @@ func (t Timetable) warnings(after, until time.Time, fires int) []string {
 }
 
 // Surprises are those of the schedule of a job that has just been written, see
-// [schedule.Schedule.Surprises].
+// [schedule.Schedule.Surprises], and why its answers cannot arrive.
 func (j Job) Surprises() []string {
-	s, err := schedule.Compile(j.Schedule)
-	if err != nil {
-		return nil
+	var out []string
+	if s, err := schedule.Compile(j.Schedule); err == nil {
+		out = s.Surprises(j.UpdatedAt)
 	}
-	return s.Surprises(j.UpdatedAt)
+	if j.Unserved != "" {
+		out = append(out, j.Unserved)
+	}
+	return out
 }

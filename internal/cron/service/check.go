@@ -238,6 +238,12 @@ func (a *accounts) read(ctx context.Context) error {
 	return nil
 }
 
+// has reports whether a process has the account.
+func (a *accounts) has(name string) bool {
+	known := a.known.Load()
+	return known != nil && slices.Contains(*known, name)
+}
+
 // of are the accounts of a kind of channel.
 func (a *accounts) of(kind string) []string {
 	known := a.known.Load()
@@ -296,6 +302,26 @@ func (p *parts) several(to chat.Target) error {
 		return nil
 	}
 	return chat.Errorf(chat.CodeInvalid, "%s", p.unnamed(to)).With("code", "CRON_UNKNOWN_ACCOUNT").With("channel", to.Channel)
+}
+
+// unserved is a sentence about an address of a job whose account no live process has; "" if each
+// has one, or if that cannot be read.
+func (ed *Editor) unserved(ctx context.Context, j cron.Job) string {
+	if err := ed.accounts.read(ctx); err != nil {
+		return ""
+	}
+	for _, to := range ed.delivery.addresses(j) {
+		kind := chat.ChannelKind(to.Channel)
+		if to.IsZero() || kind == channel.Web || kind == channel.Webhook || slices.Contains(ed.channels, to.Channel) || ed.accounts.has(to.Channel) {
+			continue
+		}
+		account := "an account of " + kind
+		if _, name, named := strings.Cut(to.Channel, ":"); named {
+			account = "the account " + name + " of " + kind
+		}
+		return "no running gateway has " + account + ", so nothing reaches " + to.Channel + ":" + to.ChatID + " until one has; configure it (channels." + kind + ") and restart"
+	}
+	return ""
 }
 
 // mayDeliver refuses a job with a new address that matches several accounts.

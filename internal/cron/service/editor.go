@@ -122,7 +122,9 @@ func (ed *Editor) put(ctx context.Context, p cron.PutParams, keyed bool) (cron.P
 			ed.changed(cron.ActionUpdated, res.Job)
 		}
 	}
-	return putOf(&res, keyed), nil
+	out := putOf(&res, keyed)
+	out.Job.Unserved = ed.unserved(ctx, out.Job)
+	return out, nil
 }
 
 func putOf(res *cron.PutResult, keyed bool) cron.Put {
@@ -309,6 +311,9 @@ func (ed *Editor) Update(ctx context.Context, id string, patch cron.Members, exp
 		}
 		job, stale, err := ed.patch(ctx, id, patch, revisions{expected, checked}, by)
 		if !stale || try == maxPatchTries {
+			if err == nil {
+				job.Unserved = ed.unserved(ctx, job)
+			}
 			return job, err
 		}
 	}
@@ -506,6 +511,9 @@ func (ed *Editor) Job(ctx context.Context, id string, by chat.Caller) (cron.Job,
 	j, err := ed.jobs.Job(ctx, id, visible(by))
 	if errors.Is(err, chat.ErrNotFound) {
 		return j, jobNotFound(id)
+	}
+	if err == nil {
+		j.Unserved = ed.unserved(ctx, j)
 	}
 	return j, err
 }

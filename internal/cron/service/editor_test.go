@@ -390,3 +390,28 @@ func TestWordsFollowTheClockOfTheDatabase(t *testing.T) {
 		}
 	}
 }
+
+func TestAccountThatNoGatewayHasIsSaid(t *testing.T) {
+	t.Parallel()
+	p := open(t)
+	for to, want := range map[string]string{"box:work": "", "telegram": "no running gateway has an account of telegram, so nothing reaches telegram:4711", "last": ""} {
+		d := map[string]any{"mode": "announce", "channel": to}
+		if to != "last" {
+			d["to"] = "4711"
+		}
+		put, err := p.Editor.Add(t.Context(), members(t, map[string]any{"key": to, "delivery": d}), operator, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(put.Job.Surprises(), "; "); !strings.Contains(got, want) || want == "" && got != "" {
+			t.Errorf("%s: the maker hears %q, want %q", to, got, want)
+		}
+		job, err := p.Editor.Update(t.Context(), put.Job.ID, only(t, map[string]any{"description": "x"}), "", operator)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := job.Unserved; !strings.Contains(got, want) || want == "" && got != "" {
+			t.Errorf("%s: an edit says %q, want %q", to, got, want)
+		}
+	}
+}

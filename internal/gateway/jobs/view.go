@@ -46,6 +46,9 @@ func extendJob(out *wire.Job, j cron.Job) {
 	out.TimeoutSeconds, out.PauseAfterFailures = new(int64(j.Timeout/time.Second)), &j.PauseAfter
 	out.RunCount, out.ErrorCount, out.QueuedRuns = &j.State.RunCount, &j.State.ErrorCount, &j.State.Queued
 	out.StartsAtMs, out.EndsAtMs, out.MaxRuns, out.Invalid = rpc.Millis(j.StartsAt), rpc.Millis(j.EndsAt), max(0, j.MaxRuns), j.Invalid
+	if j.Unserved != "" {
+		out.Warnings = []string{j.Unserved}
+	}
 	out.ScheduleWords = j.Schedule.Words(j.Schedule.TZ)
 	if j.MayFire() {
 		out.NextScheduledForMs = rpc.Millis(j.State.Next)

@@ -31,6 +31,7 @@ export function Job({ id, ask }) {
     <${Loading} of=${one} what="the job"/>
     ${job && html`<dl class="facts"><div><dt>Schedule</dt><dd><${When} s=${job.schedule} words=${job.scheduleWords}/></dd></div><div><dt>Next</dt><dd><${Next} job=${job}/></dd></div>
       <div><dt>Last</dt><dd><${Last} job=${job}/></dd></div><div><dt>Last ${STRIP}</dt><dd><${Strip} outcomes=${job.outcomes} zone=${job.schedule.tz}/></dd></div></dl>`}
+    ${job?.warnings?.map((w) => html`<p key=${w}><${Mark} kind="warn">${plain(w)}<//></p>`)}
     ${read && !job && html`<p class="quiet">No job has this id. It may have been removed; its history is kept.</p>`}
     ${knows("cron.explain") && html`<${Why} id=${id} changed=${`${job?.updatedAtMs} ${job?.lastRunAtMs} ${job?.state?.runningAtMs}`} job=${job} ask=${ask}/>`}
     <${History} id=${id} job=${job}/>`;
@@ -72,6 +73,7 @@ function Detail({ of: r }) {
     ${r.usage && html` <span class="quiet">${r.usage.input_tokens.toLocaleString()} tokens in, ${r.usage.output_tokens.toLocaleString()} out</span>`}
     ${r.sessionKey && html` <a class="target" href=${address(r.sessionKey)}>Conversation<span class="only-read"> of the run, ${inZone(slotOf(r))}</span></a>`}
     ${r.trigger && r.trigger !== "schedule" && html` <span class="quiet">(${r.trigger === "manual" ? "by hand" : r.trigger})</span>`}
+    ${r.policy && html` <span class="quiet">by ${plain(r.policy)}</span>`}
     ${r.deliveryStatus === "not-delivered" && html` <${Mark} kind="error">not delivered${r.deliveryError ? `: ${plain(r.deliveryError)}` : ""}<//>`}
     ${attempts.length > 1 && html`<ol class="attempts">${attempts.map((a) => html`<li key=${a.attempt}><${Mark} kind=${a.status === "timeout" ? "error" : a.status ?? "running"}>attempt ${a.attempt}: ${a.status ?? "running"}<//>
       <span class="quiet">${a.durationMs === undefined ? "" : took(a.durationMs)} ${plain(a.error)} ${a.nodeId ? `on ${plain(a.nodeId)}` : ""}</span></li>`)}</ol>`}`;
