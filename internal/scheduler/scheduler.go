@@ -34,6 +34,21 @@
 // message, or the batch of a debounce window. The window is open while more may join. Only the last
 // unit of a session can be open, which keeps the order of the session. Stop ends a whole unit.
 //
+// # Decisions about rows
+//
+// Row, Admit, Next and Units decide from columns of the store instead of messages in memory, so
+// that every replica decides the same. The store calls Admit for each message that may end others
+// or be refused, under the lock of its session. Next is what a session does with a slot: it is the
+// rule by which the store will choose the messages of a turn itself, and until then a property test
+// gives one random history to it and to the scheduler. Where they differ, Next is what is wanted:
+//
+//   - A window depends on the state when a slot is free, not when the message arrives: a typed message of mode collect or
+//     interrupt that arrived while turns ran may wait up to Debounce longer after them.
+//   - A number that is missing ends a window: a command, and also a message that was stopped or dropped between two others.
+//   - A message that ends the window of the one before it is in the same turn, in mode collect.
+//   - A mode that is chosen for a session applies to messages that wait already, but supersedes none.
+//   - A message is steered into a turn of its own thread; a turn of another thread does not shorten its window.
+//
 // # Who owns which state
 //
 //	Scheduler   the mutex, the configuration and the parent context of the turns; its methods are the public ones, timers and goroutines
@@ -89,8 +104,8 @@
 //
 // It limits no turn in time: a runner does so with a context of its own.
 //
-// It does not limit the number of waiting messages. The store decides which message is dropped from
-// a full queue, and Drop removes that message here. WaitingOf is for a caller that bounds the
+// It does not limit the number of waiting messages. The store decides by Admit which messages are
+// dropped from a full queue, and Drop removes them here. WaitingOf is for a caller that bounds the
 // waiting messages of a principal. Turns of a principal can be bounded (PrincipalTurns): a session
 // whose next turn exceeds the bound is in the principal's line instead of the lane's.
 //
