@@ -193,7 +193,8 @@ func needsSecret(path string) string { return fmt.Sprintf("%s needs %d character
 type Queue struct {
 	// Mode is queue, followup, interrupt, collect or steer. Default queue.
 	Mode string `yaml:"mode"`
-	// Cap is how many messages may wait, 1 to 10000. Default 10. The running turn does not count.
+	// Cap is how many turns may wait, 1 to 10000. Default 10. The running one does not count, nor the
+	// next one while none runs.
 	Cap int `yaml:"cap"`
 	// Drop selects the message to remove when the queue is full: old or new. Default old.
 	Drop string `yaml:"drop"`

@@ -143,7 +143,7 @@ func within(wait time.Duration, c <-chan recorded) (recorded, bool) {
 func (c *commands) exec(ctx context.Context, m chat.Message, cmd command.Command, call command.Call) command.Answer {
 	answer, ok := c.call(ctx, m, cmd, call)
 	c.obs.CommandRun(cmd.Name, ok)
-	c.queue.cut(m.Session)
+	c.sched.Cut(m.Session.String())
 	return answer
 }
 

@@ -3,8 +3,6 @@ package dispatch
 import (
 	"context"
 	"errors"
-	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -19,11 +17,9 @@ import (
 type queue struct {
 	*parts
 
-	signs    *signs
-	rules    atomic.Pointer[func(agent, channel, kind string) scheduler.Settings]
-	order    order
-	starting seqSet
-	bursts   bursts
+	signs *signs
+	rules atomic.Pointer[func(agent, channel, kind string) scheduler.Settings]
+	order order
 }
 
 // configured returns the settings for a message's session, without the modes that the session and
@@ -36,19 +32,12 @@ func (q *queue) configured(key chat.SessionKey, channel string, c *chat.Content)
 	return (*q.rules.Load())(key.Agent, chat.ChannelKind(channel), key.Kind()).Over(scheduler.DefaultSettings())
 }
 
-// settings returns the settings for a message of a session with this mode.
-func (q *queue) settings(m *store.Waiting, mode chat.QueueMode) scheduler.Settings {
-	row := store.RowOf(&m.Content, m.Lane)
-	return q.configured(m.Session, m.Channel, &m.Content).For(&row, scheduler.QueueMode(mode))
-}
-
 // params returns how a message of its session is accepted: what waits, what a full queue does, and
 // which mode applies.
 func (q *queue) params(m chat.Message) store.AcceptParams {
 	s := q.configured(m.Session, m.Channel, &m.Content)
 	return store.AcceptParams{
 		Take: true, Message: m, Queue: s, DropNotice: dropNotice(m, s.Cap), Own: m.Own,
-		Starting: q.starting.of(m.Session), Joins: q.bursts.joins(m, s),
 	}
 }
 
@@ -124,7 +113,8 @@ func (q *queue) item(w work, mode chat.QueueMode) scheduler.Item[work] {
 	for _, r := range w.rows {
 		size += len(r.Content.Text)
 	}
-	row, rules := store.RowOf(&lead.Content, lead.Lane), q.settings(lead, mode)
+	row := lead.Row()
+	rules := q.configured(lead.Session, lead.Channel, &lead.Content).For(&row, scheduler.QueueMode(mode))
 	return scheduler.Item[work]{
 		Session: lead.Session.String(), Lane: row.Lane, ID: lead.MessageID, Seq: lead.Seq,
 		Sender: row.Sender, Thread: row.Thread, Size: size, Payload: w, Settings: &rules,
@@ -135,14 +125,8 @@ func (q *queue) item(w work, mode chat.QueueMode) scheduler.Item[work] {
 
 // offer submits a message that was just accepted and reports whether it has to wait.
 func (q *queue) offer(ctx context.Context, it scheduler.Item[work], first bool) (queued bool, position int) {
-	lead := it.Payload.rows[len(it.Payload.rows)-1]
-	q.starting.add(lead.Session, []int64{lead.Seq})
 	queued = true
-	list, left := q.order.offer(q.sched, it, first)
-	if left {
-		q.starting.remove(lead.Session, []int64{lead.Seq})
-	}
-	for _, s := range list {
+	for _, s := range q.order.offer(q.sched, it, first) {
 		waits, place := q.settle(ctx, s)
 		if s.item.Seq == it.Seq {
 			queued, position = waits, place
@@ -156,9 +140,6 @@ func (q *queue) offer(ctx context.Context, it scheduler.Item[work], first bool) 
 func (q *queue) settle(ctx context.Context, s submitted) (queued bool, position int) {
 	it := s.item
 	lead := it.Payload.rows[len(it.Payload.rows)-1]
-	if s.err != nil || !s.res.Running {
-		q.starting.remove(lead.Session, []int64{lead.Seq})
-	}
 	q.writeEnded(ctx, s.res.Ended)
 	switch {
 	case errors.Is(s.err, scheduler.ErrMessageStale):
@@ -193,7 +174,9 @@ func (q *queue) writeEnded(ctx context.Context, ended []scheduler.Ended[work]) {
 	for _, e := range ended {
 		switch e.Outcome {
 		case scheduler.OutcomeSuperseded:
-			q.endWaiting(ctx, e.Item.Payload.rows, chat.OutcomeSuperseded, store.ReasonSuperseded)
+			// The store has ended them with the message that interrupts. They are here because the
+			// response to its commit was lost.
+			q.endRows(ctx, e.Item.Payload.rows, chat.OutcomeSuperseded, store.ReasonSuperseded, true)
 		case scheduler.OutcomeStopped:
 			q.endWaiting(ctx, e.Item.Payload.rows, chat.OutcomeStopped, "stop")
 		case scheduler.OutcomeDropped:
@@ -274,45 +257,6 @@ func (q *queue) removeDropped(ctx context.Context, key chat.SessionKey, acc stor
 // OperatorOwner reports whether an owner is a credential of the gateway, not a chat user, whose
 // name begins with the channel.
 func OperatorOwner(owner string) bool { return !chat.Caller{Principal: owner}.InChat() }
-
-// seqSet has the messages with a slot that the store does not yet know to be running. It contains a
-// number at most once; the turn that starts the message removes it.
-type seqSet struct {
-	mu   sync.Mutex
-	bySn map[chat.SessionKey][]int64
-}
-
-func (s *seqSet) add(key chat.SessionKey, seqs []int64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.bySn == nil {
-		s.bySn = map[chat.SessionKey][]int64{}
-	}
-	have := s.bySn[key]
-	for _, q := range seqs {
-		if !slices.Contains(have, q) {
-			have = append(have, q)
-		}
-	}
-	s.bySn[key] = have
-}
-
-func (s *seqSet) remove(key chat.SessionKey, seqs []int64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	left := slices.DeleteFunc(s.bySn[key], func(q int64) bool { return slices.Contains(seqs, q) })
-	if len(left) == 0 {
-		delete(s.bySn, key)
-		return
-	}
-	s.bySn[key] = left
-}
-
-func (s *seqSet) of(key chat.SessionKey) []int64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Clone(s.bySn[key])
-}
 
 // sentence returns what a person reads about a message without an answer.
 func sentence(outcome chat.Outcome, reason string) string {

@@ -78,20 +78,20 @@ func (h *order) line(c store.Claim) *line {
 }
 
 // offer submits a message and the messages that waited for it; first is true when no message waited
-// before it. The result is empty when the message is parked. left is true when it is not taken: a
-// sweep has submitted it, or the next one will.
-func (h *order) offer(s *scheduler.Scheduler[work], it scheduler.Item[work], first bool) (list []submitted, left bool) {
+// before it. The result is empty when the message is parked, or not taken: a sweep has submitted it,
+// or the next one will.
+func (h *order) offer(s *scheduler.Scheduler[work], it scheduler.Item[work], first bool) []submitted {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	l := h.line(it.Payload.claim)
 	switch {
 	case l == nil || it.Seq <= l.submitted:
-		return nil, true
+		return nil
 	case !first && l.submitted < it.Seq-1:
 		l.parked = append(l.parked, parkedItem{seq: it.Seq, item: it, since: time.Now()})
-		return nil, false
+		return nil
 	}
-	return append([]submitted{submitTo(s, it)}, l.advance(s, it.Seq)...), false
+	return append([]submitted{submitTo(s, it)}, l.advance(s, it.Seq)...)
 }
 
 // pass reports that a sequence number belongs to a command, which needs no place.
@@ -272,7 +272,7 @@ func (t takeover) Running() map[string]bool { return t.running.ids() }
 // others in their order.
 func (q *queue) resume(ctx context.Context, t store.Taken) {
 	var items []scheduler.Item[work]
-	for _, rows := range batches(t.Messages) {
+	for _, rows := range q.batches(t) {
 		lead := rows[len(rows)-1]
 		it := q.item(q.fromInbox(t.Claim, rows...), t.Mode)
 		if lead.RunID != "" {
@@ -285,34 +285,24 @@ func (q *queue) resume(ctx context.Context, t store.Taken) {
 	}
 }
 
-// batches groups messages. Those of one run stay together under its id. A held message that is not
-// yet in a turn joins the one right before it, as in the debounce window. A missing number belongs
-// to a command, or to a message that is already on its way to the scheduler and must not be
-// overtaken.
-func batches(rows []store.Waiting) [][]store.Waiting {
+// batches groups the unfinished messages of a session by their turns.
+func (q *queue) batches(t store.Taken) [][]store.Waiting {
+	if len(t.Messages) == 0 {
+		return nil
+	}
+	rows, bySeq := make([]scheduler.Row, len(t.Messages)), make(map[int64]store.Waiting, len(t.Messages))
+	for i := range t.Messages {
+		m := &t.Messages[i]
+		rows[i], bySeq[m.Seq] = m.Row(), *m
+	}
+	last := &t.Messages[len(t.Messages)-1]
 	var out [][]store.Waiting
-	runAt := map[string]int{}
-	for _, r := range rows {
-		if i, ok := runAt[r.RunID]; ok && r.RunID != "" {
-			out[i] = append(out[i], r)
-			continue
+	for _, u := range scheduler.Units(rows, q.configured(last.Session, last.Channel, &last.Content), scheduler.SessionState{Mode: scheduler.QueueMode(t.Mode)}) {
+		batch := make([]store.Waiting, len(u.Rows))
+		for i := range u.Rows {
+			batch[i] = bySeq[u.Rows[i].Seq]
 		}
-		if n := len(out); n > 0 && joins(out[n-1], r) {
-			out[n-1] = append(out[n-1], r)
-			continue
-		}
-		if r.RunID != "" {
-			runAt[r.RunID] = len(out)
-		}
-		out = append(out, []store.Waiting{r})
+		out = append(out, batch)
 	}
 	return out
-}
-
-func joins(batch []store.Waiting, r store.Waiting) bool {
-	last := batch[len(batch)-1]
-	return r.State == store.StateHeld && r.RunID == "" && last.RunID == "" && r.Seq == last.Seq+1 &&
-		last.Content.Sender.ID == r.Content.Sender.ID && last.Content.Thread == r.Content.Thread &&
-		len(last.Content.Attachments)+len(r.Content.Attachments) == 0 &&
-		!last.Content.Options.NoMerge && !r.Content.Options.NoMerge && len(batch) < 12
 }

@@ -339,7 +339,6 @@ func (tr *trees) announce(ctx context.Context, m store.Waiting, end chat.RunEnd)
 
 // accept accepts an announcement, which occupies no place in the queue of its session.
 func (tr *trees) accept(ctx context.Context, m chat.Message) error {
-	limit := tr.queue.configured(m.Session, m.Channel, &m.Content).MaxConcurrent
 	var (
 		acc  store.Accepted
 		node string
@@ -348,7 +347,7 @@ func (tr *trees) accept(ctx context.Context, m chat.Message) error {
 		if node, err = tr.node.Alive(); err != nil {
 			return err
 		}
-		acc, err = tr.store.Accept(ctx, store.AcceptParams{Node: node, Take: true, Message: m, Joins: true, Queue: scheduler.Settings{MaxConcurrent: limit}})
+		acc, err = tr.store.Accept(ctx, store.AcceptParams{Node: node, Take: true, Message: m, Queue: tr.queue.configured(m.Session, m.Channel, &m.Content)})
 		return err
 	})
 	if err != nil {

@@ -137,7 +137,6 @@ func (ts *turns) start(ctx context.Context, st *scheduler.Turn[work]) (*turn, bo
 			p.EntrySeqs = append(p.EntrySeqs, r.Seq)
 		}
 	}
-	ts.queue.starting.add(lead.Session, p.Seqs)
 	var last error // of the last try
 	begin := func(ctx context.Context) error {
 		asked := time.Now()
@@ -149,7 +148,6 @@ func (ts *turns) start(ctx context.Context, st *scheduler.Turn[work]) (*turn, bo
 	if err != nil && store.CommitUnknown(last) { // it was stopped meanwhile, and would stay running in the store if it was committed
 		err = ts.node.Final(ctx, "starting a turn", begin)
 	}
-	ts.queue.starting.remove(lead.Session, p.Seqs)
 	switch {
 	case errors.Is(err, chat.ErrFenced):
 		ts.obs.Fenced("start")

@@ -181,6 +181,12 @@ func windowed(r *Row, s Settings, st SessionState) bool {
 	}
 }
 
+// MayDisplace reports whether a message may end others, or be refused, when so many wait in its
+// session. Otherwise Admit needs not be asked.
+func (s Settings) MayDisplace(m *Row, session QueueMode, waiting int64) bool {
+	return waiting > 0 && (s.modeOf(m, session) == ModeInterrupt || s.Cap > 0 && waiting >= int64(s.Cap) && !m.Gathers)
+}
+
 // Admission is what a new message does to the queue of its session.
 type Admission struct {
 	// Refused: the queue is full, and the message is not accepted.

@@ -101,10 +101,12 @@ func messageInvariants() []Invariant {
 		{ID: "I6.receipt", Rule: "Delivered means that the provider's id is known.", SQL: `
 			SELECT 'I6.receipt', id, run_id FROM outbox
 			WHERE state = 'delivered' AND coalesce(provider_id, '') = ''`},
-		{ID: "I10.queue", Rule: "No more messages wait for a turn of their own than the queue has places, without those of jobs, which the queue never refuses.", Params: []string{"cap"}, SQL: `
+		{ID: "I10.queue", Rule: "No more turns wait than the queue has places, and one more when none runs, without those of jobs and announcements, which the queue never refuses, and typed messages after a typed one.", Params: []string{"cap"}, SQL: `
 			SELECT 'I10.queue', i.session_key, count(*) FROM inbox i
-			WHERE i.state = 'waiting' AND coalesce(i.run_id, '') = '' AND NOT EXISTS (SELECT 1 FROM cron_run_logs c WHERE c.id = i.message_id)
-			GROUP BY i.session_key HAVING count(*) > :cap`},
+			WHERE i.state = 'waiting' AND coalesce(i.run_id, '') = '' AND i.flags IN (0, 1, 2, 3) AND NOT EXISTS (SELECT 1 FROM cron_run_logs c WHERE c.id = i.message_id)
+			  AND NOT (i.flags = 1 AND EXISTS (SELECT 1 FROM inbox b WHERE b.session_key = i.session_key AND b.seq = i.seq - 1 AND b.state = 'waiting' AND b.flags = 1))
+			GROUP BY i.session_key
+			HAVING count(*) > :cap + CASE WHEN EXISTS (SELECT 1 FROM runs r WHERE r.session_key = i.session_key AND r.state IN ('running', 'stopping', 'yielded')) THEN 0 ELSE 1 END`},
 	}
 }
 

@@ -1,7 +1,6 @@
 package store
 
 import (
-	"errors"
 	"reflect"
 	"slices"
 	"strings"
@@ -9,7 +8,6 @@ import (
 	"time"
 
 	"laneway/internal/chat"
-	"laneway/internal/scheduler"
 )
 
 func TestASearchIsCutToItsNewestHits(t *testing.T) {
@@ -122,36 +120,6 @@ func TestWhereAnAnswerIsIsSaidFromStoredFacts(t *testing.T) {
 	} {
 		if x := ExplainTurn(&c.turn, c.waits, now); x.Why != c.why || x.Text != c.text {
 			t.Errorf("%s: %s\nwant %s: %s", x.Why, x.Text, c.why, c.text)
-		}
-	}
-}
-
-// TestAFullQueueDisplaces has five messages: the first has a slot, the second is held, the others
-// wait.
-func TestAFullQueueDisplaces(t *testing.T) {
-	t.Parallel()
-	waiting := []Waiting{{Seq: 1, State: StateWaiting}, {Seq: 2, State: StateHeld}, {Seq: 3, State: StateWaiting}, {Seq: 4, State: StateWaiting}, {Seq: 5, State: StateWaiting}}
-	for name, c := range map[string]struct {
-		p       AcceptParams
-		s       scheduler.Settings
-		seqs    []int64
-		outcome chat.Outcome
-		err     error
-	}{
-		"without a bound":           {},
-		"with a place":              {s: scheduler.Settings{Cap: 4}},
-		"the oldest one":            {s: scheduler.Settings{Cap: 3}, seqs: []int64{3}, outcome: chat.OutcomeDropped},
-		"all that are too many":     {s: scheduler.Settings{Cap: 1}, seqs: []int64{3, 4, 5}, outcome: chat.OutcomeDropped},
-		"the new one":               {s: scheduler.Settings{Cap: 3, DropNew: true}, err: chat.ErrQueueFull},
-		"an interrupt":              {s: scheduler.Settings{Cap: 3, DropNew: true, Mode: scheduler.ModeInterrupt}, seqs: []int64{2, 3, 4, 5}, outcome: chat.OutcomeSuperseded},
-		"an interrupt with a place": {s: scheduler.Settings{Cap: 4, Mode: scheduler.ModeInterrupt}},
-		"one that joins":            {p: AcceptParams{Joins: true}, s: scheduler.Settings{Cap: 1, DropNew: true}},
-		"a command":                 {p: AcceptParams{Unqueued: true}, s: scheduler.Settings{Cap: 1, DropNew: true}},
-	} {
-		c.p.Starting = []int64{1}
-		seqs, outcome, err := c.p.Displaces(waiting, c.s)
-		if !slices.Equal(seqs, c.seqs) || outcome != c.outcome || !errors.Is(err, c.err) {
-			t.Errorf("%s: %v, %s, %v, want %v, %s, %v", name, seqs, outcome, err, c.seqs, c.outcome, c.err)
 		}
 	}
 }

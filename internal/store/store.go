@@ -16,7 +16,7 @@
 //
 // # How a message moves
 //
-//	Accept            inbox row `held` (debounced) or `waiting`; the session gets this owner if no live node owned it
+//	Accept            inbox row `waiting`; the session gets this owner if no live node owned it
 //	Start             rows `running`, one run row `running`; the sequence numbers are now taken
 //	Finish            rows `done` with outcomes, run row ended, transcript, outbox, done_seq; ownership released if nothing is left
 //	Finish + Requeue  a drain interrupted the turn: rows `held` for another attempt, run row `interrupted`
@@ -58,7 +58,6 @@ import (
 	"time"
 
 	"laneway/internal/chat"
-	"laneway/internal/scheduler"
 )
 
 // ErrSchema is wrapped when the schema of the database does not fit this program.
@@ -362,52 +361,6 @@ func (p *FinishParams) ended(state string) bool {
 		return state == RunStopping || state == RunStopped
 	}
 	return state == p.State
-}
-
-// Displaces selects the messages of a session that a new message with these settings ends. waiting
-// are those that wait, oldest first; only their numbers and states are read. A message that
-// interrupts a full queue ends all of them; any other message ends the excess that it causes.
-// chat.ErrQueueFull means that the new message itself is refused. Messages that are held or have a
-// slot already do not count.
-func (p *AcceptParams) Displaces(waiting []Waiting, s scheduler.Settings) (seqs []int64, outcome chat.Outcome, err error) {
-	var free, queued []int64
-	for i := range waiting {
-		m := &waiting[i]
-		if slices.Contains(p.Starting, m.Seq) {
-			continue
-		}
-		if free = append(free, m.Seq); m.State != StateHeld {
-			queued = append(queued, m.Seq)
-		}
-	}
-	over := len(queued) + 1 - s.Cap
-	switch {
-	case s.Cap <= 0 || p.Joins || p.Unqueued || over <= 0:
-		return nil, "", nil
-	case s.Mode == scheduler.ModeInterrupt:
-		return free, chat.OutcomeSuperseded, nil
-	case s.DropNew:
-		return nil, "", chat.ErrQueueFull
-	default:
-		return queued[:over], chat.OutcomeDropped, nil
-	}
-}
-
-// DisplacedReason is the reason of a message that was displaced with this outcome.
-func DisplacedReason(o chat.Outcome) string {
-	if o == chat.OutcomeSuperseded {
-		return ReasonSuperseded
-	}
-	return string(chat.FailQueueFull)
-}
-
-// NoticeOf is the notice about messages that were displaced with this outcome; nil when none is
-// sent.
-func (p *AcceptParams) NoticeOf(o chat.Outcome) *Outgoing {
-	if o == chat.OutcomeDropped {
-		return p.DropNotice
-	}
-	return nil
 }
 
 // AnswerOf returns the result of the first call with an idempotency key, which read reads

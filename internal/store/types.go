@@ -13,7 +13,7 @@ import (
 
 // States of an inbox row.
 const (
-	StateHeld    = "held"    // belongs to a turn: joins the message before it, or ran before and waits for another attempt
+	StateHeld    = "held"    // ran before and waits for another attempt
 	StateWaiting = "waiting" // waits for a turn
 	StateRunning = "running"
 	StateDone    = "done" // has an outcome
@@ -160,22 +160,13 @@ type AcceptParams struct {
 	// ParamsHash, Branch, Content. A branch off a deleted conversation fails with chat.ErrNotFound.
 	Message chat.Message
 	// Queue are the configured settings of the session for this message. The mode that the message
-	// asks for, and the mode chosen for the session, take precedence over the configured one. Cap
-	// counts rows in state waiting, not held or running ones; 0 = no bound. A message in mode
-	// interrupt ignores DropNew: when Cap messages wait, all of them end superseded. MaxConcurrent
-	// is stored for the invariant queries. A typed message opens the session's debounce window:
-	// until its end, the sweep does not take the session over.
+	// asks for, and the mode chosen for the session, take precedence over the configured one.
+	// [scheduler.Admit] decides which waiting messages end. MaxConcurrent is stored for the
+	// invariant queries. A typed message opens the session's debounce window: until its end, the
+	// sweep does not take the session over.
 	Queue scheduler.Settings
-	// Starting are sequence numbers to which the owner has given a slot although their Start is not
-	// committed yet. While they are still in state waiting they do not count towards Cap and are
-	// never dropped: a turn that runs is never dropped.
-	Starting []int64
 	// DropNotice is sent once per burst when DropOld ends a message; nil when no notice is sent.
 	DropNotice *Outgoing
-	// Joins: the message is expected to share the turn of the previous message (typed within its
-	// debounce window). Its row is held, not waiting, and does not count towards Cap, because Cap
-	// counts turns.
-	Joins bool
 	// Unqueued messages (executed chat commands) get a sequence number and immediately the outcome
 	// answered. They never wait, do not count towards any cap and take no ownership.
 	Unqueued bool
@@ -209,8 +200,7 @@ type Accepted struct {
 	Existing  Waiting
 	// Dropped are the messages that end dropped because of this one (DropOld).
 	Dropped []Waiting
-	// Superseded are the messages that waited in a full queue when a message in mode interrupt was
-	// accepted; they end superseded.
+	// Superseded are the messages that waited when a message in mode interrupt was accepted.
 	Superseded []Waiting
 }
 
@@ -221,6 +211,13 @@ func RowOf(c *chat.Content, lane string) scheduler.Row {
 		Sender: c.Sender.ID, Thread: c.Thread, Lane: lane, Size: len(c.Text), Mode: scheduler.QueueMode(c.Options.Mode),
 		Typed: c.Options.Typed, Alone: c.Options.NoMerge || len(c.Attachments) > 0, Gathers: c.Options.Task != nil && c.Options.Task.Announces != "",
 	}
+}
+
+// Row is what the order of a session depends on of a message.
+func (w *Waiting) Row() scheduler.Row {
+	r := RowOf(&w.Content, w.Lane)
+	r.Seq, r.RunID, r.Accepted = w.Seq, w.RunID, w.AcceptedAt
+	return r
 }
 
 // Waiting is one inbox row.

@@ -14,8 +14,11 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"laneway/internal/chat"
+	"laneway/internal/scheduler"
+	"laneway/internal/store"
 	"laneway/internal/store/sqlstore"
 	"laneway/internal/store/storetest"
 	"laneway/migrations"
@@ -341,5 +344,40 @@ func crashed(t *testing.T, path string) {
 		if err := os.WriteFile(path+end, content, 0o600); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// TestMessagesOfAnOlderVersionKeepTheirPlace: a replica of the version before writes no columns for
+// the order, so those of its messages are read from their bodies.
+func TestMessagesOfAnOlderVersionKeepTheirPlace(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	register(t, s, "n")
+	accept := func(id string, change func(*store.AcceptParams)) (store.Accepted, error) {
+		p := message("n", "room", id)
+		p.Queue, p.Message.Content.Options.Typed = scheduler.Settings{Debounce: time.Minute, Cap: 1}, true
+		change(&p)
+		return s.Accept(t.Context(), p)
+	}
+	nothing := func(*store.AcceptParams) {}
+	first, err := accept("a", nothing)
+	if err != nil {
+		t.Fatal(err)
+	}
+	claim := store.Claim{Session: chat.SessionKey{Agent: "main", Rest: "room"}, Node: "n", Epoch: first.Epoch}
+	if _, err := s.Start(t.Context(), store.StartParams{Claim: claim, RunID: "a", Lane: "main", Seqs: []int64{1}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := accept("b", nothing); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := outside(t, s.path).Exec(`UPDATE inbox SET thread = '', mode = '', flags = -1, size = 0, sender = '{"id":"7"}'`); err != nil {
+		t.Fatal(err)
+	}
+	if a, err := accept("c", nothing); err != nil || len(a.Dropped) > 0 {
+		t.Errorf("a message in the window of an older one: %+v, %v", a, err)
+	}
+	if _, err := accept("d", func(p *store.AcceptParams) { p.Queue.DropNew, p.Message.Content.Sender.ID = true, "8" }); !errors.Is(err, chat.ErrQueueFull) {
+		t.Errorf("a message of another sender: %v, want a refusal", err)
 	}
 }

@@ -47,6 +47,12 @@ const (
 	// queuedFrom are the waiting messages of a session $1.
 	queuedFrom = ` FROM inbox WHERE session_key = $1 AND {open} AND state <> 'running'`
 
+	// queuedRowsSQL reads what a decision about them needs. The bound of the numbers is what ended
+	// before: PostgreSQL would otherwise read its dead entries in the index. $2 done_seq.
+	queuedRowsSQL = `SELECT seq, COALESCE(run_id, ''), sender, thread, lane, mode, flags, size, accepted_at, CASE WHEN flags < 0 THEN body ELSE '{}' END` +
+		queuedFrom + ` AND seq > $2 ORDER BY seq`
+	turnsNowSQL = `SELECT count(*) FROM runs {by runs_open} WHERE session_key = $1 AND {running}`
+
 	// filesOfRunsSQL reads the messages in the range of the runs. $1 session, $2 runs, $3
 	// joinedAhead.
 	filesOfRunsSQL = `WITH named AS MATERIALIZED (SELECT id, seq_from, seq_to FROM runs WHERE session_key = $1 AND id {in $2})
@@ -209,6 +215,21 @@ func flagsOf(r *scheduler.Row) (flags int64) {
 		flags |= flagGathers
 	}
 	return flags
+}
+
+// scanQueued reads a row of queuedRowsSQL. That of an older version has its columns in the body.
+func scanQueued(r Row) (m scheduler.Row, err error) {
+	var (
+		flags int64
+		body  chat.Content
+	)
+	err = r.Scan(&m.Seq, &m.RunID, &m.Sender, &m.Thread, &m.Lane, (*string)(&m.Mode), &flags, &m.Size, instant{&m.Accepted}, jsonColumn{&body})
+	if flags < 0 {
+		w := store.Waiting{Seq: m.Seq, RunID: m.RunID, Lane: m.Lane, AcceptedAt: m.Accepted, Content: body}
+		return w.Row(), err
+	}
+	m.Typed, m.Alone, m.Gathers = flags&flagTyped != 0, flags&flagAlone != 0, flags&flagGathers != 0
+	return m, err
 }
 
 // acceptOp is one Accept in progress.
@@ -387,9 +408,9 @@ func (a *accepting) accept(ctx context.Context, o *acceptOp) (done bool, err err
 		}
 		own = !names.has(p.Message.Session, p.Message.Principal)
 	}
-	full := r != nil && p.Queue.Cap > 0 && !p.Joins && r.waiting >= int64(p.Queue.Cap)
+	displaces := r != nil && !p.Unqueued && p.Queue.MayDisplace(&o.row, scheduler.QueueMode(r.mode), r.waiting)
 	switch {
-	case !a.alone && (!own || full):
+	case !a.alone && (!own || displaces):
 		return false, nil
 	case r == nil: // it was deleted between the statements
 		return false, ErrAgain
@@ -402,7 +423,7 @@ func (a *accepting) accept(ctx context.Context, o *acceptOp) (done bool, err err
 			return false, err
 		}
 	}
-	if full {
+	if displaces {
 		if err := a.makeRoom(ctx, o, r); err != nil {
 			return false, err
 		}
@@ -411,31 +432,37 @@ func (a *accepting) accept(ctx context.Context, o *acceptOp) (done bool, err err
 	return true, nil
 }
 
-// makeRoom refuses the new message, drops the oldest waiting messages, or lets an interrupt end all
-// of them. Only messages that wait for a turn of their own count: not held ones, which belong to
-// the turn of another message, nor those that have a slot although their Start is not committed.
-// The waiting counter of the row includes held messages, so it only proves in the usual case that
-// there is room.
+// makeRoom refuses the new message, or ends the messages that it displaces.
 func (a *accepting) makeRoom(ctx context.Context, o *acceptOp, r *sessionRow) error {
-	waiting, err := all(ctx, a.tx, `SELECT seq, state`+queuedFrom+` ORDER BY seq`, func(r Row) (m store.Waiting, err error) {
-		err = r.Scan(&m.Seq, &m.State)
-		return m, err
-	}, r.key)
+	st := scheduler.SessionState{Mode: scheduler.QueueMode(r.mode)}
+	if err := a.tx.Later(ctx, turnsNowSQL, into(&st.Running), r.key); err != nil {
+		return err
+	}
+	waiting, err := all(ctx, a.tx, queuedRowsSQL, scanQueued, r.key, r.doneSeq)
 	if err != nil {
 		return err
 	}
-	seqs, e, err := o.p.Displaces(waiting, o.p.Queue.For(&o.row, scheduler.QueueMode(r.mode)))
-	if err != nil || len(seqs) == 0 {
-		return err
+	m := o.row
+	m.Seq, m.Accepted = r.lastSeq+1, fromMillis(a.sessions.now)
+	d := scheduler.Admit(waiting, &m, o.p.Queue, st)
+	switch {
+	case d.Refused:
+		return chat.ErrQueueFull
+	case len(d.Ended) == 0:
+		return nil
 	}
-	ended, err := all(ctx, a.tx, messagesSQL, scanMessage, r.key, seqs)
+	ended, err := all(ctx, a.tx, messagesSQL, scanMessage, r.key, d.Ended)
 	if err != nil {
 		return err
 	}
-	if err := endMessages(ctx, a.tx, r.key, ended, ending{outcome: e, reason: store.DisplacedReason(e), notice: o.p.NoticeOf(e)}); err != nil {
+	e := ending{outcome: chat.OutcomeDropped, reason: string(chat.FailQueueFull), notice: o.p.DropNotice}
+	if d.Superseded {
+		e = ending{outcome: chat.OutcomeSuperseded, reason: store.ReasonSuperseded}
+	}
+	if err := endMessages(ctx, a.tx, r.key, ended, e); err != nil {
 		return err
 	}
-	if e == chat.OutcomeSuperseded {
+	if d.Superseded {
 		o.out.Superseded = ended
 	} else {
 		o.out.Dropped = ended
@@ -460,9 +487,6 @@ func (a *accepting) admit(o *acceptOp, r *sessionRow) {
 			r.doneSeq++
 			r.takenSeq = max(r.takenSeq, r.doneSeq)
 		}
-	case p.Joins:
-		state = store.StateHeld
-		fallthrough
 	default:
 		if taker, ok := a.takers[p.Node]; ok && p.Take && idle && !r.ownerAlive && taker.Has(m.Session.Agent) {
 			a.dead = a.dead || r.owner != ""

@@ -41,7 +41,7 @@ func sequenceHasNoGaps(w *world) {
 		equal(w, "sequence number of the other session", b.Seq, want)
 	}
 	refused := w.message(node, key)
-	refused.Queue.Cap, refused.Queue.DropNew = 5, true
+	refused.Queue.Cap, refused.Queue.DropNew = 4, true
 	try(w.st.Accept(w.ctx, refused)).fails(w, chat.ErrQueueFull)
 	_, a := w.acceptText(node, key)
 	equal(w, "sequence number after a refusal", a.Seq, 6)

@@ -278,8 +278,9 @@ func messageEndsRun(w *world) {
 type messageEnds struct {
 	*world
 
-	node string
-	run  cron.Launched
+	node  string
+	run   cron.Launched
+	after string
 }
 
 func (w *world) queuedRun(node string) *messageEnds {
@@ -288,7 +289,7 @@ func (w *world) queuedRun(node string) *messageEnds {
 	m := &messageEnds{world: w, node: node, run: w.due(node)}
 	equal(w, "job of the run", m.run.Run.JobID, j.ID)
 	w.alter(j.ID, func(j *cron.Job) { j.Enabled, j.State.NextRunAt = false, time.Time{} })
-	w.acceptText(node, m.run.Message.Session)
+	m.after, _ = w.acceptText(node, m.run.Message.Session)
 	return m
 }
 
@@ -301,12 +302,16 @@ func (m *messageEnds) stop(scope store.StopScope) []store.Waiting {
 func (m *messageEnds) full(change func(p *store.AcceptParams)) store.Accepted {
 	m.Helper()
 	p := m.message(m.node, m.run.Message.Session)
-	p.Queue.Cap = 2
+	p.Queue.Cap = 1
 	change(&p)
 	return m.accept(p)
 }
 
-func (m *messageEnds) drop() []store.Waiting { return m.full(func(*store.AcceptParams) {}).Dropped }
+// drop begins the other message first: the first message of a session without a turn is not dropped.
+func (m *messageEnds) drop() []store.Waiting {
+	m.start(store.Claim{Session: m.run.Message.Session, Node: m.node, Epoch: m.run.Epoch}, m.after, m.run.Seq+1)
+	return m.full(func(*store.AcceptParams) {}).Dropped
+}
 
 func (m *messageEnds) interrupt() []store.Waiting {
 	return m.full(func(p *store.AcceptParams) { p.Message.Content.Options.Mode = chat.ModeInterrupt }).Superseded

@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"laneway/internal/chat"
+	"laneway/internal/scheduler"
 	"laneway/internal/store"
 )
 
@@ -36,6 +37,7 @@ type line struct {
 	state   string
 	outcome chat.Outcome
 	run     string // "" = never started
+	at      time.Time
 	stopBy  string
 }
 
@@ -101,22 +103,14 @@ func (m *model) owned(r *modelSession) bool { return m.alive(r.owner) }
 func (m *model) accept(t *rapid.T) {
 	r, node := m.session(), m.node()
 	p := m.w.message(node, r.key)
-	p.Queue.MaxConcurrent = many
-	p.Queue.Cap = rapid.IntRange(0, 3).Draw(t, "cap")
-	p.Queue.DropNew = rapid.Bool().Draw(t, "drop_new")
-	p.Joins = rapid.IntRange(0, 3).Draw(t, "joins") == 0
-	if waiting := r.in(store.StateWaiting); len(waiting) > 0 && rapid.Bool().Draw(t, "starting") {
-		p.Starting = []int64{waiting[0].seq}
-	}
-	if rapid.IntRange(0, 3).Draw(t, "hold") == 0 {
-		typed(&p, time.Second)
-	}
+	p.Queue = scheduler.Settings{MaxConcurrent: many, Debounce: window, Cap: rapid.IntRange(0, 3).Draw(t, "cap"), DropNew: rapid.Bool().Draw(t, "drop_new")}
+	p.Message.Content.Options.Typed = rapid.Bool().Draw(t, "typed")
 	if rapid.IntRange(0, 3).Draw(t, "interrupts") == 0 {
 		p.Message.Content.Options.Mode = chat.ModeInterrupt
 	}
-	over := r.displaced(p)
-	interrupts := p.Message.Content.Options.Mode == chat.ModeInterrupt && len(over) > 0
-	if len(over) > 0 && p.Queue.DropNew && !interrupts {
+	l := &line{accept: p, seq: int64(len(r.lines) + 1), state: store.StateWaiting, at: m.w.clock.now()}
+	over, outcome := r.displaced(l)
+	if len(over) > 0 && outcome == chat.OutcomeDropped && p.Queue.DropNew {
 		_, err := m.w.st.Accept(m.w.ctx, p)
 		m.w.fails(err, chat.ErrQueueFull)
 		return
@@ -126,11 +120,10 @@ func (m *model) accept(t *rapid.T) {
 	if len(over) == 0 {
 		equal(m.w, "messages before it", a.Behind, queued)
 	}
-	equal(m.w, "sequence number", a.Seq, int64(len(r.lines)+1))
-	outcome, ended, others := chat.OutcomeDropped, a.Dropped, a.Superseded
-	if interrupts {
-		over = slices.DeleteFunc(r.queued(), func(l *line) bool { return slices.Contains(p.Starting, l.seq) })
-		outcome, ended, others = chat.OutcomeSuperseded, a.Superseded, a.Dropped
+	equal(m.w, "sequence number", a.Seq, l.seq)
+	ended, others := a.Dropped, a.Superseded
+	if outcome == chat.OutcomeSuperseded {
+		ended, others = others, ended
 	}
 	var victims []int64
 	for _, l := range over {
@@ -140,24 +133,64 @@ func (m *model) accept(t *rapid.T) {
 	equal(m.w, string(outcome), seqsOf(ended), victims)
 	equal(m.w, "ended otherwise", len(others), 0)
 	m.acquired(r, a, node, idle)
-	l := &line{accept: p, seq: a.Seq, state: store.StateWaiting}
-	if p.Joins {
-		l.state = store.StateHeld
-	}
 	if p.Message.Content.Options.Typed {
-		r.held = m.w.clock.now().Add(p.Queue.Debounce)
+		r.held = m.w.clock.now().Add(window)
 	}
 	r.lines = append(r.lines, l)
 }
 
-// displaced are the messages that a new one displaces: of the waiting ones that are not being
-// started, all but the newest.
-func (r *modelSession) displaced(p store.AcceptParams) []*line {
-	list := slices.DeleteFunc(r.in(store.StateWaiting), func(l *line) bool { return slices.Contains(p.Starting, l.seq) })
-	if p.Queue.Cap == 0 || p.Joins || len(list) < p.Queue.Cap {
-		return nil
+// window is the debounce time of the model's sessions.
+const window = time.Second
+
+func (l *line) interrupts() bool { return l.accept.Message.Content.Options.Mode == chat.ModeInterrupt }
+
+// displaced are the messages that a new one ends. A message that interrupts ends all that wait,
+// unless it only joins them. Another one ends the oldest groups while more wait than Cap; the first
+// group of a session without a turn, and messages of a run, do not count.
+func (r *modelSession) displaced(l *line) (over []*line, outcome chat.Outcome) {
+	busy := len(r.in(store.StateRunning)) > 0
+	groups := grouped(append(r.queued(), l), busy)
+	switch {
+	case l.interrupts():
+		if busy || len(groups) > 1 {
+			over = r.queued()
+		}
+		return over, chat.OutcomeSuperseded
+	case l.accept.Queue.Cap == 0 || len(groups[len(groups)-1]) > 1:
+		return nil, chat.OutcomeDropped
+	case !busy:
+		groups = groups[1:]
 	}
-	return list[:len(list)+1-p.Queue.Cap]
+	groups = slices.DeleteFunc(groups, func(g []*line) bool { return g[0].run != "" })
+	for i := range len(groups) - l.accept.Queue.Cap {
+		over = append(over, groups[i]...)
+	}
+	return over, chat.OutcomeDropped
+}
+
+// grouped are messages by their turns: those of a run, and typed messages each within the window of
+// the one before, at most three windows after the first. Messages that interrupt have no window
+// while a turn runs.
+func grouped(lines []*line, busy bool) (groups [][]*line) {
+	typed := func(l *line) bool {
+		return l.accept.Message.Content.Options.Typed && l.run == "" && !(busy && l.interrupts())
+	}
+	for _, l := range lines {
+		if i := slices.IndexFunc(groups, func(g []*line) bool { return l.run != "" && g[0].run == l.run }); i >= 0 {
+			groups[i] = append(groups[i], l)
+			continue
+		}
+		if n := len(groups); n > 0 && typed(l) {
+			g := groups[n-1]
+			before := g[len(g)-1]
+			if typed(before) && before.seq == l.seq-1 && l.at.Before(before.at.Add(window)) && l.at.Before(g[0].at.Add(3*window)) {
+				groups[n-1] = append(g, l)
+				continue
+			}
+		}
+		groups = append(groups, []*line{l})
+	}
+	return groups
 }
 
 // acquired updates the owner of the session after an accept: an idle one is taken, one with a live

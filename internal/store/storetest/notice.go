@@ -45,6 +45,7 @@ func (w *world) notices(node string) []store.Outgoing {
 
 func dropsAreOneNotice(w *world) {
 	node, key := w.node(), w.key()
+	w.turn(node, key)
 	for range 4 {
 		w.accept(w.tele(node, key))
 	}
@@ -58,6 +59,7 @@ func dropsAreOneNotice(w *world) {
 
 func severalDroppedAreCounted(w *world) {
 	node, key := w.node(), w.key()
+	w.turn(node, key)
 	for range 3 {
 		p := w.tele(node, key)
 		p.Queue.Cap = 0
@@ -78,6 +80,7 @@ func severalDroppedAreCounted(w *world) {
 
 func triedNoticeIsNotJoined(w *world) {
 	node, key := w.node(), w.key()
+	w.turn(node, key)
 	w.accept(w.tele(node, key))
 	w.accept(w.tele(node, key))
 	w.clock.advance(time.Second)
@@ -108,6 +111,7 @@ func triedNoticeIsNotJoined(w *world) {
 func otherWords(w *world) {
 	node, a, b := w.node(), w.key(), w.key()
 	for _, key := range []chat.SessionKey{a, b} {
+		w.turn(node, key)
 		for range 3 {
 			p := w.tele(node, key)
 			p.DropNotice.Target.ChatID = key.Rest
@@ -122,6 +126,7 @@ func otherWords(w *world) {
 
 func withoutAWord(w *world) {
 	node, key := w.node(), w.key()
+	w.turn(node, key)
 	for range 3 {
 		p := w.tele(node, key)
 		p.DropNotice.Coalesce = ""
@@ -149,11 +154,12 @@ func noMessageEnded(w *world) {
 
 func endWaitingShares(w *world) {
 	node, key := w.node(), w.key()
+	w.turn(node, key)
 	w.accept(w.tele(node, key))
 	w.accept(w.tele(node, key))
-	end := store.EndParams{Session: key, Seqs: []int64{1, 2}, Outcome: chat.OutcomeDropped, Reason: "queue_full", Notice: w.notice(key)}
+	end := store.EndParams{Session: key, Seqs: []int64{2, 3}, Outcome: chat.OutcomeDropped, Reason: "queue_full", Notice: w.notice(key)}
 	list := try(w.st.EndWaiting(w.ctx, end)).ok(w)
-	equal(w, "ended", seqsOf(list), []int64{2})
+	equal(w, "ended", seqsOf(list), []int64{3})
 	w.clock.advance(time.Second)
 	notices := w.notices(node)
 	equal(w, "number of notices", len(notices), 1)

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -17,13 +18,14 @@ func queueTests() []test {
 		{"SmallerCapDropsSeveral", smallerCapDropsSeveral},
 		{"RunningMessagesDoNotCount", runningMessagesDoNotCount},
 		{"RunningMessageIsNeverAVictim", runningIsNeverDropped},
-		{"HeldMessagesDoNotCount", heldMessagesDoNotCount},
-		{"StartingMessagesAreSpared", startingMessagesAreSpared},
+		{"BurstCountsOnce", burstCountsOnce},
+		{"AnnouncementsAreSpared", announcementsAreSpared},
+		{"FirstMessageOfAnIdleSessionIsSpared", firstOfIdleIsSpared},
 		{"CapZeroIsNoBound", capZeroIsNoBound},
 		{"BehindCountsWhatWaits", behindCountsWhatWaits},
 		{"InterruptedMessagesAreNotDropped", interruptedAreSpared},
 		{"PendingInputsArePagedOldestFirst", pendingInputsArePaged},
-		{"InterruptEndsWhatWaitsInAFullQueue", interruptEndsWhatWaits},
+		{"InterruptEndsWhatWaits", interruptEndsWhatWaits},
 		{"ModeOfTheSessionInterruptsAFullQueue", storedModeInterrupts},
 		{"HintedFindsWhatOthersAccepted", hintedFindsWhatOthersAccepted},
 		{"HintedGoesFromSessionToSession", hintedGoesFromSessionToSession},
@@ -34,33 +36,35 @@ func queueTests() []test {
 func fullQueueRefuses(w *world) {
 	node, key := w.node(), w.key()
 	w.cap = 2
-	for range 2 {
+	w.turn(node, key)
+	offer := func(key chat.SessionKey) store.AcceptParams {
 		p := w.message(node, key)
 		p.Queue.Cap, p.Queue.DropNew = 2, true
-		w.accept(p)
+		return p
 	}
-	p := w.message(node, key)
-	p.Queue.Cap, p.Queue.DropNew = 2, true
+	for range 2 {
+		w.accept(offer(key))
+	}
+	p := offer(key)
 	try(w.st.Accept(w.ctx, p)).fails(w, chat.ErrQueueFull)
 	try(w.st.MessageByID(w.ctx, p.Message.ID)).fails(w, chat.ErrNotFound)
-	equal(w, "last_seq", w.session(key).LastSeq, 2)
-	other := w.message(node, w.key())
-	other.Queue.Cap, other.Queue.DropNew = 2, true
-	equal(w, "another session has room", w.accept(other).Seq, 1)
-	try(w.st.EndWaiting(w.ctx, store.EndParams{Session: key, Seqs: []int64{1}, Outcome: chat.OutcomeSuperseded})).ok(w)
-	equal(w, "a place was freed, and the refused message is as if it had never been", w.accept(p).Seq, 3)
+	equal(w, "last_seq", w.session(key).LastSeq, 3)
+	equal(w, "another session has room", w.accept(offer(w.key())).Seq, 1)
+	try(w.st.EndWaiting(w.ctx, store.EndParams{Session: key, Seqs: []int64{2}, Outcome: chat.OutcomeSuperseded})).ok(w)
+	equal(w, "a place was freed, and the refused message is as if it had never been", w.accept(p).Seq, 4)
 }
 
 func fullQueueDropsOldest(w *world) {
 	node, key := w.node(), w.key()
 	w.cap = 2
+	w.turn(node, key)
 	var ids []string
 	for i := range 4 {
 		p := w.message(node, key)
 		p.Queue.Cap = 2
 		a := w.accept(p)
 		ids = append(ids, p.Message.ID)
-		equal(w, "sequence number", a.Seq, int64(i+1))
+		equal(w, "sequence number", a.Seq, int64(i+2))
 		if i < 2 {
 			equal(w, "dropped", len(a.Dropped), 0)
 			continue
@@ -71,7 +75,7 @@ func fullQueueDropsOldest(w *world) {
 	}
 	s := w.session(key)
 	equal(w, "waiting", s.Waiting, 2)
-	equal(w, "done_seq", s.DoneSeq, 2)
+	equal(w, "done_seq under the running message", s.DoneSeq, 0)
 	list, _, err := w.st.PendingInputs(w.ctx, key, 0, 10)
 	w.ok(err)
 	equal(w, "waiting messages", idsOf(list), ids[2:])
@@ -86,8 +90,8 @@ func smallerCapDropsSeveral(w *world) {
 	p := w.message(node, key)
 	p.Queue.Cap = 2
 	a := w.accept(p)
-	equal(w, "dropped", seqsOf(a.Dropped), []int64{1, 2, 3, 4})
-	equal(w, "waiting", w.session(key).Waiting, 2)
+	equal(w, "dropped", seqsOf(a.Dropped), []int64{2, 3, 4})
+	equal(w, "waiting", w.session(key).Waiting, 3)
 }
 
 func runningMessagesDoNotCount(w *world) {
@@ -100,9 +104,12 @@ func runningMessagesDoNotCount(w *world) {
 	q.Queue.Cap, q.Queue.DropNew = 1, true
 	try(w.st.Accept(w.ctx, q)).fails(w, chat.ErrQueueFull)
 	w.finish(answered(c, run))
-	try(w.st.Accept(w.ctx, q)).fails(w, chat.ErrQueueFull)
+	equal(w, "the first one that waits gets the next slot", w.accept(q).Seq, 3)
+	r := w.message(node, key)
+	r.Queue.Cap, r.Queue.DropNew = 1, true
+	try(w.st.Accept(w.ctx, r)).fails(w, chat.ErrQueueFull)
 	w.start(c, p.Message.ID, 2)
-	equal(w, "room after the start", w.accept(q).Seq, 3)
+	try(w.st.Accept(w.ctx, r)).fails(w, chat.ErrQueueFull)
 	w.cap = 1
 }
 
@@ -122,40 +129,86 @@ func runningIsNeverDropped(w *world) {
 	equal(w, "done_seq under a running message", w.session(key).DoneSeq, 0)
 }
 
-func heldMessagesDoNotCount(w *world) {
+// burstCountsOnce: what one person types within the window is one unit, which counts once and is
+// dropped as a whole. Each difference that ends a batch is tried.
+func burstCountsOnce(w *world) {
 	node, key := w.node(), w.key()
+	w.cap = 1
+	w.turn(node, key)
+	offer := func(change func(*store.AcceptParams)) store.AcceptParams {
+		p := w.message(node, key)
+		typed(&p, time.Second)
+		p.Queue.Cap, p.Queue.DropNew = 1, true
+		change(&p)
+		return p
+	}
+	var burst []string
+	for range 3 {
+		p := offer(func(*store.AcceptParams) {})
+		burst = append(burst, p.Message.ID)
+		w.accept(p)
+		w.clock.advance(999 * time.Millisecond)
+	}
+	equal(w, "waiting", w.session(key).Waiting, 3)
+	for name, change := range map[string]func(*store.AcceptParams){
+		"another sender":    func(p *store.AcceptParams) { p.Message.Content.Sender.ID = "8" },
+		"another thread":    func(p *store.AcceptParams) { p.Message.Content.Thread = "x" },
+		"another lane":      func(p *store.AcceptParams) { p.Message.Lane = "cron" },
+		"not typed":         func(p *store.AcceptParams) { p.Message.Content.Options.Typed = false },
+		"alone":             func(p *store.AcceptParams) { p.Message.Content.Options.NoMerge = true },
+		"with a file":       func(p *store.AcceptParams) { p.Message.Content.Attachments = []chat.Attachment{{Path: "a"}} },
+		"too long together": func(p *store.AcceptParams) { p.Queue.BatchBytes = 40 },
+		"too many":          func(p *store.AcceptParams) { p.Queue.BatchMessages = 3 },
+	} {
+		_, err := w.st.Accept(w.ctx, offer(change))
+		if !errors.Is(err, chat.ErrQueueFull) {
+			w.Fatalf("%s: %v, want a refusal", name, err)
+		}
+	}
+	w.clock.advance(time.Millisecond)
+	late := offer(func(*store.AcceptParams) {})
+	try(w.st.Accept(w.ctx, late)).fails(w, chat.ErrQueueFull)
+	late.Queue.DropNew = false
+	equal(w, "dropped", idsOf(w.accept(late).Dropped), burst)
+	equal(w, "done_seq under a running message", w.session(key).DoneSeq, 0)
+}
+
+// announcementsAreSpared: announcements need no place, are not dropped, and end by no message that
+// interrupts only in their session's name.
+func announcementsAreSpared(w *world) {
+	node, key := w.node(), w.key()
+	w.cap = 1
+	w.turn(node, key)
+	announce := func() (store.AcceptParams, store.Accepted) {
+		p := w.message(node, key)
+		p.Queue = scheduler.Settings{Cap: 1, DropNew: true, Mode: scheduler.ModeInterrupt}
+		p.Message.Content.Options.Task = &chat.Task{Announces: "task"}
+		return p, w.accept(p)
+	}
+	announce()
+	_, a := announce()
+	equal(w, "ended by an announcement", len(a.Superseded)+len(a.Dropped), 0)
+	for i := range 3 {
+		p := w.message(node, key)
+		p.Queue.Cap = 1
+		equal(w, "dropped", len(w.accept(p).Dropped), min(i, 1))
+	}
+	equal(w, "waiting", w.session(key).Waiting, 3)
+}
+
+// firstOfIdleIsSpared: while no turn runs, the first message has a slot or gets the next one.
+func firstOfIdleIsSpared(w *world) {
+	node, key := w.node(), w.key()
+	first, a := w.acceptText(node, key)
 	p := w.message(node, key)
-	typed(&p, time.Second)
 	p.Queue.Cap, p.Queue.DropNew = 1, true
 	w.accept(p)
-	equal(w, "state of the first of a burst", w.row(p.Message.ID).State, store.StateWaiting)
-	for range 3 {
-		j := w.message(node, key)
-		typed(&j, time.Second)
-		j.Joins, j.Queue.Cap, j.Queue.DropNew = true, 1, true
-		w.accept(j)
-		equal(w, "state of what joins it", w.row(j.Message.ID).State, store.StateHeld)
-	}
 	q := w.message(node, key)
 	q.Queue.Cap, q.Queue.DropNew = 1, true
 	try(w.st.Accept(w.ctx, q)).fails(w, chat.ErrQueueFull)
 	q.Queue.DropNew = false
 	equal(w, "dropped", idsOf(w.accept(q).Dropped), []string{p.Message.ID})
-	w.cap = 1
-}
-
-func startingMessagesAreSpared(w *world) {
-	node, key := w.node(), w.key()
-	first, a := w.acceptText(node, key)
-	p := w.message(node, key)
-	p.Queue.Cap, p.Queue.DropNew, p.Starting = 1, true, []int64{a.Seq}
-	w.accept(p)
-	q := w.message(node, key)
-	q.Queue.Cap, q.Queue.DropNew, q.Starting = 1, true, []int64{a.Seq}
-	try(w.st.Accept(w.ctx, q)).fails(w, chat.ErrQueueFull)
-	q.Queue.DropNew = false
-	equal(w, "dropped", idsOf(w.accept(q).Dropped), []string{p.Message.ID})
-	equal(w, "state of the starting one", w.row(first).State, store.StateWaiting)
+	equal(w, "state of the first one", w.row(first).State, store.StateWaiting)
 	w.start(claimOf(key, a), first, a.Seq)
 	w.cap = 1
 }
@@ -177,14 +230,9 @@ func behindCountsWhatWaits(w *world) {
 	equal(w, "before the first", a.Behind, 0)
 	_, b := w.acceptText(node, key)
 	equal(w, "before the second", b.Behind, 1)
-	p := w.message(node, key)
-	p.Joins = true
-	equal(w, "before one that joins", w.accept(p).Behind, 2)
-	_, c := w.acceptText(node, key)
-	equal(w, "a held message counts", c.Behind, 3)
 	w.start(claimOf(key, a), first, a.Seq)
-	_, d := w.acceptText(node, key)
-	equal(w, "a running message does not", d.Behind, 3)
+	_, c := w.acceptText(node, key)
+	equal(w, "a running message does not count", c.Behind, 1)
 }
 
 // interruptedAreSpared: work that a drain interrupted runs again, whatever is accepted meanwhile.
@@ -297,16 +345,15 @@ func hintedOfDeadNode(w *world) {
 	equal(w, "messages", seqsOf(taken.Messages), []int64{1, 2})
 }
 
-// interruptEndsWhatWaits interrupts a full queue with a running message, one that has a slot and
-// one that is held, under either policy.
+// interruptEndsWhatWaits interrupts a queue beside a running message, with a place and without one,
+// under either policy.
 func interruptEndsWhatWaits(w *world) {
-	for _, dropNew := range []bool{false, true} {
+	for _, limit := range []scheduler.Settings{{Cap: 3}, {Cap: 3, DropNew: true}, {Cap: 10}, {}} {
 		node, key := w.node(), w.key()
-		w.cap = 2
+		w.cap = 3
 		offer := func(change func(*store.AcceptParams)) (store.AcceptParams, store.Accepted) {
 			p := w.message(node, key)
-			p.Queue.Cap, p.Queue.DropNew, p.Starting = 2, dropNew, []int64{2}
-			p.DropNotice = w.notice(key)
+			p.Queue, p.DropNotice = limit, w.notice(key)
 			change(&p)
 			return p, w.accept(p)
 		}
@@ -314,17 +361,16 @@ func interruptEndsWhatWaits(w *world) {
 		_, first := offer(nothing)
 		w.start(claimOf(key, first), "run-"+key.Rest, first.Seq)
 		var ids []string
-		for range 3 { // the first of them has a slot, and no longer waits
+		for range 3 {
 			p, _ := offer(nothing)
 			ids = append(ids, p.Message.ID)
 		}
-		joins, _ := offer(func(p *store.AcceptParams) { p.Joins = true })
 		p, a := offer(func(p *store.AcceptParams) { p.Message.Content.Options.Mode = chat.ModeInterrupt })
-		equal(w, "superseded", idsOf(a.Superseded), []string{ids[1], ids[2], joins.Message.ID})
+		equal(w, "superseded", idsOf(a.Superseded), ids)
 		equal(w, "dropped", len(a.Dropped), 0)
-		equal(w, "sequence number", a.Seq, 6)
-		equal(w, "waiting", w.session(key).Waiting, 2)
-		for _, id := range []string{ids[1], joins.Message.ID} {
+		equal(w, "sequence number", a.Seq, 5)
+		equal(w, "waiting", w.session(key).Waiting, 1)
+		for _, id := range ids {
 			m := try(w.st.MessageByID(w.ctx, id)).ok(w)
 			equal(w, "outcome and reason", []any{m.Outcome, m.Reason}, []any{chat.OutcomeSuperseded, store.ReasonSuperseded})
 		}
@@ -349,6 +395,7 @@ func storedModeInterrupts(w *world) {
 	} {
 		node, key := w.node(), w.key()
 		w.cap = 1
+		w.turn(node, key)
 		first, _ := w.acceptText(node, key)
 		w.ok(w.st.SetSession(w.ctx, key, "ann", store.SessionSettings{Mode: new(c.stored)}))
 		p := w.message(node, key)
