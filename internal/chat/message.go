@@ -490,6 +490,13 @@ const (
 // that has them as JSON.
 const StopCalls = "tool_calls"
 
+// NoReply is the answer of an agent that has nothing to report from a job's run. StopSilent is the
+// stop reason of its entry, which has no text and is shown to nobody: only the agent gets it.
+const (
+	NoReply    = "NO_REPLY"
+	StopSilent = "silent"
+)
+
 // SeqRange is a range of entries of a transcript by their numbers, both included.
 type SeqRange struct {
 	From int64 `json:"from"`

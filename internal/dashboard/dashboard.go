@@ -93,10 +93,11 @@ func Handler() http.Handler {
 }
 
 // load reads the embedded files and compresses each once. The page itself is the file with the
-// empty name. Comment lines of modules, including those with types, are a tenth of the page and are
-// not sent. Every line that begins with // is a comment, because no template contains such a line.
+// empty name. Comments of modules, types among them, and indentation are a sixth of the page and are
+// not sent. Every line that begins with // is a comment, because no template contains such a line,
+// and htm drops the indentation of its templates as well.
 func load() map[string]file {
-	comments := regexp.MustCompile(`(?m)^ *(//.*|/\*\*.*\*/)\n`)
+	comments := regexp.MustCompile(`(?m)^ *(//.*|/\*\*.*\*/)\n|^ +|/\*\* [^*]*\*/ ?| // [^"'\x60\n]*$`)
 	web, err := fs.Sub(embedded, "web")
 	if err != nil {
 		panic(err) // the directory is embedded
@@ -110,7 +111,7 @@ func load() map[string]file {
 		if err != nil {
 			return err
 		}
-		if path.Ext(name) == ".js" && !strings.HasPrefix(name, "vendor/") {
+		if (path.Ext(name) == ".js" || path.Ext(name) == ".css") && !strings.HasPrefix(name, "vendor/") {
 			body = comments.ReplaceAll(body, nil)
 		}
 		sum := sha256.Sum256(body)

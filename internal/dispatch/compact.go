@@ -292,6 +292,7 @@ func (ts *turns) readPiece(ctx context.Context, c compaction, p *piece, last int
 			if !spoken(e) {
 				continue
 			}
+			voice(&e)
 			if cost > most {
 				e.Text, e.Tokens = chat.Cut(e.Text, most), 0
 			}

@@ -13,6 +13,7 @@ import (
 
 	"laneway/internal/agent"
 	"laneway/internal/chat"
+	"laneway/internal/cron/service"
 	"laneway/internal/events"
 	"laneway/internal/scheduler"
 	"laneway/internal/store"
@@ -35,6 +36,7 @@ type ending struct {
 	files   []chat.Attachment
 	empty   string          // for a person when the answer has no text; "" = it has text, or nothing is shown
 	stop    string          // stop reason of the transcript entry
+	silent  bool            // the agent has nothing to report, which nobody is shown
 	calls   []chat.ToolCall // of tools of the program that sent the message
 	usage   chat.Usage
 	requeue bool // the messages wait again
@@ -116,10 +118,7 @@ func originate(rows []store.Outgoing, lead store.Waiting, outside bool) {
 func (t *turn) endEvent(end ending, fin store.Finished) chat.Event {
 	kind := endKind(end.outcome)
 	e := t.run.Event(kind)
-	e.Text, e.Reason, e.Message, e.Detail, e.Usage = end.text, end.reason, end.sentence(), end.detail, end.usage
-	if how := end.ofAttempt(false); t.attempt.Unattended() && how.Suppressed() != "" { // its answer is the sign of an agent that has none
-		e.Text = ""
-	}
+	e.Text, e.Reason, e.Message, e.Detail, e.Usage = end.shown(), end.reason, end.sentence(), end.detail, end.usage
 	switch kind {
 	case chat.EventFinal:
 		e.Reason = end.stop
@@ -250,9 +249,11 @@ func (ts *turns) stuck(st *scheduler.Turn[work]) {
 // writeFinish is the transaction that ends a turn.
 func (ts *turns) writeFinish(ctx context.Context, t *turn, end ending, stillRunning bool) bool {
 	lead := t.rows[len(t.rows)-1]
+	how := end.ofAttempt(false)
+	end.silent = end.outcome == chat.OutcomeAnswered && t.attempt.Unattended() && how.Suppressed() == service.NothingToReport
 	p := store.FinishParams{
 		Claim: t.claim, RunID: t.run.RunID, State: end.state, Outcome: end.outcome, Cause: end.reason, Error: chat.Cut(end.message, 2000), Detail: chat.Cut(end.detail, 2000),
-		Usage: end.usage, Requeue: end.requeue, StillRunning: stillRunning && !end.requeue, Preview: chat.Cut(end.text, 200), Journal: t.journal.used(), Outside: t.journal.marked() || t.agent.Outside.Answers && !end.requeue,
+		Usage: end.usage, Requeue: end.requeue, StillRunning: stillRunning && !end.requeue, Preview: chat.Cut(end.shown(), 200), Journal: t.journal.used(), Outside: t.journal.marked() || t.agent.Outside.Answers && !end.requeue,
 	}
 	if !end.requeue {
 		p.Transcript = ts.answer(t, end)
@@ -293,12 +294,15 @@ func (ts *turns) writeFinish(ctx context.Context, t *turn, end ending, stillRunn
 // stopped or failed.
 func (ts *turns) answer(t *turn, end ending) []chat.TranscriptEntry {
 	entries := t.journal.entries()
-	if end.text != "" {
+	if end.silent {
+		entries = append(entries, chat.TranscriptEntry{RunID: t.run.RunID, Role: chat.RoleAssistant, Tokens: agent.EstimateTokens(chat.NoReply), StopReason: chat.StopSilent})
+	}
+	if end.shown() != "" {
 		tokens := end.usage.OutputTokens
 		if tokens == 0 {
 			tokens = agent.EstimateTokens(end.text)
 		}
-		entries = append(entries, chat.TranscriptEntry{RunID: t.run.RunID, Role: chat.RoleAssistant, Text: end.text, Tokens: tokens, StopReason: end.stop, Outside: t.readOutside()})
+		entries = append(entries, chat.TranscriptEntry{RunID: t.run.RunID, Role: chat.RoleAssistant, Text: end.shown(), Tokens: tokens, StopReason: end.stop, Outside: t.readOutside()})
 	}
 	if note := cmp.Or(end.empty, endNote(t.rows[len(t.rows)-1], end.outcome, end.message)); note != "" {
 		entries = append(entries, chat.TranscriptEntry{RunID: t.run.RunID, Role: chat.RoleSystem, Text: note, Tokens: agent.EstimateTokens(note), StopReason: end.stop})
@@ -317,6 +321,14 @@ func callsText(calls []chat.ToolCall) string {
 		return "[]"
 	}
 	return string(raw)
+}
+
+// shown is the text that people see: nothing of the sign that an agent has nothing to report.
+func (e *ending) shown() string {
+	if e.silent {
+		return strings.TrimLeft(e.lines, "\n")
+	}
+	return e.text
 }
 
 // readOutside reports whether a turn received text from outside, which its answer may repeat.
@@ -341,7 +353,7 @@ func (ts *turns) publishEnd(ctx context.Context, t *turn, end ending, fin store.
 	for _, m := range fin.Merged {
 		ts.events.Publish(chat.Event{Kind: chat.EventFinal, Session: m.Session, Principal: t.run.Principal, RunID: m.MessageID, Seq: events.FirstOfTurn, Lane: t.run.Lane, MergedInto: t.run.RunID, Reason: "merged"})
 		ts.obs.Ended(t.run.Lane, chat.OutcomeMerged, "")
-		ts.events.Ended(chat.RunEnd{RunID: m.MessageID, Session: m.Session, Outcome: chat.OutcomeMerged, MergedInto: t.run.RunID, Message: end.empty, Text: end.text, StopReason: end.stop, Usage: end.usage})
+		ts.events.Ended(chat.RunEnd{RunID: m.MessageID, Session: m.Session, Outcome: chat.OutcomeMerged, MergedInto: t.run.RunID, Message: end.empty, Text: end.shown(), StopReason: end.stop, Usage: end.usage})
 	}
 	if end.outcome != chat.OutcomeAnswered {
 		for _, r := range t.rows[:len(t.rows)-1] {
@@ -352,7 +364,7 @@ func (ts *turns) publishEnd(ctx context.Context, t *turn, end ending, fin store.
 	ts.events.PublishSession(lead.Session, t.run.Principal, "run.finished", t.run.RunID)
 	ts.obs.Ended(t.run.Lane, end.outcome, end.reason)
 	ended := chat.RunEnd{
-		RunID: lead.MessageID, Session: lead.Session, Outcome: end.outcome, Reason: end.reason, Message: end.sentence(), Detail: end.detail, Text: end.text, StopReason: end.stop, Calls: end.calls,
+		RunID: lead.MessageID, Session: lead.Session, Outcome: end.outcome, Reason: end.reason, Message: end.sentence(), Detail: end.detail, Text: end.shown(), StopReason: end.stop, Calls: end.calls,
 		Usage: end.usage, Duration: fin.EndedAt.Sub(t.started.StartedAt), Waited: t.started.StartedAt.Sub(lead.AcceptedAt),
 		Foreign: t.journal.foreign() || t.agent.Outside.Answers,
 	}

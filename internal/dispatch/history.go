@@ -132,6 +132,7 @@ func (t *tail) follow(tr store.Transcript) bool {
 	for i := range tr.Entries {
 		e := &tr.Entries[i]
 		if t.last = e.Seq; spoken(*e) {
+			voice(e)
 			t.entries = append(t.entries, *e)
 			t.count(e, 1)
 		}
@@ -153,6 +154,7 @@ func (t *tail) precede(older []chat.TranscriptEntry) {
 	all := make([]chat.TranscriptEntry, 0, len(older)+len(t.entries))
 	for i := range older {
 		if e := &older[i]; spoken(*e) {
+			voice(e)
 			all = append(all, *e)
 			t.count(e, 1)
 		}
@@ -263,6 +265,13 @@ func hasOutside(rows []chat.TranscriptEntry) bool {
 // spoken reports whether an entry is part of the conversation: neither a command nor a summary of
 // other entries.
 func spoken(e chat.TranscriptEntry) bool { return !e.Command && e.Covers.To == 0 }
+
+// voice gives an entry that people do not see the text that its agent wrote.
+func voice(e *chat.TranscriptEntry) {
+	if e.StopReason == chat.StopSilent && e.Text == "" {
+		e.Text = chat.NoReply
+	}
+}
 
 // estimate is called by the scheduler before a second turn of a session starts concurrently. It
 // uses the provider's last count.

@@ -279,10 +279,9 @@ func TestWhatFailuresHaveSwitchedOffIsOnAgainAfterAResume(t *testing.T) {
 	})
 }
 
-// Until the end of a run it is not known whether its answer is delivered. Only followers of the run
-// receive what it writes.
-// The end of a run in a session that people read does not show that its agent has no answer.
-func TestSuppressedAnswersAreInNoEvent(t *testing.T) {
+// What says that an agent has nothing to report is shown to nobody: not in an event, the
+// conversation, the list of sessions or the ledger. The agent itself gets it.
+func TestSuppressedAnswersAreShownNowhere(t *testing.T) {
 	inJobs(t, func(t *testing.T, h *jobHarness) {
 		ends := 0
 		cancel := h.d.Subscribe(func(ev chat.Event) {
@@ -297,9 +296,36 @@ func TestSuppressedAnswersAreInNoEvent(t *testing.T) {
 		h.put(everySecond("quiet", "NO_REPLY"), func(j *cron.Job) { j.Session = cron.Main })
 		after(5 * time.Second)
 		want(t, "ends", ends >= 3, true)
+		main := h.msg("main", "").Session
+		tr, err := h.d.Transcript(t.Context(), store.TranscriptQuery{Session: main})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range tr.Entries {
+			if e.Role != chat.RoleUser {
+				t.Errorf("the conversation has an entry of %s: %q", e.Role, e.Text)
+			}
+		}
+		want(t, "entries", tr.Total, len(tr.Entries))
+		st, err := h.d.Session(t.Context(), main, "")
+		want(t, "the preview", st.LastPreview, "")
+		want(t, "reading the session", err, nil)
+		for _, r := range h.runs("quiet") {
+			want(t, "summary in the ledger", r.Summary, "")
+		}
+		req, _, _ := h.runner.call(len(h.runner.texts()) - 1)
+		said := 0
+		for _, e := range req.History {
+			if e.Role == chat.RoleAssistant && e.Text == chat.NoReply {
+				said++
+			}
+		}
+		want(t, "the agent knows what it said", said, len(h.runner.texts())-1)
 	})
 }
 
+// Until the end of a run it is not known whether its answer is delivered. Only followers of the run
+// receive what it writes.
 func TestNothingOfAJobIsShownBeforeItsEnd(t *testing.T) {
 	inJobs(t, func(t *testing.T, h *jobHarness) {
 		var grew int

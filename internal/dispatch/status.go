@@ -443,8 +443,9 @@ func statusWord(s store.Session) string {
 // Audit adds a row to the audit log.
 func (d *Dispatcher) Audit(ctx context.Context, a chat.Audit) error { return d.store.Audit(ctx, a) }
 
-// Transcript reads a part of a conversation.
+// Transcript reads a part of a conversation as people see it.
 func (d *Dispatcher) Transcript(ctx context.Context, q store.TranscriptQuery) (store.Transcript, error) {
+	q.Shown = true
 	return d.store.Transcript(ctx, q)
 }
 

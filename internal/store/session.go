@@ -131,6 +131,8 @@ type TranscriptQuery struct {
 	MaxBytes int
 	// Summary asks for the newest summary of the transcript besides the entries.
 	Summary bool
+	// Shown leaves out what is shown to nobody ([chat.StopSilent]).
+	Shown bool
 	// Visible restricts transcripts that a deletion kept to those that this principal owned; "" =
 	// all. It does not restrict the transcripts of an existing session: the rights of its reader
 	// follow from the session.

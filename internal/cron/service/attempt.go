@@ -234,6 +234,9 @@ func (a *Attempt) End(ctx context.Context, t Turn, how Ending, p *store.FinishPa
 	if e.State == cron.RunOK {
 		e.Error, e.ErrorClass, e.Attempt.Error, e.Attempt.ErrorClass = "", "", "", ""
 	}
+	if e.State == cron.RunOK && how.Suppressed() == NothingToReport {
+		e.Summary = ""
+	}
 	a.delivery.deliver(ctx, answer{attempt: a, turn: t, how: how, end: e}, job, p)
 	e.Job = func(old cron.Job, r cron.Run, now time.Time) *cron.Job {
 		next, alert := old.After(r, now)

@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// noReply is the answer of an agent that has nothing to report.
-	noReply = "NO_REPLY"
+	// NothingToReport is why [chat.NoReply] is not sent.
+	NothingToReport = "no-reply"
 	// lastRoute is the name by which a delivery refers to the session in which the job was created.
 	lastRoute = "last"
 	// webhookChannel sends webhooks.
@@ -47,8 +47,8 @@ func (how *Ending) Suppressed() string {
 			return ""
 		}
 		return "empty"
-	case noReply:
-		return "no-reply"
+	case chat.NoReply:
+		return NothingToReport
 	}
 	return ""
 }

@@ -26,20 +26,21 @@ const (
 		COALESCE((SELECT depth FROM branches WHERE session_key = $1
 			AND session_id = CASE WHEN $2 = '' THEN (SELECT session_id FROM sessions WHERE key = $1) ELSE $2 END), 0)`
 
-	// $1 session, $2 transcript, $3 run, '' = all runs.
-	entriesFrom     = ` FROM transcript t WHERE t.session_key = $1 AND t.session_id = $2 AND ($3 = '' OR t.run_id = $3)`
+	// $1 session, $2 transcript, $3 run, '' = all runs, $4 the stop reason of the entries to leave
+	// out, '' = none.
+	entriesFrom     = ` FROM transcript t WHERE t.session_key = $1 AND t.session_id = $2 AND ($3 = '' OR t.run_id = $3) AND ($4 = '' OR t.stop_reason <> $4)`
 	countEntriesSQL = `SELECT count(*), COALESCE(max(t.seq), 0)` + entriesFrom
 
-	// $4 the maximum characters of an entry, 0 = unlimited; $5 limit; $6 a sequence number, or how
+	// $5 the maximum characters of an entry, 0 = unlimited; $6 limit; $7 a sequence number, or how
 	// many entries to skip.
-	forwardSQL  = shortEntries + entriesFrom + ` AND t.seq > $6 ORDER BY t.seq {limit $5}) c`
-	backwardSQL = shortEntries + entriesFrom + ` ORDER BY t.seq DESC {limit $5} OFFSET $6) c`
-	beforeSQL   = shortEntries + entriesFrom + ` AND t.seq < $6 ORDER BY t.seq DESC {limit $5}) c`
+	forwardSQL  = shortEntries + entriesFrom + ` AND t.seq > $7 ORDER BY t.seq {limit $6}) c`
+	backwardSQL = shortEntries + entriesFrom + ` ORDER BY t.seq DESC {limit $6} OFFSET $7) c`
+	beforeSQL   = shortEntries + entriesFrom + ` AND t.seq < $7 ORDER BY t.seq DESC {limit $6}) c`
 
 	// shortEntries cuts the text of an entry to MaxChars+1 characters. A string has at least as many
 	// bytes as characters.
 	shortEntries = `SELECT c.*, octet_length(c.content) AS page_size FROM (SELECT t.seq, t.run_id, t.role,
-		CASE WHEN CAST($4 AS bigint) > 0 AND octet_length(t.content) > $4 THEN substr(t.content, 1, CAST($4 AS integer) + 1) ELSE t.content END AS content,
+		CASE WHEN CAST($5 AS bigint) > 0 AND octet_length(t.content) > $5 THEN substr(t.content, 1, CAST($5 AS integer) + 1) ELSE t.content END AS content,
 		t.sender, t.tokens, t.stop_reason, t.command, t.from_seq, t.to_seq, t.outside, t.origin, t.at`
 
 	summarySQL    = `SELECT ` + entryColumns + ` FROM transcript WHERE session_key = $1 AND session_id = $2 AND seq = (` + summarySeqSQL + `)`
@@ -78,9 +79,12 @@ func readTranscript(ctx context.Context, tx Tx, q *store.TranscriptQuery) (out s
 		out.LastSeq = 0
 		return out, nil
 	}
-	texts := textsFor(out.Branches)
+	texts, hidden := textsFor(out.Branches), ""
+	if q.Shown {
+		hidden = chat.StopSilent
+	}
 	if !q.NoCount {
-		if _, err := one(ctx, tx, texts.count, into(&out.Total, &out.LastSeq), key, id, q.RunID); err != nil {
+		if _, err := one(ctx, tx, texts.count, into(&out.Total, &out.LastSeq), key, id, q.RunID, hidden); err != nil {
 			return out, err
 		}
 	}
@@ -92,7 +96,7 @@ func readTranscript(ctx context.Context, tx Tx, q *store.TranscriptQuery) (out s
 	case q.Before > 0:
 		rows, place = texts.before, q.Before
 	}
-	args := []any{key, id, q.RunID, max(q.MaxChars, 0), cmp.Or(q.Limit, defaultEntries), place}
+	args := []any{key, id, q.RunID, hidden, max(q.MaxChars, 0), cmp.Or(q.Limit, defaultEntries), place}
 	out.Entries, err = readPage(ctx, tx, page{columns: entryColumns, rows: rows, bytes: q.MaxBytes, args: args}, scanEntry)
 	if !forward {
 		slices.Reverse(out.Entries)

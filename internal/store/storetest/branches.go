@@ -73,6 +73,19 @@ func branchReads(w *world) {
 	w.lines(parent, "a", "b", "c", "d")
 	child := w.branchOff(parent, 2)
 	w.reads(child, "a b")
+	plain := w.key()
+	w.lines(plain, "a", "b")
+	for _, silent := range []chat.SessionKey{plain, w.branchOff(parent, 2)} { // the last entry is shown to nobody
+		whole := w.transcript(store.TranscriptQuery{Session: silent})
+		try(w.st.AppendTranscript(w.ctx, silent, "ann", []chat.TranscriptEntry{{Role: chat.RoleAssistant, StopReason: chat.StopSilent}})).ok(w)
+		equal(w, "with the silent entry", w.transcript(store.TranscriptQuery{Session: silent}).Total, len(whole.Entries)+1)
+		for _, q := range []store.TranscriptQuery{{}, {FromStart: true}, {Before: 99}} {
+			q.Session, q.Shown = silent, true
+			shown := w.transcript(q)
+			equal(w, "shown", texts(shown.Entries), texts(whole.Entries))
+			equal(w, "the total that is shown", shown.Total, len(whole.Entries))
+		}
+	}
 	equal(w, "its own rows", w.rowsOf(child), 0)
 	w.lines(child, "x", "y")
 	w.lines(parent, "e")
