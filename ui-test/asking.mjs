@@ -16,8 +16,10 @@ const OPTIONS = [
 
 async function prompt(sessionId, text) {
   const label = text.includes("<img") ? ` ${text}` : ""; // an agent may quote other people anywhere
+  const [, file] = /^change (.+)$/.exec(text) ?? [];
+  const act = file ? { kind: "edit", rawInput: { file_path: file, old_string: "one", new_string: "two" } } : { kind: "execute", rawInput: { command: text, timeout: 20 } };
   const { outcome } = await call("session/request_permission", {
-    sessionId, options: OPTIONS.map((o) => ({ ...o, name: o.name + label })), toolCall: { toolCallId: "t1", title: `Shell${label}`, kind: "execute", status: "pending", rawInput: { command: text, timeout: 20 } },
+    sessionId, options: OPTIONS.map((o) => ({ ...o, name: o.name + label })), toolCall: { toolCallId: "t1", title: `${file ? "Edit" : "Shell"}${label}`, status: "pending", ...act },
   });
   if (outcome.outcome === "cancelled") return "cancelled";
   say(sessionId, `chosen: ${outcome.optionId}`);

@@ -4,6 +4,7 @@ import assert from "node:assert/strict";
 import { existsSync } from "node:fs";
 import { createRequire } from "node:module";
 import { chromium } from "playwright-core";
+import { endGateways } from "./gateway.mjs";
 
 export const AXE = createRequire(import.meta.url).resolve("axe-core/axe.min.js");
 const executablePath = process.env.CHROMIUM ?? ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"].find((p) => existsSync(p));
@@ -16,7 +17,7 @@ let browser = null;
 
 export async function openBrowser(args = []) { browser = await chromium.launch({ executablePath, args: ["--no-sandbox", ...args] }); return browser; }
 
-export const closeBrowser = () => browser.close();
+export async function closeBrowser() { await browser.close(); await endGateways(); }
 
 export async function open(options = {}) {
   const context = await browser.newContext({ viewport: { width: 1440, height: 900 }, bypassCSP: false, ignoreHTTPSErrors: true, ...options });

@@ -58,10 +58,18 @@ class Replica {
   }
 }
 
+const running = new Set();
+
+// endGateways ends what a failed test left: a gateway that runs keeps the process of the tests alive, and the run would not end.
+export async function endGateways() { for (const g of running) await g.stop(); }
+
 export class Gateway {
   // url is the address of the page for a browser, direct the address without the proxy.
   static async start(engine = "sqlite", { agent = "main: {runner: echo, chunk: 4, chunk_delay: 20ms}", more = "", env = {} } = {}) {
     const g = new Gateway();
+    running.add(g);
+    g.commands = [];
+    g.replicas = [];
     g.dir = mkdtempSync(join(tmpdir(), "laneway-ui-"));
     let database = "";
     if (engine === "postgres") {
@@ -72,7 +80,6 @@ export class Gateway {
     }
     const config = `${database}${PROXY ? "behind_tls_proxy: true\ntrusted_proxies: [127.0.0.1]\n" : ""}token: ${TOKEN}\nwrite_token: ${WRITER}\nread_token: ${READER}\nagents:\n  ${agent}\n${more}`;
     const count = engine === "postgres" ? REPLICAS : 1;
-    g.replicas = [];
     for (let n = 1; n <= count; n++) g.replicas.push(new Replica(g.dir, `gw-${n}`, await freePort(), config, { ...env, ...(n === 1 && count > 1 ? { LANEWAY_ROLES: "gateway,channels,worker" } : {}) }));
     g.direct = g.url = g.replicas[0].url;
     g.env = g.replicas[0].env;
@@ -93,13 +100,19 @@ export class Gateway {
   }
 
   // command starts a command that runs until it is stopped.
-  command(...args) { return spawn(BINARY, args, { env: this.env, stdio: "ignore" }); }
+  command(...args) {
+    const command = spawn(BINARY, args, { env: this.env, stdio: "ignore" });
+    this.commands.push(command);
+    return command;
+  }
 
-  signal(name) { for (const r of this.replicas) r.process.kill(name); }
+  signal(name) { for (const r of this.replicas) r.process?.kill(name); }
 
   async kill() { this.signal("SIGKILL"); await Promise.all(this.replicas.map((r) => r.ended)); }
 
   async stop() {
+    running.delete(this);
+    for (const c of this.commands) c.kill("SIGKILL");
     this.signal("SIGCONT");
     await this.kill();
     this.front?.stop();

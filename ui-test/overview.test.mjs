@@ -49,7 +49,10 @@ for (const engine of ENGINES) {
         const p = await open({ viewport });
         await signIn(p, g.url, TOKEN);
         await p.waitForSelector("table[aria-label=Now]");
-        const sends = ["one", "one", "two", "three"].map((s, n) => g.cli("send", "--session", s, `message ${n} ${".".repeat(60)}`).catch(() => {}));
+        const send = (s, n) => g.cli("send", "--session", s, `message ${n} ${".".repeat(60)}`).catch(() => {});
+        const sends = [send("one", 0)];
+        await p.waitForSelector("table[aria-label=Now] tbody tr .acts button"); // it runs: the places of the others do not depend on who came first
+        sends.push(...["one", "two", "three"].map((s, n) => send(s, n + 1)));
         const from = Date.now();
         await p.waitForFunction(() => document.querySelectorAll("table[aria-label=Now] tbody tr .acts button").length === 4);
         measured(t, "runs", Date.now() - from);

@@ -26,5 +26,6 @@ export async function proxy(target, path, host = "") {
     up.end();
   });
   await new Promise((done) => server.listen(0, "127.0.0.1", done));
+  server.unref(); // it must not outlive the tests that failed before they closed it
   return { url: `http://127.0.0.1:${server.address().port}${path}`, close: () => { server.closeAllConnections(); server.close(); } };
 }

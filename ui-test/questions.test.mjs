@@ -30,7 +30,7 @@ for (const engine of ENGINES) {
     };
     const questions = async () => JSON.parse(await g.cli("questions", "list", "--json")).questions;
 
-    test("a question is in the conversation with the agent's labels, its details and its time, and a press answers it", async (t) => {
+    test("a question is in the conversation with the agent's labels, all arguments and its time, and a press answers it", async (t) => {
       const p = await to(address("agent:main:asked"));
       const from = Date.now();
       await say(p, "rm -r build");
@@ -38,9 +38,8 @@ for (const engine of ENGINES) {
       t.diagnostic(`shown ${Date.now() - from} ms after the message`);
       assert.deepEqual(await p.locator(".question .answers button").allTextContents(), LABELS);
       assert.match(await p.textContent(".question"), /Asked \d+ s ago, \d+ (s|min) left/);
-      assert.equal(await p.locator(".question pre").isVisible(), false);
-      await p.click(".question summary");
-      assert.match(await p.textContent(".question pre"), /with “timeout” = “20”/);
+      assert.match(await p.textContent(".question"), /with “timeout” = “20”/, "what is allowed exactly is shown whole");
+      assert.equal(await p.locator(".question summary").count(), 0);
       assert.equal(await p.locator(".bubble", { hasText: "Write /" }).count(), 0, "the line of the transcript is not shown besides");
       for (const width of [1440, 834, 390, 320]) {
         await p.setViewportSize({ width, height: 900 });
@@ -54,6 +53,20 @@ for (const engine of ENGINES) {
       await gone(p, ".question");
       await shows(p, ".log [role=status]", "The answer is: Allow: Yes.");
       assert.deepEqual(await questions(), []);
+      clean(p);
+      await p.context().close();
+    });
+
+    test("how a file is changed are details of the question, because the answer covers any change", async () => {
+      const p = await to(address("agent:main:file"));
+      await say(p, "change notes.txt");
+      await shows(p, ".question", "change the file “notes.txt” in the directory");
+      assert.equal((await p.locator(".question .answers button").allTextContents())[1], "Allow always (any change of this file): always for this command");
+      assert.equal(await p.locator(".question pre").isVisible(), false);
+      await p.click(".question summary");
+      assert.match(await p.textContent(".question pre"), /with “new_string” = “two”, “old_string” = “one”/);
+      await p.click(`.question button:has-text("${LABELS[0]}")`);
+      await shows(p, ".bubble.assistant", "chosen: once");
       clean(p);
       await p.context().close();
     });

@@ -117,8 +117,12 @@ for (const engine of ENGINES) {
       const rate = bytes / (Date.now() - from); // KB/s
       await go(p, address("agent:main:other-7")); // its text is streamed once the page shows it
       const length = () => p.$$eval(".bubble.growing .text", (all) => Math.max(0, ...all.map((b) => b.textContent.length)));
-      const before = await eventually("the answer is shown", length);
-      await eventually("the answer grows", async () => (await length()) > before);
+      await send([["agent:main:other-7", "stream 7"]]); // on a busy machine the first answer may have ended by now
+      let shown = Infinity;
+      await eventually("the answer grows", async () => {
+        const before = shown;
+        return (shown = await length()) > before;
+      });
       await ended();
       const longest = Math.round(Math.max(...gaps));
       t.diagnostic(`${gaps.length} frames of the screen, longest ${longest} ms, ${gaps.filter((g2) => g2 > 100).length} over 100 ms; received ${rate.toFixed(1)} KB/s`);

@@ -28,6 +28,7 @@ export async function telegram() {
     response.writeHead(200, { "Content-Type": "application/json" }).end(JSON.stringify({ ok: true, result }));
   });
   await new Promise((done) => server.listen(0, "127.0.0.1", done));
+  server.unref(); // it must not outlive the tests that failed before they closed it
   return {
     settings: `channels: {telegram: {token: "${TOKEN}", api_url: "http://127.0.0.1:${server.address().port}", poll_timeout: 1s}}\n`,
     sent,
