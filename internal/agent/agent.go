@@ -242,6 +242,7 @@ type Result struct {
 	// Path is required; missing fields are determined from the file.
 	Attachments []chat.Attachment
 	Usage       chat.Usage
+	Asked       chat.Asked // of the model, for runners that make its requests themselves
 	// TooLong: the model refused the conversation as too long, also when it has answered a smaller
 	// part of it.
 	TooLong bool

@@ -272,6 +272,12 @@ type Usage struct { //nolint:recvcheck // Add changes it, the others only read i
 	Provider     string `json:"provider,omitempty"`
 }
 
+// Asked counts the requests of a turn to its model.
+type Asked struct {
+	Requests int
+	Limited  int // how many of them the provider refused because of its limits
+}
+
 // Tokens returns the sum of counts that an endpoint reports. A negative count is 0, and the sum is
 // at most [MaxTokens].
 func Tokens(counts ...int) int {

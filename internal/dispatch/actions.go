@@ -430,14 +430,24 @@ func (a actions) ExplainTurn(ctx context.Context, c command.Call, id string) (st
 		}
 		return store.ExplainTurn(t, wait, time.Now()), nil
 	}
-	return store.TurnExplanation{}, chat.Errorf(chat.CodeNotFound, "there is no such message of yours among the newest here; write /why as a reply to your own message")
+	return store.TurnExplanation{}, chat.Errorf(chat.CodeNotFound, "there is no such message of yours among the newest here; write /why as a reply to your own message, or to its answer")
 }
 
-// ownTurns returns the turn of a message of the caller, or without an id the newest turns of the
-// caller in the conversation.
+// ownTurns returns the turn of a message of the caller, or of the answer to it that the command
+// answers, or without an id the newest turns of the caller in the conversation.
 func (a actions) ownTurns(ctx context.Context, c command.Call, id string) ([]store.Turn, map[string]chat.Waiting, error) {
 	f := store.TurnFilter{Message: id, Session: c.Session, Visible: c.Principal}
 	list, waits, err := a.d.Turns(ctx, f)
+	if err == nil && len(list) == 0 && id != "" && id == c.Answered {
+		m, err := a.d.store.SentMessage(ctx, c.Target, id)
+		if errors.Is(err, chat.ErrNotFound) || err == nil && m.RunID == "" {
+			return nil, nil, nil
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		return a.d.Turns(ctx, store.TurnFilter{Message: m.RunID, Visible: c.Principal})
+	}
 	if err != nil || id != "" || len(list) > 0 {
 		slices.Reverse(list)
 		return list, waits, err

@@ -39,6 +39,7 @@ type ending struct {
 	silent  bool            // the agent has nothing to report, which nobody is shown
 	calls   []chat.ToolCall // of tools of the program that sent the message
 	usage   chat.Usage
+	asked   chat.Asked
 	requeue bool // the messages wait again
 	nothing bool // nothing may be written: another replica owns the session
 }
@@ -136,7 +137,7 @@ func (t *turn) endEvent(end ending, fin store.Finished) chat.Event {
 
 // judge determines how a turn ended from the agent's result and the cause of its context.
 func (ts *turns) judge(ctx context.Context, t *turn, res agent.Result, err error) ending {
-	end := ending{usage: res.Usage}
+	end := ending{usage: res.Usage, asked: res.Asked}
 	var (
 		cause  *scheduler.CancelCause
 		failed *agent.Error
@@ -253,7 +254,7 @@ func (ts *turns) writeFinish(ctx context.Context, t *turn, end ending, stillRunn
 	end.silent = end.outcome == chat.OutcomeAnswered && t.attempt.Unattended() && how.Suppressed() == service.NothingToReport
 	p := store.FinishParams{
 		Claim: t.claim, RunID: t.run.RunID, State: end.state, Outcome: end.outcome, Cause: end.reason, Error: chat.Cut(end.message, 2000), Detail: chat.Cut(end.detail, 2000),
-		Usage: end.usage, Requeue: end.requeue, StillRunning: stillRunning && !end.requeue, Preview: chat.Cut(end.shown(), 200), Journal: t.journal.used(), Outside: t.journal.marked() || t.agent.Outside.Answers && !end.requeue,
+		Usage: end.usage, Asked: end.asked, Requeue: end.requeue, StillRunning: stillRunning && !end.requeue, Preview: chat.Cut(end.shown(), 200), Journal: t.journal.used(), Outside: t.journal.marked() || t.agent.Outside.Answers && !end.requeue,
 	}
 	if !end.requeue {
 		p.Transcript = ts.answer(t, end)

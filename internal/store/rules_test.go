@@ -95,6 +95,10 @@ func TestWhereAnAnswerIsIsSaidFromStoredFacts(t *testing.T) {
 		t.Outcome, t.Error, t.StopBy = o, text, by
 		return t
 	}
+	asked := func(t Turn, requests, limited int) Turn {
+		t.Asked = chat.Asked{Requests: requests, Limited: limited}
+		return t
+	}
 	const accepted, worked = "The message was accepted 90 s ago. ", "The agent began on gw-1 10 s later and worked for 60 s. "
 	for _, c := range []struct {
 		turn      Turn
@@ -108,6 +112,9 @@ func TestWhereAnAnswerIsIsSaidFromStoredFacts(t *testing.T) {
 		{runs, nil, WhyRunning, accepted + "The agent began on gw-1 10 s later and worked for 80 s. This was attempt 2. There is no answer yet."},
 		{runs, &chat.Waiting{Cause: chat.WaitQuestion}, WhyRunning, accepted + "The agent began on gw-1 10 s later and worked for 80 s. This was attempt 2. It waits for the answer of a person."},
 		{answered, nil, WhyAnswered, accepted + worked + "It was answered 20 s ago; the answer is in the conversation."},
+		{asked(answered, 3, 2), nil, WhyAnswered, accepted + worked + "It asked the model 3 times (429 twice). It was answered 20 s ago; the answer is in the conversation."},
+		{asked(ended(chat.OutcomeFailed, "the model is busy", ""), 1, 1), nil, WhyFailed, accepted + worked + "It asked the model once (429 once). It ended 20 s ago without an answer (failed): the model is busy."},
+		{asked(answered, 2, 0), nil, WhyAnswered, accepted + worked + "It asked the model twice. It was answered 20 s ago; the answer is in the conversation."},
 		{sent(Sending{State: OutDelivered, Receipt: "4712", DoneAt: at(19 * time.Second)}), nil, WhyDelivered, accepted + worked + "The reply was delivered to telegram:1 7 as message 4712 19 s ago."},
 		{sent(Sending{State: OutPending, Attempts: 2, Error: "429.", NextAt: now.Add(5 * time.Second)}), nil, WhySending, accepted + worked + "The reply to telegram:1 7 is not delivered yet, after 2 attempts, next in 5.0 s: 429."},
 		{sent(Sending{State: OutPending, HeldAt: now.Add(3 * time.Hour), NextAt: now.Add(3 * time.Hour)}), nil, WhySending, accepted + worked + "The reply to telegram:1 7 is held by quiet hours for 3 h more."},

@@ -91,6 +91,7 @@ type Turn struct {
 	Node    string
 	Attempt int // 0 = it has not begun
 	Usage   chat.Usage
+	Asked   chat.Asked // by its last attempt that has ended; zero = it is not known
 
 	AcceptedAt time.Time
 	StartedAt  time.Time // zero = it has not begun
@@ -146,6 +147,13 @@ func ExplainTurn(t *Turn, waits *chat.Waiting, now time.Time) TurnExplanation {
 		say("The agent began%s %s later and worked for %s.", where, spell(t.StartedAt.Sub(t.AcceptedAt)), spell(end.Sub(t.StartedAt)))
 		if t.Attempt > 1 {
 			say("This was attempt %d.", t.Attempt)
+		}
+		if n := t.Asked; n.Requests > 0 {
+			limited := ""
+			if n.Limited > 0 {
+				limited = " (429 " + often(n.Limited) + ")"
+			}
+			say("It asked the model %s%s.", often(n.Requests), limited)
 		}
 	}
 	why := explainEnd(t, waits, now, say)
@@ -244,6 +252,17 @@ func explainSent(sent []Sending, now time.Time, say func(string, ...any)) (why s
 		}
 	}
 	return why
+}
+
+// often says how many times.
+func often(n int) string {
+	switch n {
+	case 1:
+		return "once"
+	case 2:
+		return "twice"
+	}
+	return strconv.Itoa(n) + " times"
 }
 
 func ago(now, at time.Time) string {

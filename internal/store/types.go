@@ -343,6 +343,7 @@ type FinishParams struct {
 	// empty. Only administrators can read it.
 	Detail string
 	Usage  chat.Usage
+	Asked  chat.Asked
 	// Transcript is appended to the transcript with which the run started (the store sets Seq and
 	// At).
 	Transcript []chat.TranscriptEntry

@@ -62,6 +62,9 @@ func announces(t *testing.T, database string) *Chatroom {
 		if _, job, ok := strings.Cut(call.Last(), "work of "); ok {
 			return testmodel.Reply{Pieces: []string{"Shall I order filters of " + job + ".?\nThey are cheap."}}
 		}
+		if strings.Contains(call.Last(), "deliberate") {
+			return testmodel.Reply{Status: 400}
+		}
 		return testmodel.Reply{Pieces: []string{"done"}}
 	})
 	c.Start()
@@ -208,6 +211,108 @@ func (c *Chatroom) shownOnce(name string, chat int64, to, kind, how string) {
 	if !known {
 		c.t.Errorf("%s: the model did not get what had written the text: %s", name, got)
 	}
+}
+
+// What is written into a topic, into the page, about a job, or for a client of the protocol is known
+// once as well, and a quoted part is named.
+func TestEachKindOfTextIsKnownOnce(t *testing.T) {
+	onBothStores(t, func(t *testing.T, database string) {
+		c := announces(t, database)
+		known := func(words, text string, notes ...string) {
+			t.Helper()
+			testrun.Eventually(t, "the model is asked: "+words, func() bool { return c.asked(words) != "" })
+			c.rest()
+			got := c.asked(words)
+			if n := strings.Count(got, text); n != 1 {
+				t.Errorf("%s: the model got %q %d times: %s", words, text, n, got)
+			}
+			for _, note := range notes {
+				if !strings.Contains(got, note) {
+					t.Errorf("%s: the model did not get %q: %s", words, note, got)
+				}
+			}
+		}
+		c.must("cron", "add", "--name", "topical", "--every", "24h", "--message", "work of topical", "--deliver", "telegram:-100500:10")
+		c.must("cron", "run", "topical")
+		c.Await("the answer in the topic", func() bool { return c.Count(forum, "filters of topical.") == 1 })
+		c.rest()
+		c.Telegram.Say(forum, anna, "yes, in the topic", testtelegram.InTopic(10))
+		known("yes, in the topic", "filters of topical.", "job topical wrote here:\n> Shall I")
+		c.Telegram.Say(forum, anna, "this part", testtelegram.InTopic(10), answering(c, c.Telegram.Messages(forum)[0], forum, ""),
+			testtelegram.With("quote", map[string]any{"text": "They are cheap.", "position": 37}))
+		known("this part", "filters of topical.", "[answers the message above: an earlier message of this bot (job topical, ", "> They are cheap.")
+
+		c.must("cron", "add", "--name", "broken", "--every", "24h", "--message", "deliberate", "--deliver", "telegram:7", "--alert-after", "1", "--retries", "0")
+		c.must("cron", "run", "broken")
+		c.Await("the alert", func() bool { return c.Count(anna, "broken") > 0 })
+		c.rest()
+		alert, _, _ := strings.Cut(c.last(anna).Message.Text, "\n")
+		c.Telegram.Say(anna, anna, "what is wrong?")
+		known("what is wrong?", alert, "wrote here:\n> ")
+
+		client := mustDial(t, c.Gateway, nil)
+		defer client.Close()
+		params := map[string]any{"message": "work of client", "sessionKey": "agent:main:desk", "idempotencyKey": "r1", "deliver": true, "channel": "telegram", "to": "7"}
+		if _, err := client.Call("agent", params, time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		c.Await("the answer for the client", func() bool { return c.Count(anna, "filters of client.") == 1 })
+		c.rest()
+		c.Telegram.Say(anna, anna, "yes, for the client")
+		known("yes, for the client", "filters of client.", "wrote here:\n> Shall I")
+
+		c.must("cron", "add", "--name", "paged", "--every", "24h", "--message", "work of paged", "--deliver", "web:agent:main:main")
+		c.must("cron", "run", "paged", "--wait")
+		c.rest()
+		c.must("send", "--session", "agent:main:main", "yes, on the page")
+		known("yes, on the page", "filters of paged.", "job paged wrote here:\n> Shall I")
+		c.Close()
+	})
+}
+
+// A person asks where an answer is by a reply to the message, or to its answer.
+func TestWhyAnswersRepliesToMessagesAndAnswers(t *testing.T) {
+	onBothStores(t, func(t *testing.T, database string) {
+		c := openChatroom(t, database, "    allow: [7, 8]\n", testtelegram.Config{})
+		c.Model.Answer(func(call testmodel.Call) testmodel.Reply {
+			if strings.Contains(call.Last(), "too much") {
+				return testmodel.Reply{Status: 429}
+			}
+			return testmodel.Reply{Pieces: []string{"done: " + call.Last()}}
+		})
+		c.Start()
+		c.Await("the first poll", c.Telegram.Polling)
+		say := func(text, shown string) (message map[string]any) {
+			message = c.Telegram.Message(anna, anna, text)
+			c.Telegram.Push(message)
+			c.Await("the answer to "+text, func() bool { return c.Count(anna, shown) == 1 })
+			c.rest()
+			return message
+		}
+		first := say("order filters", "done: order filters")
+		answer := c.last(anna).Message
+		refused := say("too much", "try again")
+		for name, c2 := range map[string]struct {
+			reply func(map[string]any)
+			want  []string
+		}{
+			"one's own":    {testtelegram.With("reply_to_message", first), []string{"It asked the model once. ", fmt.Sprintf("as message %d ", answer.ID)}},
+			"its answer":   {answering(c, answer, anna, ""), []string{"It asked the model once. ", fmt.Sprintf("as message %d ", answer.ID)}},
+			"that failed":  {testtelegram.With("reply_to_message", refused), []string{"It asked the model once (429 once). ", "without an answer (failed)"}},
+			"that is none": {answering(c, testtelegram.Message{ID: 9999, Text: "other"}, anna, ""), []string{"there is no such message of yours"}},
+		} {
+			before := len(c.Telegram.Messages(anna))
+			c.Telegram.Say(anna, anna, "/why", c2.reply)
+			c.Await("why: "+name, func() bool { return len(c.Telegram.Messages(anna)) > before })
+			for _, want := range c2.want {
+				if got := c.last(anna).Message.Text; !strings.Contains(got, want) {
+					t.Errorf("%s: %q, want %q", name, got, want)
+				}
+			}
+			c.rest()
+		}
+		c.Close()
+	})
 }
 
 // A reply selects one of several messages, a part of a long answer, or a file.

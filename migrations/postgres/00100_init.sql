@@ -169,6 +169,8 @@ CREATE TABLE runs (
     ended_at      bigint,
     input_tokens  bigint NOT NULL DEFAULT 0,
     output_tokens bigint NOT NULL DEFAULT 0,
+    requests      bigint NOT NULL DEFAULT 0, -- to its model in its last attempt that has ended
+    limited       bigint NOT NULL DEFAULT 0, -- how many of them were refused because of the provider's limits
     model         text NOT NULL DEFAULT '',
     provider      text NOT NULL DEFAULT ''
 ) WITH (fillfactor = 50);

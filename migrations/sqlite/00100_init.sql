@@ -159,6 +159,8 @@ CREATE TABLE runs (
     ended_at      INTEGER,
     input_tokens  INTEGER NOT NULL DEFAULT 0,
     output_tokens INTEGER NOT NULL DEFAULT 0,
+    requests      INTEGER NOT NULL DEFAULT 0, -- to its model in its last attempt that has ended
+    limited       INTEGER NOT NULL DEFAULT 0, -- how many of them were refused because of the provider's limits
     model         TEXT NOT NULL DEFAULT '',
     provider      TEXT NOT NULL DEFAULT ''
 ) STRICT, WITHOUT ROWID;

@@ -32,9 +32,10 @@ const (
 		FROM inbox i {and} WHERE i.session_key = v.key AND i.seq = v.seq`
 	mergedBeforeSQL = `SELECT ` + messageColumns + ` FROM inbox WHERE session_key = $1 AND seq >= $2 AND run_id = $3 AND outcome = 'merged' ORDER BY seq`
 
-	endRunsSQL = `{set id text, state text, cause text, error text, detail text, input int, output int, model text, provider text, still bool, outside bool}
+	endRunsSQL = `{set id text, state text, cause text, error text, detail text, input int, output int, model text, provider text, still bool, outside bool, requests int, limited int}
 		UPDATE runs AS r SET state = v.state, cause = v.cause, error = v.error, detail = v.detail, ended_at = CASE WHEN v.still THEN NULL ELSE {now} END,
-			input_tokens = v.input, output_tokens = v.output, model = v.model, provider = v.provider, outside = r.outside OR v.outside {from} WHERE r.id = v.id`
+			input_tokens = v.input, output_tokens = v.output, model = v.model, provider = v.provider, outside = r.outside OR v.outside,
+			requests = v.requests, limited = v.limited {from} WHERE r.id = v.id`
 
 	// rememberSQL is saveRowsSQL with the columns about the last ended run, which lists show.
 	rememberSQL = `{set key text, owner text, taken int, done int, waiting int, entry int, run text, state text, cause text, error text, tokens int, preview text}
@@ -224,6 +225,7 @@ func (f *finishing) finish(ctx context.Context, i int, o *finishOp) (done bool, 
 	}
 	f.closed = append(f.closed, []any{
 		p.RunID, state, p.Cause, p.Error, p.Detail, int64(p.Usage.InputTokens), int64(p.Usage.OutputTokens), p.Usage.Model, p.Usage.Provider, p.StillRunning, p.Outside,
+		int64(p.Asked.Requests), int64(p.Asked.Limited),
 	})
 	to := addition{Session: r.key, Transcript: u.transcript, After: r.transcriptSeq, At: f.sessions.now}
 	added, rows, err := to.rows(p.Transcript)

@@ -61,9 +61,10 @@ func turnFromAcceptanceToEnd(w *world) {
 	equal(w, "that stops", w.turns(store.TurnFilter{ID: id}), []store.Turn{want})
 	end := stopped(c, id)
 	end.Error, end.Detail, end.Usage = "It was stopped.", "the service's words", chat.Usage{InputTokens: 7, OutputTokens: 3, Model: "m", Provider: "p"}
+	end.Asked = chat.Asked{Requests: 4, Limited: 2}
 	ended := w.finish(end)
 	want.State, want.Outcome, want.Reason, want.Error, want.Detail, want.Usage = store.StateDone, chat.OutcomeStopped, "stop", end.Error, end.Detail, end.Usage
-	want.EndedAt = ended.EndedAt
+	want.EndedAt, want.Asked = ended.EndedAt, end.Asked
 	equal(w, "that has ended", w.turns(store.TurnFilter{Which: store.TurnsEnded}), []store.Turn{want})
 	equal(w, "open ones", w.turnIDs(store.TurnFilter{Session: key}), nil)
 }

@@ -186,7 +186,7 @@ func (r *Runner) Run(ctx context.Context, req agent.Request, emit func(agent.Eve
 	}
 	text := toolloop.NewText(r.cfg.MaxAnswer, emit)
 	t := &turn{Runner: r, req: req, params: params, text: text, images: toolloop.ImagesOf(req), window: r.cfg.ContextWindow}
-	return toolloop.Run(ctx, req, t, text, toolloop.Options{
+	result, err := toolloop.Run(ctx, req, t, text, toolloop.Options{
 		Window: func() (int, agent.Ratio) {
 			room := t.room()
 			return agent.RoundTokens(req, r.cfg.System, room), room.Ratio
@@ -194,6 +194,8 @@ func (r *Runner) Run(ctx context.Context, req agent.Request, emit func(agent.Eve
 		Shrink: t.shrink,
 		Learn:  func(estimated, counted int) { r.cfg.Gauge.Note(t.model(), req.Session.String(), estimated, counted) },
 	})
+	result.Asked = t.requests
+	return result, err
 }
 
 // turn is the model of one turn, for the loop.
@@ -205,6 +207,8 @@ type turn struct {
 	images toolloop.Images
 	window int // in tokens; smaller than the configured one after a refusal of a conversation that is too long
 	asked  int // estimated tokens of the last request
+
+	requests chat.Asked
 }
 
 func (t *turn) model() string {
@@ -339,7 +343,7 @@ func (t *turn) Ask(ctx context.Context, talk toolloop.Conversation) (toolloop.Re
 			return toolloop.Reply{StopReason: agent.StopNormal}, modelhttp.Fail(chat.FailBadRequest, err)
 		}
 		t.asked = d.Estimated
-		err = t.client.Do(ctx, modelhttp.Call{Body: body, Once: t.req.CallOnce}, func() modelhttp.Reader {
+		err = t.client.Do(ctx, modelhttp.Call{Body: body, Once: t.req.CallOnce, Asked: &t.requests}, func() modelhttp.Reader {
 			answer.reset(d)
 			return answer
 		})

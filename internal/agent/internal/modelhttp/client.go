@@ -378,6 +378,8 @@ type Call struct {
 	Header func() http.Header
 	// Once disables retries: the first failure is returned.
 	Once bool
+	// Asked counts the attempts; may be nil.
+	Asked *chat.Asked
 }
 
 // Do posts the body of call and passes the answer to the Reader that begin makes, a new one for
@@ -406,12 +408,24 @@ func (c *Client) Do(ctx context.Context, call Call, begin func() Reader) error {
 		reader := begin()
 		err := c.attempt(ctx, call, reader)
 		begun = reader.Begun()
+		call.count(err)
 		return err
 	})
 	if ended := agent.Ended(ctx); err != nil && ended != nil {
 		return ended
 	}
 	return err
+}
+
+// count counts an attempt.
+func (c Call) count(err error) {
+	if c.Asked == nil {
+		return
+	}
+	c.Asked.Requests++
+	if refusal, ok := errors.AsType[*StatusError](err); ok && refusal.Status == http.StatusTooManyRequests {
+		c.Asked.Limited++
+	}
 }
 
 // again reports whether a retry may help now. A call that exceeded our own deadlines is not
