@@ -84,6 +84,8 @@ for (const engine of ENGINES) {
         assert.deepEqual(await outside(overview), [], `at ${width}`);
       }
       assert.deepEqual(await findings(overview), []);
+      const [around, buttons] = await Promise.all([".needs", ".needs .answers"].map((of) => overview.locator(of).boundingBox()));
+      assert.ok(buttons.y + buttons.height <= around.y + around.height && buttons.x - around.x < 60, "the answers are below their question");
       await overview.click(`.needs button:has-text("${LABELS[2]}")`);
       await shows(chat, ".bubble.assistant", "chosen: no");
       await gone(chat, ".question");
@@ -115,7 +117,7 @@ for (const engine of ENGINES) {
       const press = (n) => { const button = document.querySelectorAll(".question .answers button")[n]; button?.click(); return Boolean(button); };
       const pressed = await Promise.all([one.evaluate(press, 0), two.evaluate(press, 2)]); // false when the other press had already removed the question
       await shows(one, ".bubble.assistant", "chosen: ");
-      const told = async (p) => [await p.textContent("main > .fault"), await p.textContent(".log [role=status]")];
+      const told = async (p) => [await p.textContent("main > .fault"), await p.textContent(".log .note[role=status]")];
       const presses = pressed.filter(Boolean).length;
       const results = await eventually("the pages have their answers", async () => { const r = [await told(one), await told(two)]; return r.filter((texts) => texts.some(Boolean)).length === presses && r; });
       assert.equal(results.filter(([, text]) => text.startsWith("The answer is: ")).length, 1, `one press counts: ${results}`);

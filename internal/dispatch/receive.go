@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"laneway/internal/channel"
 	"laneway/internal/chat"
 	"laneway/internal/command"
 	"laneway/internal/scheduler"
@@ -90,12 +91,19 @@ func (r *receiver) attribute(ctx context.Context, m *chat.Message, by *chat.Call
 	return nil
 }
 
-// address completes the target of a reply that was derived from a session key, which does not name
-// the account: it uses the account of the session's owner, or the one that jobs would use.
-func (r *receiver) address(ctx context.Context, m *chat.Message) error {
+// address completes the target of a reply that does not name the account: one that was derived from
+// a session key has the account of the session's owner, every other the one that jobs would use.
+func (r *receiver) address(ctx context.Context, m *chat.Message) (err error) {
 	to := &m.Content.Options.ReplyTo
-	if *to != m.Session.Target() || to.IsZero() {
+	switch {
+	case to.IsZero():
 		return nil
+	case *to == m.Session.Target():
+	case to.Channel == channel.Web || to.Channel != chat.ChannelKind(to.Channel):
+		return nil
+	default:
+		*to, err = r.jobs.Address(ctx, *to)
+		return err
 	}
 	s, err := r.store.Session(ctx, m.Session, "")
 	if err != nil && !errors.Is(err, chat.ErrSessionNotFound) {

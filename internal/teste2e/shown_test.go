@@ -283,8 +283,9 @@ func TestWhyAnswersRepliesToMessagesAndAnswers(t *testing.T) {
 		c.Start()
 		c.Await("the first poll", c.Telegram.Polling)
 		say := func(text, shown string) (message map[string]any) {
-			message = c.Telegram.Message(anna, anna, text)
-			c.Telegram.Push(message)
+			u := c.Telegram.Message(anna, anna, text)
+			message, _ = u["message"].(map[string]any)
+			c.Telegram.Push(u)
 			c.Await("the answer to "+text, func() bool { return c.Count(anna, shown) == 1 })
 			c.rest()
 			return message
