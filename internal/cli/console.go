@@ -89,6 +89,12 @@ func (p pipe) readLine() (string, error) {
 // editor is the screen on a terminal. The prompt is written like any other text, never by the
 // terminal itself: a line is read while answers arrive, and a prompt before each piece would split
 // them.
+//
+// The lines are edited by golang.org/x/term, because answers are written while a line is typed, in
+// pieces that are no whole lines, and to any terminal. peterh/liner cannot write while it reads;
+// reeflective/readline reads from one global stream and asks the terminal for the place of the
+// cursor between typed keys. What x/term lacks is the width of characters: a line of 日本語 is sent
+// as typed, but its cursor is shown too far to the left while it is corrected.
 type editor struct {
 	terminal *term.Terminal
 	fd       int
