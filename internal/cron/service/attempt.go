@@ -235,7 +235,7 @@ func (a *Attempt) End(ctx context.Context, t Turn, how Ending, p *store.FinishPa
 		e.Error, e.ErrorClass, e.Attempt.Error, e.Attempt.ErrorClass = "", "", "", ""
 	}
 	if e.State == cron.RunOK && how.Suppressed() == NothingToReport {
-		e.Summary = ""
+		e.Summary = strings.TrimLeft(strings.TrimPrefix(how.Text, how.Reply), "\n") // the lines of its files
 	}
 	a.delivery.deliver(ctx, answer{attempt: a, turn: t, how: how, end: e}, job, p)
 	e.Job = func(old cron.Job, r cron.Run, now time.Time) *cron.Job {
