@@ -185,6 +185,7 @@ func TestTheAudienceOfATurnIsAtThePlaceOfItsAnswer(t *testing.T) {
 		"operator in a private chat":         {"gateway", "telegram:direct:7", person, chat.Target{}, "telegram:direct:7", "the person in the chat telegram 7"},
 		"job for the own chat":               {person, "cron:j:at-1", person, at("telegram:666", "7", ""), "", ""},
 		"job for a group":                    {person, "cron:j:at-1", person, at("telegram:666", "-5", "3"), "telegram:group:-5:topic:3", "everyone in this group"},
+		"job of a group for itself":          {"telegram:666:-5", "cron:j:at-1", "telegram:666:-5", at("telegram:666", "-5", ""), "telegram:group:-5", "everyone in this group"},
 		"job of an operator for a chat":      {"gateway", "cron:j:at-1", "gateway", at("telegram:666", "7", ""), "telegram:group:7", "everyone in this group"},
 		"job that answers nowhere":           {"ann", "cron:j:at-1", "ann", chat.Target{}, "", ""},
 		"job with a webhook":                 {"ann", "cron:j:at-1", "ann", at("webhook", "https://ann.example.org", ""), "", ""},

@@ -356,10 +356,10 @@ func ConversationOf(session SessionKey, to Target, principal string) SessionKey 
 }
 
 // isChatOf reports whether an address is the private chat of a principal. That chat has the id of
-// the person.
+// the person. A principal with the id of a group, which is negative, is several persons.
 func isChatOf(principal string, to Target) bool {
 	at := strings.LastIndexByte(principal, ':')
-	return at > 0 && ChannelKind(principal) == ChannelKind(to.Channel) && principal[at+1:] == to.ChatID
+	return at > 0 && !strings.HasPrefix(to.ChatID, "-") && ChannelKind(principal) == ChannelKind(to.Channel) && principal[at+1:] == to.ChatID
 }
 
 // AudienceOf returns who reads the answer of a turn of a principal in a conversation. owner is the

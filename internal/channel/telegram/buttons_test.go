@@ -206,6 +206,24 @@ func TestAChoiceForAHiddenAdministratorCanBePressed(t *testing.T) {
 	})
 }
 
+// A question to the anonymous administrators of a group, who act for it, is answered in words: they
+// would press as persons, who may not answer it.
+func TestQuestionToTheGroupIsAnsweredInWords(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBot(t, nil)
+		b.start()
+		defer b.stop()
+		choice := &chat.Choice{For: fmt.Sprint(group), Rows: [][]chat.Button{{{Label: "Allow", Text: "/allow q"}}}, Typed: "Write /allow q."}
+		if err := b.ask("a", to(group, ""), "Allow it?", choice); err != nil {
+			t.Fatal(err)
+		}
+		if got := b.srv.Messages(group); len(got) != 1 || got[0].Text != "Allow it?\n\nWrite /allow q." || len(got[0].Buttons) != 0 {
+			t.Errorf("the group reads %+v", got)
+		}
+	})
+}
+
 // TestRefusedButtonsAreWrittenAsWords: a question whose keyboard Telegram does not accept arrives
 // with the words that answer it.
 func TestRefusedButtonsAreWrittenAsWords(t *testing.T) {

@@ -112,7 +112,7 @@ func (in *inbound) early(ctx context.Context, u update, to address) (settled boo
 	isStop := isCommand && (word == "stop" || word == "stopall")
 	if !isStop && !u.memo.counted && !in.limits.allow(u.message.From.ID, 1) {
 		in.obs.Update("limited")
-		in.notes.sendOnce(ctx, to, fmt.Sprintf("You have reached the limit of %d messages a minute. I skipped the rest; send it again in a minute.", in.cfg.userRate))
+		in.notes.sendOnce(ctx, to, noteLimit, fmt.Sprintf("You have reached the limit of %d messages a minute. I skipped the rest; send it again in a minute.", in.cfg.userRate))
 		return true, nil
 	}
 	u.memo.counted = true
@@ -146,7 +146,7 @@ func (in *inbound) adminsOnly(ctx context.Context, u update, to address, refusal
 	}
 	if !admin {
 		in.obs.Update("refused")
-		in.notes.sendOnce(ctx, to, refusal)
+		in.notes.sendOnce(ctx, to, refusal, refusal)
 	}
 	return !admin, nil
 }
@@ -261,7 +261,7 @@ func (in *inbound) received(ctx context.Context, to address, r chat.Receipt, err
 		in.obs.Update("refused")
 	default:
 		in.obs.Update("refused")
-		in.notes.sendOnce(ctx, to, "This was not taken: "+strings.TrimSuffix(app.Message, ".")+".")
+		in.notes.sendOnce(ctx, to, noteRefused, "This was not taken: "+strings.TrimSuffix(app.Message, ".")+".")
 	}
 	return nil
 }
@@ -289,7 +289,7 @@ func (in *inbound) gather(ctx context.Context, parts []update, to address) (chat
 	}
 	content.Thread = content.Options.ReplyTo.Thread
 	content.Answered = in.answered(lead)
-	var texts []string
+	var texts, left []string
 	for i, p := range parts {
 		if t := strings.TrimSpace(chat.CleanText(in.words.written(p))); t != "" {
 			texts = append(texts, t)
@@ -300,7 +300,7 @@ func (in *inbound) gather(ctx context.Context, parts []update, to address) (chat
 		}
 		if !in.mayFetch(lead.message.From.ID, p, file) {
 			texts = append(texts, "["+chat.FileName(file.name)+" was left out: too many files in a minute]")
-			in.notes.sendOnce(ctx, to, fmt.Sprintf("You have reached the limit of %d MB of files a minute. I skipped the rest; send it again in a minute.",
+			in.notes.sendOnce(ctx, to, noteBytes, fmt.Sprintf("You have reached the limit of %d MB of files a minute. I skipped the rest; send it again in a minute.",
 				in.cfg.userFileBytes>>20))
 			continue
 		}
@@ -310,14 +310,17 @@ func (in *inbound) gather(ctx context.Context, parts []update, to address) (chat
 		}
 		if note != "" {
 			texts = append(texts, "["+note+"]")
-			in.notes.sendOnce(ctx, to, sentence(note))
+			left = append(left, sentence(note))
 			continue
 		}
 		content.Attachments = append(content.Attachments, a)
 	}
 	content.Text = strings.Join(texts, "\n")
+	if len(left) > 0 {
+		in.notes.sendOnce(ctx, to, noteFiles, strings.Join(left, "\n"))
+	}
 	if content.Text == "" && len(content.Attachments) == 0 && unreadable(lead.message) {
-		in.notes.sendOnce(ctx, to, "I can't read this kind of message. Send text, a photo, a document or a voice message.")
+		in.notes.sendOnce(ctx, to, noteUnreadable, "I can't read this kind of message. Send text, a photo, a document or a voice message.")
 	}
 	return content, nil
 }

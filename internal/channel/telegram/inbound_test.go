@@ -2,6 +2,7 @@ package telegram_test
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -233,6 +234,23 @@ func TestAttachmentsThatCannotBeHad(t *testing.T) {
 			t.Errorf("stored %q", got)
 		}
 		b.stop()
+	})
+}
+
+// A burst of refused files has one note, although their names differ.
+func TestBurstOfRefusedFilesHasOneNote(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBot(t, nil)
+		b.start()
+		defer b.stop()
+		for i := range 15 {
+			b.srv.Say(anna, anna, "", document(fmt.Sprint("big", i), fmt.Sprintf("big%d.bin", i), 3<<20))
+		}
+		after(time.Minute / 2)
+		if got := b.srv.Messages(anna); len(got) != 1 || !strings.Contains(got[0].Text, "Big0.bin is larger than 1 MB") {
+			t.Errorf("%d notes: %+v", len(got), got)
+		}
 	})
 }
 

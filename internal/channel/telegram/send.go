@@ -171,7 +171,7 @@ func (s *sender) ask(ctx context.Context, r chat.Reply, claim channel.Claim) (ch
 	} else if done.Markup == "" { // a further attempt uses the buttons of the first one
 		done.Markup, err = s.choices.keyboard(ctx, to, r.Choice)
 		switch {
-		case errors.Is(err, channel.ErrButtonsFull):
+		case errors.Is(err, channel.ErrButtonsFull), errors.Is(err, errNoPress):
 			r.Text += "\n\n" + r.Choice.Typed
 		case errors.Is(err, errBadChoice):
 			return chat.Sent{}, &channel.SendError{Reason: reasonBadRequest, Permanent: true, Cause: err}
@@ -432,7 +432,7 @@ const noteTime = 5 * time.Second
 type notes struct {
 	poster *poster
 	log    *slog.Logger
-	recent *ttlMap // notes by place and text
+	recent *ttlMap // notes by place and kind
 
 	wg sync.WaitGroup // of notes that are sent concurrently with the handling of updates
 }
@@ -448,11 +448,21 @@ func (n *notes) sendWith(ctx context.Context, to address, text, keyboard string)
 	n.deliver(ctx, outgoing{to: to, markup: keyboard}, text)
 }
 
-// sendOnce sends the same text at most once a minute to one place. It returns at once: a note that
-// waits for the limits of its chat must not delay the updates after it, because Telegram returns at
-// most a hundred unsettled updates of all chats. close waits for its end.
-func (n *notes) sendOnce(ctx context.Context, to address, text string) {
-	if n.recent.add(number(to.chat) + "/" + number(int64(to.thread)) + "/" + text) {
+// Kinds of notes for [notes.sendOnce]; a refused command is a kind by its refusal.
+const (
+	noteLimit      = "limit"
+	noteRefused    = "refused"
+	noteBytes      = "bytes"
+	noteFiles      = "files"
+	noteUnreadable = "unreadable"
+)
+
+// sendOnce sends one note of a kind a minute to one place: a burst of messages has one answer, even
+// if the texts differ. It returns at once: a note that waits for the limits of its chat must not
+// delay the updates after it, because Telegram returns at most a hundred unsettled updates of all
+// chats. close waits for its end.
+func (n *notes) sendOnce(ctx context.Context, to address, kind, text string) {
+	if n.recent.add(number(to.chat) + "/" + number(int64(to.thread)) + "/" + kind) {
 		n.wg.Go(func() { n.send(ctx, to, text, 0) })
 	}
 }
@@ -483,9 +493,14 @@ type choices struct {
 	records  channel.Buttons
 }
 
+// errNoPress means that the choice is for the anonymous administrators of a group. They write as the
+// group and press as persons, who have no right to it.
+var errNoPress = errors.New("anonymous administrators cannot press a button")
+
 // keyboard records what the buttons of a choice mean in a chat, and returns the keyboard as JSON.
-// It returns errBadChoice, or the errors of [channel.Buttons]. An anonymous administrator writes as
-// [anonymousAdmin] and presses as a person, so those buttons are for every member who may talk.
+// It returns errBadChoice, errNoPress, or the errors of [channel.Buttons]. A choice for the sender
+// [anonymousAdmin], the answer to a command, is for every member who may talk: who presses acts with
+// their rights.
 func (c *choices) keyboard(ctx context.Context, to address, choice *chat.Choice) (string, error) {
 	set := channel.ButtonSet{Peer: c.identity.peer(0, to.chat), Texts: map[string]string{}}
 	if choice == nil {
@@ -496,7 +511,10 @@ func (c *choices) keyboard(ctx context.Context, to address, choice *chat.Choice)
 		if err != nil {
 			return "", fmt.Errorf("%w: %q is not the id of a person", errBadChoice, chat.Cut(choice.For, 40))
 		}
-		if user != anonymousAdmin {
+		switch {
+		case user < 0: // a group
+			return "", errNoPress
+		case user != anonymousAdmin:
 			set.UserID = user
 		}
 	}
