@@ -235,6 +235,9 @@ func (p *parts) planned(j cron.Job, now time.Time) (*cron.Job, error) {
 	case j.MayFire():
 		fire, _ := t.First(t.Free(before, now))
 		j.State.Plan = t.PlanOf(fire)
+	case !before.NextWall.IsZero(): // enabled again under other zone rules, it fires no local time twice
+		before.NextRunAt = time.Time{}
+		j.State.Plan = before
 	}
 	j.Revision = cron.RevisionOf(j)
 	return &j, nil

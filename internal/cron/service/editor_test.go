@@ -12,6 +12,7 @@ import (
 
 	"laneway/internal/chat"
 	"laneway/internal/cron"
+	"laneway/internal/cron/schedule/zonetest"
 	"laneway/internal/cron/service"
 )
 
@@ -232,6 +233,45 @@ func TestAPauseStopsWhatWaitsAndAResumeCountsWhatPassed(t *testing.T) {
 	page, err := p.Runs.List(t.Context(), cron.RunFilter{JobID: j.ID}, operator)
 	if err != nil || len(page.Runs) != 1 || page.Runs[0].SlotCount != 5 || page.Runs[0].Reason != cron.ReasonPaused {
 		t.Errorf("the ledger has %+v, %v; want one row for five slots", page.Runs, err)
+	}
+}
+
+// A job is disabled by a process with newer rules, at whose 9:10 its next slot is 9:00 of the next
+// day, and enabled by one at whose clock it is 8:30: 9:00 does not come again that day.
+func TestEnabledJobFiresNoLocalTimeAgain(t *testing.T) { //nolint:paralleltest // ZONEINFO belongs to the process
+	rules := func(release, rule string) {
+		t.Setenv("ZONEINFO", zonetest.Write(t, release, map[string]string{"America/Vancouver": rule}))
+	}
+	edit := func(p *process, id string, change map[string]any) cron.Job {
+		j, err := p.Editor.Update(t.Context(), id, only(t, change), "", operator)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return j
+	}
+	for name, between := range map[string]map[string]any{"at once": nil, "renamed": {"name": "other"}, "with jitter": {"jitterMs": 60_000}} {
+		rules("2026f", "<-07>7")
+		p := open(t)
+		p.now = time.Date(2026, 12, 10, 16, 10, 0, 0, time.UTC)
+		j := p.add(map[string]any{"schedule": map[string]any{"kind": "cron", "expr": "0 9 * * *", "tz": "America/Vancouver"}})
+		off := edit(p, j.ID, map[string]any{"enabled": false})
+		if between != nil {
+			off = edit(p, j.ID, between)
+		}
+		if !off.State.NextRunAt.IsZero() || off.MayFire() {
+			t.Errorf("%s: the disabled job fires at %s", name, off.State.NextRunAt)
+		}
+		rules("2026a", "PST8PDT,M3.2.0,M11.1.0")
+		p.now = p.now.Add(20 * time.Minute)
+		p.join(p.store)
+		if on, want := edit(p, j.ID, map[string]any{"enabled": true}), time.Date(2026, 12, 11, 17, 0, 0, 0, time.UTC); !on.State.Next.Equal(want) {
+			t.Errorf("%s: the next slot is %s, want %s", name, on.State.Next, want)
+		}
+		edit(p, j.ID, map[string]any{"enabled": false})
+		other := edit(p, j.ID, map[string]any{"enabled": true, "schedule": map[string]any{"kind": "cron", "expr": "30 9 * * *", "tz": "America/Vancouver"}})
+		if want := time.Date(2026, 12, 10, 17, 30, 0, 0, time.UTC); !other.State.Next.Equal(want) {
+			t.Errorf("%s: another schedule fires at %s, want %s", name, other.State.Next, want)
+		}
 	}
 }
 
