@@ -183,20 +183,21 @@ var refusing = []string{ //nolint:gochecknoglobals // a constant
 	"may only be set to", "unsupported_parameter", "unsupported_value",
 }
 
-// demands are the words of sentences, all of one list, that want the rounds of a turn in another
-// form.
+// demands are the words of sentences, all of one list, that want a part in another form or without
+// another one.
 var demands = map[string][][]string{ //nolint:gochecknoglobals // a constant
 	UserAfterTool: {{"role", "user", "after role", "tool"}, {"roles must alternate"}, {"role", "user", "must not follow", "tool"}},
 	CallIDs: {
 		{"tool call id", "length of 9"}, {"tool_calls", "].id", "too long"}, {"tool_call_id", "too long"}, {"tool_use.id", "pattern"}, {"tool_use_id", "pattern"},
 		{"tool_call_id", "pattern"}, {"tool call id", "invalid"}, {"toolu", "pattern"},
 	},
+	TopP:      {{"temperature", "top_p", "both"}},
 	Unsigned:  {{"missing", "thought_signature"}, {"missing", "thought signature"}, {"missing", "thoughtsignature"}},
 	Unthought: {{"reasoning_content", "must be passed back"}, {"reasoning_content", "missing"}},
 }
 
 // ranged are words that state which values a part may have: a level of thinking is left out then.
-var ranged = []string{"must be one of", "supported values", "should be one of", "input should be", "expected one of", "invalid value"} //nolint:gochecknoglobals // a constant
+var ranged = []string{"must be one of", "supported values", "should be one of", "input should be", "expected one of", "invalid value", "invalid think value"} //nolint:gochecknoglobals // a constant
 
 // names are further words for a part; every part is also named by its own name.
 var names = map[string][]string{ //nolint:gochecknoglobals // a constant
@@ -208,7 +209,7 @@ var names = map[string][]string{ //nolint:gochecknoglobals // a constant
 	ThinkingBudget:   {"thinking.type.enabled", "budget_tokens", "thinking", "adaptive"},
 	ThinkingAdaptive: {"thinking.type.adaptive", "adaptive", "thinking"},
 	OutputConfig:     {"output_config.effort", "effort"},
-	Effort:           {"reasoning.effort", "reasoning effort", "thinking"},
+	Effort:           {"reasoning.effort", "reasoning effort", "thinking", "think value"},
 }
 
 // named returns the part that a refusal names; "" if it names none of those that were used. The

@@ -58,6 +58,15 @@ func TestRefusalsThatNameAPartAreLearned(t *testing.T) {
 		"Effort":           {member: "reasoning_effort", status: 400, says: `Argument not supported on this model: reasoningEffort`, lacks: []string{"reasoning_effort"}},
 		"EffortOfGroq":     {member: "reasoning_effort", status: 400, says: "reasoning_effort must be one of `none` or `default`", lacks: []string{"reasoning_effort"}},
 		"OneTemperature":   {member: "temperature", status: 400, says: `invalid temperature: only 1 is allowed for this model`, lacks: []string{"temperature"}},
+		"OllamaThinkLevel": {member: "minimal", status: 400, says: `invalid think value: "minimal" (must be "high", "medium", "low", true, or false)`, lacks: []string{"reasoning_effort minimal"}},
+		"UnknownVariant":   {member: "minimal", status: 422, says: "Failed to deserialize the JSON body into the target type: reasoning_effort: unknown variant `minimal`, expected one of `low`, `medium`, `high`", lacks: []string{"reasoning_effort minimal"}},
+		"ThinkingLevel":    {member: "minimal", status: 400, says: `Thinking level MINIMAL is not supported for this model. Please retry with other thinking level.`, lacks: []string{"reasoning_effort minimal"}},
+		"MistralForbidden": {member: "reasoning_effort", status: 422, says: `extra_forbidden body.reasoning_effort Extra inputs are not permitted`, lacks: []string{"reasoning_effort"}},
+		"GeminiTools":      {member: "tools", status: 400, says: `Function calling is not enabled for models/m`, lacks: []string{"tools"}},
+		"UnknownField":     {member: "stream_options", status: 400, says: `Invalid JSON payload received. Unknown name "stream_options": Cannot find field.`, lacks: []string{"stream_options"}},
+		"GoField":          {member: "top_p", status: 400, says: `json: unknown field "top_p"`, lacks: []string{"top_p"}},
+		"StreamingTools":   {member: "tools", status: 400, says: `This model doesn't support tool use in streaming mode.`, lacks: []string{"tools"}},
+		"BothSamplings":    {anthropic: true, member: "top_p", status: 400, says: "`temperature` and `top_p` cannot both be specified for this model. Please use only one.", lacks: []string{"top_p"}},
 		"Thinking":         {member: "reasoning_effort", status: 400, says: `"m" does not support thinking`, lacks: []string{"reasoning_effort"}},
 		"System":           {member: `"system"`, status: 400, says: `System role not supported`, lacks: []string{"system role"}},
 		"ThinkingBudget":   {anthropic: true, member: `"enabled"`, status: 400, says: `"thinking.type.enabled" is not supported for this model. Use "thinking.type.adaptive" and "output_config.effort".`, lacks: []string{"thinking.enabled"}},
@@ -80,7 +89,7 @@ func TestRefusalsThatNameAPartAreLearned(t *testing.T) {
 				if !tt.anthropic || !strings.Contains(name, "hinking") {
 					req.Params = map[string]any{"temperature": 0.5, "top_p": 0.5, "max_tokens": 100}
 				}
-				if strings.HasPrefix(name, "Anthropic") {
+				if strings.HasPrefix(name, "Anthropic") || name == "BothSamplings" {
 					req.Thinking = ""
 				}
 			})

@@ -414,12 +414,13 @@ func tooLong(refusal StatusError) bool {
 	fixed := containsAny(words, "context_length", "context length", "context window", "context size", "exceed_context", "context limit", "maximum context",
 		"model token limit", "request_too_large", "request too large", "body too large", "tokens_limit_reached", "string_above_max_length",
 		"reduce the length of the messages", "reduce your prompt", "reduce the prompt", "too many tokens in", "too many total text bytes", "truncated prompt",
+		"prompt_too_long", "max_tokens must be at least 1, got -", "max message tokens", "長すぎ", "コンテキスト長", "token限制",
 		"超长", "上下文长度", "长度超过", "长度超出", "输入过长", "最大长度")
-	about := containsAny(words, "prompt", "input", "messages", "conversation", "request contains", "context", "your request", "the request", "request token",
+	about := containsAny(words, "prompt", "input", "messages", "conversation", "request contains", "context", "your request", "the request", "in request", "max tokens of", "request token",
 		"token count", "number of tokens")
 	measured := containsAny(words, "token", "length", "too long", "too large", "range of input", "characters")
 	beyond := containsAny(words, "exceed", "too long", "too large", "too many", "maximum", "maxlength", "max_length", "at most", "must be <=", "less than", "fewer than",
-		"greater than", "longer than", "should be [", "larger than", "limit of", "does not fit", "doesn't fit", "more than", "over the limit", "out of range")
+		"greater than", "longer than", "should be [", "larger than", "limit of", "does not fit", "doesn't fit", "more than", "over the limit", "is over", "are over", "out of range")
 	switch {
 	case refusal.Status >= http.StatusInternalServerError: // mostly other failures; some servers report the length with 500
 		return (fixed || about && measured) && beyond
