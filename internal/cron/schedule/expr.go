@@ -3,6 +3,7 @@ package schedule
 import (
 	"fmt"
 	"math/bits"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -141,12 +142,43 @@ func foreign(text string) string {
 		return "leave out " + Excerpt(parts[0]) + ": the time zone is a setting of its own, tz: " + Excerpt(parts[0][len(parts[0])-len(zone):])
 	case len(parts) > 5 && isZone(last):
 		return "leave out " + Excerpt(last) + ": the time zone is a setting of its own, tz: " + Excerpt(last)
+	case strings.Contains(lower, "freq="):
+		return Excerpt(text) + " is a rule of a calendar; write the five fields, such as 0 9 * * MON"
+	case strings.HasPrefix(lower, "oncalendar="), strings.Contains(text, ".."), strings.Contains(text, "*-*"):
+		return Excerpt(text) + " is a calendar event of systemd; write the five fields, such as 0 9 * * MON-FRI"
+	case isoInterval.MatchString(text):
+		return Excerpt(text) + " is an interval of ISO 8601; use a schedule of kind every with everyMs"
+	case len(parts) == 1 && isMacro("@"+lower):
+		return "write @" + lower
+	case len(parts) > 1 && isMacro(parts[0]):
+		return "leave out what follows the expression, such as a command: write " + Excerpt(parts[0])
+	case len(parts) > 5 && isCommand(parts[5:]):
+		return "leave out the command of a crontab: write " + Excerpt(leftmost(text, 5))
 	case commented && strings.Trim(comment, "0123456789") != "":
 		return "leave out the comment: write " + Excerpt(strings.TrimSpace(before))
 	case len(parts) > 5 && joined != text && (len(strings.Fields(joined)) == 5 || len(strings.Fields(joined)) == 6):
 		return "a field has no spaces in it: write " + Excerpt(joined)
 	}
 	return ""
+}
+
+// isoInterval matches the beginning of an interval of ISO 8601, repeated or not.
+var isoInterval = regexp.MustCompile(`^(?i)(R[0-9]*/)?P(T?[0-9])`)
+
+func isMacro(word string) bool {
+	_, err := expandMacro(word)
+	return err == nil && word[0] == '@'
+}
+
+// isCommand reports whether words are the command of a line in a crontab, perhaps after its user: a
+// path or a variable is among the first two, or they are too many for a field.
+func isCommand(words []string) bool {
+	for _, word := range words[:min(len(words), 2)] {
+		if strings.HasPrefix(word, "/") && len(word) > 1 || strings.HasPrefix(word, "./") || strings.HasPrefix(word, "~/") || strings.HasPrefix(word, "$") {
+			return true
+		}
+	}
+	return len(words) > 2 && strings.Trim(strings.ToLower(words[0]), "abcdefghijklmnopqrstuvwxyz_-.") == "" && len(words[0]) > 3
 }
 
 // isZone reports whether a word names a time zone and can be no field.
