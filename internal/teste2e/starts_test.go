@@ -9,11 +9,13 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -508,5 +510,47 @@ func TestAClientBeforeTheStoreIsOpenLearnsThatTheGatewayStarts(t *testing.T) {
 	}
 	if status, _ := get("/readyz"); status != http.StatusOK {
 		t.Errorf("ready: %d", status)
+	}
+}
+
+// TestEverythingReachedByTheOperatorGoesThroughTheProxy gives the process ALL_PROXY alone, and
+// addresses of hosts that do not exist: models, agents behind HTTP, servers of tools and the Bot API
+// are reached through it.
+func TestEverythingReachedByTheOperatorGoesThroughTheProxy(t *testing.T) {
+	t.Parallel()
+	NeedsProcesses(t)
+	var mu sync.Mutex
+	asked := map[string]bool{}
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		asked[r.URL.Host] = true
+		mu.Unlock()
+		if r.URL.Host != "model.example" {
+			w.WriteHeader(http.StatusInternalServerError)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"choices":[{"index":0,"message":{"role":"assistant","content":"through the proxy"},"finish_reason":"stop"}]}`)
+	}))
+	t.Cleanup(proxy.Close)
+	g := Install(t, "", "agents:\n  main: {runner: openai, model: m, base_url: 'http://model.example/v1', retries: 0, mcp: [tools]}\n"+
+		"  claude: {runner: anthropic, model: m, base_url: 'http://claude.example', api_key: k-test-123456, retries: 0}\n"+
+		"  remote: {runner: http, url: 'http://agent.example/agent', secret: 0123456789abcdef0123456789abcdef}\n"+
+		"mcp: {servers: {tools: {url: 'http://mcp.example/mcp', tools: [now]}}}\n"+
+		"channels: {telegram: {token: '1234:abcdefghijklmnopqrstuvwxyzABCDEFGHI', api_url: 'http://telegram.example', allow: [7]}}\n")
+	g.env = append(g.env, "ALL_PROXY="+proxy.URL)
+	g.Start()
+	if out, errs, code := g.CLI(t.Context(), "", "send", "hi"); code != 0 || !strings.Contains(out, "through the proxy") {
+		t.Errorf("the model: %q %q, status %d", out, errs, code)
+	}
+	for _, agent := range []string{"claude", "remote"} {
+		g.CLI(t.Context(), "", "send", "--session", "agent:"+agent+":main", "hi")
+	}
+	for _, host := range []string{"model.example", "claude.example", "agent.example", "mcp.example", "telegram.example"} {
+		testrun.Eventually(t, host+" is reached through the proxy", func() bool {
+			mu.Lock()
+			defer mu.Unlock()
+			return asked[host]
+		})
 	}
 }
