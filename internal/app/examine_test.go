@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -396,5 +397,67 @@ func TestServersAreExaminedWithAndWithoutAGateway(t *testing.T) {
 		if !found {
 			t.Errorf("%s: no finding %q in %+v", tt.what, tt.text, ExamineServers(cfg, tt.states, os.LookupEnv))
 		}
+	}
+}
+
+func TestHomesThatTheUnitHidesAreNamed(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	write := func(name, text string) {
+		t.Helper()
+		path := filepath.Join(root, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o750), os.WriteFile(path, []byte(text), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, step := range []struct {
+		file, text string
+		hides      bool
+	}{
+		{"etc/systemd/system/other.service", "[Service]\nProtectHome=yes\n", false},
+		{"lib/systemd/system/laneway.service", "[Service]\nProtectHome=yes\n", true},
+		{"etc/systemd/system/laneway.service.d/override.conf", "[Service]\nProtectHome=no\n", false},
+		{"etc/systemd/system/laneway.service.d/zz.conf", "[Service]\nProtectHome=tmpfs\n", true},
+	} {
+		if write(step.file, step.text); UnitHidesHomes(root) != step.hides {
+			t.Errorf("after %s: hides is %v", step.file, !step.hides)
+		}
+	}
+	cfg := config.Config{Agents: map[string]config.Agent{
+		"coder": {Runner: config.RunnerACP, Command: []string{"/usr/bin/coder"}, Dir: "/home/anna/project"},
+		"local": {Runner: config.RunnerCommand, Command: []string{"/home/anna/bin/agent"}},
+		"sound": {Runner: config.RunnerCommand, Command: []string{"/usr/bin/agent"}, Dir: "/srv/project"},
+		"model": {Runner: config.RunnerOpenAI},
+	}}
+	lookup := func(string) (string, bool) { return "", false }
+	found := ExamineHomes(cfg, lookup, func(string) bool { return true })
+	if len(found) != 2 || !strings.Contains(found[0].Text, "coder: the unit of the gateway hides /home/anna/project") || !strings.Contains(found[1].Text, "/home/anna/bin/agent") ||
+		!strings.Contains(found[0].Cure, "systemctl edit laneway") || !strings.Contains(found[0].Cure, "ReadWritePaths=/home/anna/project") {
+		t.Errorf("found %+v", found)
+	}
+	if found := ExamineHomes(cfg, lookup, HiddenHere(lookup)); len(found) > 0 {
+		t.Errorf("outside of a unit: %+v", found)
+	}
+	inUnit := func(name string) (string, bool) { return "1", name == "INVOCATION_ID" }
+	if found := ExamineHomes(cfg, lookup, HiddenHere(inUnit)); len(found) != 2 { // there is no person anna here
+		t.Errorf("in a unit: %+v", found)
+	}
+}
+
+func TestTakenPortNamesItsCauseFirst(t *testing.T) {
+	t.Parallel()
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = taken.Close() }()
+	addr := taken.Addr().String()
+	p := &Process{cfg: config.Config{Listen: []string{addr}}}
+	if err := p.listen(t.Context()); err == nil || !strings.HasPrefix(err.Error(), addr+" is taken (address already in use)") || !strings.Contains(err.Error(), "--listen") {
+		t.Errorf("the start fails with %v", err)
+	}
+	held := openingStore(fmt.Errorf("%w: the data directory /x belongs to another running gateway", sqlite.ErrInUse))
+	if !strings.HasPrefix(held.Error(), "the database is in use: the data directory /x") {
+		t.Errorf("a held directory: %v", held)
 	}
 }

@@ -75,6 +75,81 @@ func examineAgent(ctx context.Context, a config.Agent, lookup func(string) (stri
 	}
 }
 
+// ExamineHomes finds agents whose program or directory is in a home that a systemd unit hides from
+// the gateway (ProtectHome). hides reports whether the gateway cannot see a path there.
+func ExamineHomes(cfg config.Config, lookup func(string) (string, bool), hides func(path string) bool) []Finding {
+	var found []Finding
+	for _, id := range slices.Sorted(maps.Keys(cfg.Agents)) {
+		a := cfg.Agents[id]
+		if a.Runner != config.RunnerCommand && a.Runner != config.RunnerACP {
+			continue
+		}
+		places := dirsOf(a)
+		if preset, ok := config.PresetNamed(a.Preset); ok {
+			if command, _, err := preset.Find(lookup); err == nil {
+				places = append(places, command[0])
+			}
+		} else if len(a.Command) > 0 {
+			places = append(places, a.Command[0])
+		}
+		hidden := slices.DeleteFunc(places, func(path string) bool { return !inHome(path) || !hides(path) })
+		if len(hidden) > 0 {
+			found = append(found, Finding{
+				Failure, id + ": the unit of the gateway hides " + hidden[0] + " (ProtectHome), so the agent cannot use it",
+				"run systemctl edit laneway, write [Service], ProtectHome=no and ReadWritePaths=" + hidden[0] + " on three lines, and restart it; see docs/systemd.md",
+			})
+		}
+	}
+	return found
+}
+
+// inHome reports whether ProtectHome concerns a path.
+func inHome(path string) bool {
+	return slices.ContainsFunc([]string{"/home/", "/root/", "/run/user/"}, func(root string) bool { return strings.HasPrefix(path, root) })
+}
+
+// UnitHidesHomes reports whether the unit laneway.service below a root directory hides homes: the
+// last ProtectHome= counts, of the unit and then of its drop-ins.
+func UnitHidesHomes(root string) bool {
+	var files []string
+	for _, dir := range []string{"etc/systemd/system", "usr/lib/systemd/system", "lib/systemd/system"} { // the first unit replaces the others
+		unit := filepath.Join(root, dir, "laneway.service")
+		if _, err := os.Stat(unit); err == nil && len(files) == 0 {
+			files = append(files, unit)
+		}
+	}
+	for _, dir := range []string{"lib/systemd/system", "usr/lib/systemd/system", "etc/systemd/system"} {
+		more, err := filepath.Glob(filepath.Join(root, dir, "laneway.service.d", "*.conf"))
+		if err == nil && len(files) > 0 {
+			files = append(files, more...)
+		}
+	}
+	hides := false
+	for _, file := range files {
+		text, err := os.ReadFile(file) // the unit of this host
+		if err != nil {
+			continue
+		}
+		for line := range strings.Lines(string(text)) {
+			if value, is := strings.CutPrefix(strings.TrimSpace(line), "ProtectHome="); is {
+				hides = slices.Contains([]string{"yes", "true", "on", "1", "tmpfs"}, strings.ToLower(strings.TrimSpace(value)))
+			}
+		}
+	}
+	return hides
+}
+
+// HiddenHere reports whether this process runs in a systemd unit and cannot see the home of a path.
+func HiddenHere(lookup func(string) (string, bool)) func(path string) bool {
+	_, inUnit := lookup("INVOCATION_ID")
+	return func(path string) bool {
+		rest, home := strings.CutPrefix(path, "/home/")
+		person, _, _ := strings.Cut(rest, "/")
+		_, err := os.Stat("/home/" + person)
+		return inUnit && home && err != nil
+	}
+}
+
 // examinePreset checks for the program of a preset. [ProbeAgents] checks whether the agent is
 // signed in.
 func examinePreset(preset config.Preset, lookup func(string) (string, bool)) Finding {

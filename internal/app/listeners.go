@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"laneway/internal/channel/web"
@@ -145,7 +146,7 @@ func (p *Process) listen(ctx context.Context) error {
 	for _, addr := range p.cfg.Listen {
 		l, err := lc.Listen(ctx, "tcp", addr)
 		if err != nil {
-			return fmt.Errorf("listening on %s: %w; is another gateway running? choose another address with --listen", addr, unwrapListen(err))
+			return fmt.Errorf("%s; stop it, or choose another address with --listen", notListening(addr, err))
 		}
 		p.main = append(p.main, l)
 		p.onClose("listener "+addr, closer(l))
@@ -155,7 +156,7 @@ func (p *Process) listen(ctx context.Context) error {
 	}
 	l, err := lc.Listen(ctx, "tcp", p.cfg.MetricsListen)
 	if err != nil {
-		return fmt.Errorf("listening for metrics on %s: %w; choose another address with --metrics-listen, or off", p.cfg.MetricsListen, unwrapListen(err))
+		return fmt.Errorf("%s; choose another address for metrics with --metrics-listen, or off", notListening(p.cfg.MetricsListen, err))
 	}
 	p.scrape = l
 	p.log.InfoContext(ctx, "serving metrics", "address", l.Addr().String())
@@ -163,12 +164,15 @@ func (p *Process) listen(ctx context.Context) error {
 	return nil
 }
 
-// unwrapListen removes the address that net.OpError repeats.
-func unwrapListen(err error) error {
-	if op, ok := errors.AsType[*net.OpError](err); ok {
-		return op.Err
+// notListening says why nothing listens on an address, the cause first.
+func notListening(addr string, err error) string {
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return addr + " is taken (address already in use): another gateway or another program listens there"
 	}
-	return err
+	if op, ok := errors.AsType[*net.OpError](err); ok { // it repeats the address
+		err = op.Err
+	}
+	return "cannot listen on " + addr + ": " + err.Error()
 }
 
 func closer(l net.Listener) func(context.Context) error {

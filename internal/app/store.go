@@ -54,7 +54,7 @@ func openStore(ctx context.Context, cfg config.Config, log *slog.Logger) (dispat
 			}
 		}
 		if err != nil {
-			return nil, fmt.Errorf("opening the store: %w", err)
+			return nil, openingStore(err)
 		}
 		return s, nil
 	}
@@ -84,7 +84,7 @@ func openStore(ctx context.Context, cfg config.Config, log *slog.Logger) (dispat
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("opening the store: %w", err)
+		return nil, openingStore(err)
 	}
 	return s, nil
 }
@@ -390,4 +390,12 @@ func withHold(ctx context.Context, cfg config.Config, do func(commandStore) erro
 		return err
 	}
 	return errors.Join(do(s), s.Close())
+}
+
+// openingStore says what failed, unless the error is the cause in a sentence.
+func openingStore(err error) error {
+	if errors.Is(err, sqlite.ErrInUse) {
+		return err
+	}
+	return fmt.Errorf("opening the store: %w", err)
 }

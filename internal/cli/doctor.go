@@ -316,6 +316,11 @@ func checkAgents(ctx context.Context, p *patient) []finding {
 	if p.loaded == nil {
 		return notChecked()
 	}
+	if filepath.Dir(p.loaded.File) == "/etc/laneway" && app.UnitHidesHomes("/") { // the configuration of the unit
+		if hidden := app.ExamineHomes(p.loaded.Config, p.env.lookupEnv, func(string) bool { return true }); len(hidden) > 0 {
+			return findings(hidden)
+		}
+	}
 	runs, servers, lacks := p.agentsThere(ctx)
 	return append(findings(slices.Concat(
 		app.ExamineAgents(ctx, p.loaded.Config, runs, p.env.lookupEnv), app.ExamineServers(p.loaded.Config, servers, p.env.lookupEnv))), lacks...)

@@ -153,6 +153,9 @@ func (c *serveCmd) Run(ctx context.Context, env *environment) error {
 	for _, warning := range slices.Concat(plan.Warnings, loaded.UnknownVariables(env.variableNames())) {
 		env.note("warning: " + warning)
 	}
+	for _, f := range app.ExamineHomes(loaded.Config, env.lookupEnv, app.HiddenHere(env.lookupEnv)) {
+		env.note("warning: " + f.Text + "; " + f.Cure)
+	}
 	if err := env.checkPreset(loaded.Config); err != nil {
 		return err
 	}
