@@ -35,6 +35,7 @@ import (
 	"reflect"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -45,6 +46,7 @@ import (
 	"laneway/internal/chat"
 	"laneway/internal/client"
 	"laneway/internal/config"
+	"laneway/internal/words"
 )
 
 // ErrInterrupted is the cause of a context that a signal has ended.
@@ -220,6 +222,9 @@ func run(ctx context.Context, args []string, env *environment) (code int) {
 	if err != nil {
 		return env.fail(explainUsage(err, args))
 	}
+	if err := emptyArgument(parsed); err != nil {
+		return env.fail(err)
+	}
 	parsed.BindTo(ctx, (*context.Context)(nil))
 	if parsed.Command() == "serve" { // it drains as long as its settings allow
 		return env.fail(parsed.Run(env))
@@ -302,6 +307,46 @@ func newParser(env *environment, table any) (*kong.Kong, error) {
 // value, and its cause.
 var badDuration = regexp.MustCompile(`^(--[a-z-]+): expected duration but got "(.*)": (.*)$`)
 
+// Errors of the parser about values: their subject, then what was given.
+var (
+	days       = regexp.MustCompile(`^(\d{1,5})d$`)
+	badNumber  = regexp.MustCompile(`^(.+): expected a valid \d+ bit int but got "(.*)"$`)
+	likeAFlag  = regexp.MustCompile(`^(--[a-z-]+): expected \S+ value but got "(-.*)" \(short flag\)`)
+	noSuchFile = regexp.MustCompile(`^(.+): stat (.+): no such file or directory$`)
+	badChoice  = regexp.MustCompile(`^(.+) must be one of (.+) but got "(.*)"$`)
+)
+
+// explainValue is the error of the parser about a value in plain words.
+func explainValue(text string) string {
+	if m := badNumber.FindStringSubmatch(text); m != nil {
+		return fmt.Sprintf("%s: %s is not a whole number", m[1], m[2])
+	}
+	if m := likeAFlag.FindStringSubmatch(text); m != nil {
+		return fmt.Sprintf("%s: %s is negative; it must be 0 or more", m[1], m[2])
+	}
+	if m := noSuchFile.FindStringSubmatch(text); m != nil {
+		return "there is no file " + m[2]
+	}
+	if m := badChoice.FindStringSubmatch(text); m != nil {
+		choices := strings.Split(strings.TrimPrefix(strings.ReplaceAll(m[2], `"`, ""), ","), ",")
+		return fmt.Sprintf("%s must be %s, not %s%s", m[1], strings.Join(choices, ", "), m[3], words.Meant(m[3], choices))
+	}
+	return text
+}
+
+// emptyArgument returns an error for an argument that was given and is empty.
+func emptyArgument(parsed *kong.Context) error {
+	for _, p := range parsed.Path {
+		if p.Positional == nil || p.Positional.Target.Kind() != reflect.String || p.Positional.Name == "text" { // an empty message has its sentence
+			continue
+		}
+		if value, given := parsed.Value(p).Interface().(string); given && strings.TrimSpace(value) == "" {
+			return usageError(p.Positional.Summary() + " is empty; see " + parsed.Selected().FullPath() + " --help")
+		}
+	}
+	return nil
+}
+
 // explainUsage converts the parser's error to wrong usage. For a flag that would turn off
 // authentication, the error explains that no such flag exists, so that the user does not try other
 // spellings.
@@ -320,6 +365,10 @@ func explainUsage(err error, args []string) error {
 		if strings.Contains(m[3], "missing unit") {
 			return usageError(fmt.Sprintf("%s needs a unit; write %ss for seconds, or %sm for minutes", m[1], m[2], m[2]))
 		}
+		if n := days.FindStringSubmatch(m[2]); n != nil {
+			count, _ := strconv.Atoi(n[1]) // five digits
+			return usageError(fmt.Sprintf("%s: a day has no unit; write %s as %dh", m[1], m[2], 24*count))
+		}
 		return usageError(fmt.Sprintf("%s: %s is not a duration; write it as 90s, 15m or 24h", m[1], m[2]))
 	}
 	help := "laneway --help"
@@ -328,7 +377,7 @@ func explainUsage(err error, args []string) error {
 			help = node.FullPath() + " --help"
 		}
 	}
-	return usageError(parse.Error() + "; see " + help)
+	return usageError(explainValue(parse.Error()) + "; see " + help)
 }
 
 // fail prints the sentence of err and returns its exit status; nil is success.

@@ -293,6 +293,9 @@ func (*cronPause) Help() string {
 // Run pauses the job.
 func (c *cronPause) Run(ctx context.Context, env *environment) error {
 	params := map[string]any{"note": c.Note}
+	if c.For < 0 {
+		return usageError("--for must be longer than 0")
+	}
 	if c.For > 0 { // the database's clock decides when it has passed
 		params["untilMs"] = "in " + c.For.String()
 	}

@@ -284,7 +284,7 @@ func dialError(address string, resp *http.Response, err error) error {
 		return fmt.Errorf("%w: try again in a moment: what listens at %s closed the connection before it answered", ErrUnavailable, address)
 	}
 	if resp == nil || !errors.Is(err, websocket.ErrBadHandshake) {
-		return fmt.Errorf("%w at %s: is it running? start it with: laneway serve: %w", ErrNoGateway, address, err)
+		return fmt.Errorf("%w at %s (%w); start one with laneway serve, or name another with --url", ErrNoGateway, address, err)
 	}
 	var body struct {
 		Error *wire.Error `json:"error"`

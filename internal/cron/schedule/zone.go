@@ -227,6 +227,11 @@ func twoDigits(s string) (int, bool) {
 }
 
 func unknownZone(name string) error {
+	for _, zone := range embeddedZones() { // Berlin, New York
+		if city := zone[strings.LastIndex(zone, "/")+1:]; strings.EqualFold(city, strings.ReplaceAll(name, " ", "_")) {
+			return NewInvalid(fieldTZ, InvalidZone, "not a known time zone: %s; did you mean %s?", Excerpt(name), zone)
+		}
+	}
 	if meant := words.Meant(name, embeddedZones()); meant != "" {
 		return NewInvalid(fieldTZ, InvalidZone, "not a known time zone: %s%s", Excerpt(name), meant)
 	}

@@ -23,7 +23,6 @@ import (
 
 	"laneway/internal/chat"
 	"laneway/internal/cron"
-	"laneway/internal/cron/schedule"
 	"laneway/internal/gateway/auth"
 	"laneway/internal/gateway/rpc"
 	"laneway/internal/wire"
@@ -202,8 +201,10 @@ func (h handlers) moment(ctx context.Context, c *rpc.Call, id, name string, raw 
 		return time.Time{}, c.BadParam("/"+name, "must be Unix milliseconds, or a moment in words")
 	}
 	at, err := h.backend.CronMoment(ctx, id, words, past, c.Caller())
-	if bad, ok := errors.AsType[*chat.Error](err); ok && bad.Details["field"] == schedule.FieldAt {
-		return at, chat.Errorf(bad.Code, "%s", strings.Replace(bad.Message, schedule.FieldAt, name, 1)).With("field", name)
+	if bad, ok := errors.AsType[*chat.Error](err); ok {
+		if field, _ := bad.Details["field"].(string); field != "" {
+			return at, chat.Errorf(bad.Code, "%s", strings.Replace(bad.Message, field, name, 1)).With("field", name)
+		}
 	}
 	return at, err
 }
