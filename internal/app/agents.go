@@ -436,7 +436,6 @@ func (p *Process) usageConfig() usage.Config {
 		out.Prices[id] = usage.Price{Input: usage.MoneyOf(input), Output: usage.MoneyOf(output), Cached: usage.MoneyOf(cached)}
 		out.Models[id] = a.Model
 	}
-	out.Observer = p.metrics.Usage(out.Models)
 	return out
 }
 

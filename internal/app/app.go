@@ -103,7 +103,6 @@ type Process struct {
 	external *external.Set
 	metrics  *metrics.Metrics
 	channels []channel.Channel
-	commands []string                // names of the chat commands
 	webhooks map[string]http.Handler // by path
 	files    *files.Dir
 	main     []net.Listener
@@ -232,9 +231,6 @@ func (p *Process) wire(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("making the command table: %w", err)
 	}
-	for _, c := range table.Infos() {
-		p.commands = append(p.commands, c.Name)
-	}
 	if err := p.openFiles(); err != nil {
 		return err
 	}
@@ -260,7 +256,7 @@ func (p *Process) wire(ctx context.Context) error {
 		OwnSessions: p.cfg.Limits.OwnSessions, CallerSessions: p.cfg.Limits.CallerSessions, Agents: agents,
 		Access: p.turnTokens, External: p.external, Queue: queueOf(p.cfg), ThrottleAt: float64(p.cfg.Queue.ThrottlePercent) / 100, Cron: jobs, Files: p.files, KeptFiles: int64(p.cfg.Limits.KeptFiles), Usage: p.usageConfig(), Names: hookSessions(p.cfg.Hooks, agents[0].Info.ID),
 	}, dispatch.Deps{
-		Store: p.store, Commands: table, Needs: gateway.Needs(), Channels: p.channels, Observer: p.metrics.Dispatch(), Lanes: p.metrics.Scheduler(), Logger: p.log,
+		Store: p.store, Commands: table, Needs: gateway.Needs(), Channels: p.channels, Metrics: p.metrics.Registry(), Logger: p.log,
 	})
 	if err != nil {
 		return fmt.Errorf("making the dispatcher: %w", err)

@@ -52,7 +52,7 @@ func (p *Process) openChannels(commands []chat.CommandInfo) error {
 	if !ok {
 		return fmt.Errorf("the store %s keeps nothing for channels", p.store.Kind())
 	}
-	deps := telegram.Deps{Records: records, Files: p.files.Root(), Commands: commands, Observer: p.metrics.Telegram(), Logger: p.log, Proxy: proxyOf}
+	deps := telegram.Deps{Records: records, Files: p.files.Root(), Commands: commands, Metrics: telegram.NewMetrics(p.metrics.Registry()), Logger: p.log, Proxy: proxyOf}
 	for _, bot := range bots {
 		c, err := telegram.New(p.botConfig(bot), deps)
 		if err != nil {
@@ -160,7 +160,7 @@ func (p *Process) cronConfig(posts *webhook.Channel) (service.Config, error) {
 		Rules:           schedule.Rules{MinInterval: time.Duration(c.MinInterval), DefaultTZ: c.Timezone},
 		UserMinInterval: time.Duration(c.UserMinInterval), MaxJobs: c.MaxJobs, MaxJobsOfUser: offIsNegative(c.MaxJobsPerOwner),
 		MaxRunsPerDay: c.MaxRunsPerDay, Retention: time.Duration(c.Retention), RetentionRuns: c.RetentionRuns, MessageRetention: time.Duration(p.cfg.Retention),
-		HostPayload: hostPayload(p.cfg, p.opts.LookupEnv, p.log), CheckWebhook: posts.Check, WebhookBody: jobs.WebhookBody, Observer: p.metrics.Cron(),
+		HostPayload: hostPayload(p.cfg, p.opts.LookupEnv, p.log), CheckWebhook: posts.Check, WebhookBody: jobs.WebhookBody,
 	}
 	if out.RollUpAgent = p.cfg.History.SummaryAgent; out.RollUpAgent != "" {
 		zone, err := schedule.LoadZone(c.Timezone)

@@ -6,27 +6,24 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"net"
 	"net/http"
 	"net/http/pprof"
 	"os"
-	"slices"
 	"strconv"
 	"sync/atomic"
 	"syscall"
 	"time"
 
-	"laneway/internal/channel/web"
+	"github.com/prometheus/client_golang/prometheus"
+
 	"laneway/internal/chat"
 	"laneway/internal/config"
-	"laneway/internal/cron"
 	"laneway/internal/dashboard"
 	"laneway/internal/diskspace"
 	"laneway/internal/gateway"
 	"laneway/internal/gateway/auth"
 	"laneway/internal/gateway/hook"
-	"laneway/internal/metrics"
 	"laneway/internal/secret"
 	"laneway/internal/store"
 )
@@ -51,7 +48,7 @@ func (p *Process) openGateway() error {
 			HooksPerMinute: offIsNegative(l.Hooks), BytesPerMinute: offIsNegative(l.Bytes),
 		},
 		RequestsPerSecond: offIsNegative(l.Requests), Hooks: hooksOf(p.cfg.Hooks),
-		StopTimeout: stopSockets, Observer: p.metrics.Gateway(), TurnTokens: p.turnTokens, ToolServers: p.external.Status,
+		StopTimeout: stopSockets, Metrics: p.metrics.Registry(), TurnTokens: p.turnTokens, ToolServers: p.external.Status,
 	}
 	cfg.Sources = []auth.Source{p.ownKeys()}
 	if p.tokens != nil {
@@ -71,24 +68,8 @@ func (p *Process) openGateway() error {
 	if p.gateway, err = gateway.New(cfg, p.dispatch, p.log); err != nil {
 		return fmt.Errorf("making the gateway: %w", err)
 	}
-	p.metrics.Watch(metrics.Source{
-		Lanes: p.dispatch.Lanes, Channels: p.dispatch.Channels, DatabaseUp: func() bool { return p.dispatch.Alive() == nil },
-		Outbox: func() int { return p.dispatch.Figures().OutboxWaiting }, Cron: func() cron.Summary { return p.dispatch.Figures().Cron },
-		TakenLong: func() int { return p.dispatch.Figures().TakenLong }, DiskFree: p.diskFree,
-	})
-	p.metrics.Begin(p.known())
+	p.metrics.Registry().MustRegister(diskCollector{p.diskFree})
 	return nil
-}
-
-// known returns the label values that the wiring determines.
-func (p *Process) known() metrics.Known {
-	k := metrics.Known{Channels: []string{web.Name}, Commands: p.commands, Methods: slices.Collect(maps.Keys(gateway.Needs()))}
-	for _, c := range p.channels {
-		if kind := chat.ChannelKind(c.Name()); !slices.Contains(k.Channels, kind) {
-			k.Channels = append(k.Channels, kind)
-		}
-	}
-	return k
 }
 
 // diskFree returns the free space of the disks to which this process writes.
@@ -427,4 +408,18 @@ func watchdogOf(lookup func(string) (string, bool)) time.Duration {
 		return 0
 	}
 	return time.Duration(n) * time.Microsecond
+}
+
+// diskCollector reads the free space of the disks at each scrape.
+type diskCollector struct{ source func() map[string]uint64 }
+
+// Describe implements prometheus.Collector: a disk whose free space cannot be read has no series.
+func (diskCollector) Describe(chan<- *prometheus.Desc) {}
+
+// Collect implements prometheus.Collector.
+func (c diskCollector) Collect(ch chan<- prometheus.Metric) {
+	free := prometheus.NewDesc("laneway_disk_free_bytes", "Free space of each disk, by its content (data, database).", []string{"disk"}, nil)
+	for disk, bytes := range c.source() {
+		ch <- prometheus.MustNewConstMetric(free, prometheus.GaugeValue, float64(bytes), disk)
+	}
 }

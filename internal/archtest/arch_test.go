@@ -157,9 +157,14 @@ func rules() []rule {
 			refuses: func(p string) bool { return !standard(p) },
 		},
 		{
+			name: "metrics know no part", example: imports{"laneway/internal/metrics", "laneway/internal/chat"},
+			applies: in(internal + "/metrics"),
+			refuses: oursBut(internal + "/metrics"),
+		},
+		{
 			name: "usage knows the vocabulary only", example: imports{"laneway/internal/usage", "laneway/internal/store"},
 			applies: in(internal + "/usage"),
-			refuses: oursBut(internal+"/usage", internal+"/chat"),
+			refuses: oursBut(internal+"/usage", internal+"/chat", internal+"/metrics"),
 		},
 		{
 			name: "retry knows nothing of ours", example: imports{"laneway/internal/retry", "laneway/internal/chat"},
@@ -214,7 +219,7 @@ func rules() []rule {
 			name:    "the job service knows agent, channel, chat, cron, events and the store's port only",
 			example: imports{"laneway/internal/cron/service", "laneway/internal/dispatch"},
 			applies: in(internal + "/cron/service"),
-			refuses: oursBut(internal+"/agent", internal+"/channel", internal+"/chat", internal+"/cron", internal+"/events", internal+"/store"),
+			refuses: oursBut(internal+"/agent", internal+"/channel", internal+"/chat", internal+"/cron", internal+"/events", internal+"/metrics", internal+"/store"),
 		},
 		{
 			name: "schedules are arithmetic and know words alone", example: imports{"laneway/internal/cron/schedule", "laneway/internal/chat"},
@@ -229,12 +234,12 @@ func rules() []rule {
 		{
 			name: "a channel knows channel, chat, retry and signature only", example: imports{"laneway/internal/channel/telegram", "laneway/internal/dispatch"},
 			applies: in(internal + "/channel"),
-			refuses: oursBut(internal+"/channel", internal+"/chat", internal+"/retry", internal+"/signature"),
+			refuses: oursBut(internal+"/channel", internal+"/chat", internal+"/metrics", internal+"/retry", internal+"/signature"),
 		},
 		{
 			name: "the outbox knows channel, chat, retry and the store's port only", example: imports{"laneway/internal/outbox", "laneway/internal/cron"},
 			applies: exactly(internal + "/outbox"),
-			refuses: oursBut(internal+"/channel", internal+"/chat", internal+"/retry", internal+"/outbox", internal+"/store"),
+			refuses: oursBut(internal+"/metrics", internal+"/channel", internal+"/chat", internal+"/retry", internal+"/outbox", internal+"/store"),
 		},
 		{
 			name: "events know chat, retry and the store's port only", example: imports{"laneway/internal/events", "laneway/internal/dispatch"},
@@ -244,7 +249,7 @@ func rules() []rule {
 		{
 			name: "ownership knows chat, retry and the store's port only", example: imports{"laneway/internal/ownership", "laneway/internal/scheduler"},
 			applies: in(internal + "/ownership"),
-			refuses: oursBut(internal+"/chat", internal+"/retry", internal+"/ownership", internal+"/store"),
+			refuses: oursBut(internal+"/chat", internal+"/metrics", internal+"/retry", internal+"/ownership", internal+"/store"),
 		},
 		{
 			name: "what is in flight knows nothing of ours", example: imports{"laneway/internal/gateway/inflight", "laneway/internal/chat"},
@@ -265,7 +270,7 @@ func rules() []rule {
 			name: "a part of the gateway knows the domain, the port, the protocol, retry and other parts only", example: imports{"laneway/internal/gateway/fault", "laneway/internal/gateway"},
 			applies: gatewayPart,
 			refuses: func(p string) bool {
-				return p == internal+"/gateway" || oursBut(internal+"/chat", internal+"/agent", internal+"/gateway", internal+"/secret", internal+"/signature", internal+"/store", internal+"/wire", internal+"/cron", internal+"/channel", internal+"/retry", internal+"/words")(p)
+				return p == internal+"/gateway" || oursBut(internal+"/chat", internal+"/metrics", internal+"/agent", internal+"/gateway", internal+"/secret", internal+"/signature", internal+"/store", internal+"/wire", internal+"/cron", internal+"/channel", internal+"/retry", internal+"/words")(p)
 			},
 		},
 		{

@@ -142,7 +142,7 @@ func within(wait time.Duration, c <-chan recorded) (recorded, bool) {
 // are not combined. call has its name and arguments.
 func (c *commands) exec(ctx context.Context, m chat.Message, cmd command.Command, call command.Call) command.Answer {
 	answer, ok := c.call(ctx, m, cmd, call)
-	c.obs.CommandRun(cmd.Name, ok)
+	c.counters.commandRun(cmd.Name, ok)
 	c.sched.Cut(m.Session.String())
 	return answer
 }

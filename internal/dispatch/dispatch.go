@@ -58,6 +58,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"laneway/internal/agent"
 	"laneway/internal/channel"
@@ -214,9 +215,9 @@ type Deps struct {
 	Needs map[string]chat.Need
 	// Channels send the messages of the outbox.
 	Channels []channel.Channel
-	Observer Observer
-	Lanes    scheduler.Observer
-	Logger   *slog.Logger
+	// Metrics is where the parts register their metrics; nil if nobody reads them.
+	Metrics prometheus.Registerer
+	Logger  *slog.Logger
 }
 
 // Dispatcher is the API of the package: it has one part for each concept and delegates calls to it.
@@ -252,13 +253,10 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Dispatcher, error) {
 		return nil, err
 	}
 	p := &parts{
-		cfg: cfg, store: deps.Store, obs: deps.Observer, log: deps.Logger, agents: map[string]Agent{}, channels: map[string]channel.Channel{},
+		cfg: cfg, store: deps.Store, log: deps.Logger, agents: map[string]Agent{}, channels: map[string]channel.Channel{},
 	}
 	p.bounded = func(principal string) bool {
 		return !OperatorOwner(principal) || (cfg.SeesOwn != nil && cfg.SeesOwn(principal))
-	}
-	if p.obs == nil {
-		p.obs = NopObserver{}
 	}
 	if p.log == nil {
 		p.log = slog.New(slog.DiscardHandler)
@@ -269,11 +267,13 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Dispatcher, error) {
 	for _, c := range deps.Channels {
 		p.channels[c.Name()] = c
 	}
+	p.counters = newCounters(deps.Metrics, cfg.Lanes, p.channelNames(), deps.Commands)
 	d := &Dispatcher{parts: p, started: time.Now()}
 	d.figures.parts, d.figures.warned, d.figures.since = p, map[string]bool{}, map[string]time.Time{}
 	if err := d.connect(ctx, deps); err != nil {
 		return nil, err
 	}
+	d.registerGauges(deps.Metrics)
 	return d, nil
 }
 
@@ -304,7 +304,8 @@ func (d *Dispatcher) connect(ctx context.Context, deps Deps) error {
 	d.figures.has = takeover{d.queue, &d.turns.running}
 	d.owner = ownership.New(ownership.Config{
 		Version: cfg.Version, Addr: cfg.Addr, Lease: cfg.Lease, Heartbeat: cfg.Heartbeat, Sweep: cfg.Sweep, Agents: d.agentIDs(), Given: d.figures.given, Fires: cfg.Cron.Fires, Exclusive: cfg.Exclusive,
-	}, p.store, d.figures.has, p.obs, p.log)
+		Metrics: deps.Metrics,
+	}, p.store, d.figures.has, p.log)
 	d.publisher = events.New(events.Config{
 		DefaultAgent: d.DefaultAgent(), End: p.endEvent, Topics: events.Topics{
 			service.Topic: func(ctx context.Context, text string) { d.svc.Events.Receive(ctx, text) }, topicAnswer: d.questions.receive,
@@ -313,18 +314,18 @@ func (d *Dispatcher) connect(ctx context.Context, deps Deps) error {
 	d.publisher.Subscribe(d.endAgentSession, func(chat.Event) bool { return false })
 	d.sender = outbox.New(outbox.Config{Channels: p.channels, Gone: func(ctx context.Context, o store.Outgoing, u store.UndeliveredParams) (store.Gone, error) {
 		return d.svc.Delivery.AddressGone(ctx, o, u)
-	}, Expired: func(ctx context.Context, o store.Outgoing) { d.svc.Delivery.Expired(ctx, o) }, Shown: d.shown}, p.store, d.owner, p.obs, p.log)
-	if err := d.connectMeter(); err != nil {
+	}, Expired: func(ctx context.Context, o store.Outgoing) { d.svc.Delivery.Expired(ctx, o) }, Shown: d.shown, Metrics: deps.Metrics}, p.store, d.owner, p.log)
+	if err := d.connectMeter(deps.Metrics); err != nil {
 		return err
 	}
-	p.cfg.Cron.OverBudget = d.overBudget
+	p.cfg.Cron.OverBudget, p.cfg.Cron.Metrics = d.overBudget, deps.Metrics
 	d.turns.tools = tool.New(tool.Deps{Jobs: actions{d}, Editor: d, Sessions: toolSessions{d}, Questions: d.questions, External: cfg.External, Log: p.log})
 	d.questions.tools = d.turns.tools
 	p.node, p.events, p.outbox = d.owner, d.publisher, d.sender
 	var err error
 	p.sched, err = scheduler.New(ctx, scheduler.Config[work]{
 		Lanes: cfg.Lanes, Run: d.turns.run, Begins: true, ThrottleAt: cfg.ThrottleAt, TokenEstimate: d.turns.estimate,
-		PrincipalTurns: cfg.UserTurns, StopGrace: cfg.StopGrace, OnStuck: d.turns.stuck, Observer: deps.Lanes, Logger: p.log,
+		PrincipalTurns: cfg.UserTurns, StopGrace: cfg.StopGrace, OnStuck: d.turns.stuck, Observer: newLaneCounters(deps.Metrics, cfg.Lanes), Logger: p.log,
 	})
 	if err != nil {
 		return fmt.Errorf("making the scheduler: %w", err)
@@ -414,9 +415,9 @@ type parts struct {
 	meter    *usage.Meter
 	// bounded reports whether the concurrent turns of a principal, including those of their jobs,
 	// are limited: of chat users, hooks, and credentials that see only their own data.
-	bounded func(principal string) bool
-	obs     Observer
-	log     *slog.Logger
+	bounded  func(principal string) bool
+	counters *counters
+	log      *slog.Logger
 	// background is short work beside turns and calls; Run waits for it.
 	background sync.WaitGroup
 }
@@ -452,75 +453,6 @@ func (p *parts) channelNames() []string {
 	slices.Sort(names)
 	return names
 }
-
-// Observer counts events for metrics. Arguments are from closed sets; methods must not block.
-type Observer interface {
-	// Accepted: a message is durable. Channel is the name up to the first ':'.
-	Accepted(channel string, duplicate bool)
-	// Dropped: a full queue removed a message (policy old) or refused it (policy new).
-	Dropped(policy string)
-	// Ended: a message has its outcome.
-	Ended(lane string, outcome chat.Outcome, reason string)
-	// TurnEnded: a turn has returned after d; waited is the time from acceptance to start.
-	TurnEnded(lane string, outcome chat.Outcome, d, waited time.Duration)
-	// Tokens: the tokens that the model of a turn read and wrote, as reported by its runner; input
-	// includes the history.
-	Tokens(lane string, input, output int)
-	// Stored: an operation of the store ended after took, with or without an error; operation is
-	// accept, start or finish.
-	Stored(operation string, took time.Duration)
-	// Fenced: a write was refused because the claim was lost.
-	Fenced(operation string)
-	// Sent: one attempt to send ended; result is delivered, retry, failed, expired or resent.
-	Sent(channel, kind, result string)
-	// CommandRun: a chat command was executed.
-	CommandRun(name string, ok bool)
-	// LeaseLost: this process was declared dead, or could not reach the store in time.
-	LeaseLost()
-	// TakenOver: sessions were taken over by the sweep.
-	TakenOver(sessions int)
-	// RolledBack: the database has lost commits, see package ownership.
-	RolledBack(sign ownership.RollbackSign)
-}
-
-// NopObserver observes nothing.
-type NopObserver struct{}
-
-// Accepted does nothing.
-func (NopObserver) Accepted(string, bool) {}
-
-// Dropped does nothing.
-func (NopObserver) Dropped(string) {}
-
-// Ended does nothing.
-func (NopObserver) Ended(string, chat.Outcome, string) {}
-
-// TurnEnded does nothing.
-func (NopObserver) TurnEnded(string, chat.Outcome, time.Duration, time.Duration) {}
-
-// Tokens does nothing.
-func (NopObserver) Tokens(string, int, int) {}
-
-// Stored does nothing.
-func (NopObserver) Stored(string, time.Duration) {}
-
-// Fenced does nothing.
-func (NopObserver) Fenced(string) {}
-
-// Sent does nothing.
-func (NopObserver) Sent(string, string, string) {}
-
-// CommandRun does nothing.
-func (NopObserver) CommandRun(string, bool) {}
-
-// LeaseLost does nothing.
-func (NopObserver) LeaseLost() {}
-
-// TakenOver does nothing.
-func (NopObserver) TakenOver(int) {}
-
-// RolledBack does nothing.
-func (NopObserver) RolledBack(ownership.RollbackSign) {}
 
 // newID returns a UUIDv7: sortable by time, and unique without the store.
 func newID() string { return uuid.Must(uuid.NewV7()).String() }

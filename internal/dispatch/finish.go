@@ -206,7 +206,7 @@ func (ts *turns) finish(ctx context.Context, t *turn, end ending) {
 		return
 	}
 	if end.nothing {
-		ts.obs.Fenced("finish")
+		ts.counters.fenced("finish")
 		ts.signs.endPreview(t.rows[len(t.rows)-1].Content.Options.ReplyTo, t.run.RunID, nil)
 		return
 	}
@@ -268,7 +268,7 @@ func (ts *turns) writeFinish(ctx context.Context, t *turn, end ending, stillRunn
 	err := ts.node.Final(ctx, "finishing a turn", func(ctx context.Context) (err error) {
 		asked := time.Now()
 		fin, err = t.from.Finish(ctx, p)
-		ts.obs.Stored("finish", time.Since(asked))
+		ts.counters.stored("finish", time.Since(asked))
 		return err
 	})
 	if err != nil { // the process that ends the turn shows it again
@@ -276,7 +276,7 @@ func (ts *turns) writeFinish(ctx context.Context, t *turn, end ending, stillRunn
 	}
 	switch {
 	case errors.Is(err, chat.ErrFenced):
-		ts.obs.Fenced("finish")
+		ts.counters.fenced("finish")
 		ts.log.InfoContext(ctx, "a turn's end was refused: the session belongs to another replica", "session", lead.Session.String(), "run_id", t.run.RunID)
 		return false
 	case err != nil:
@@ -353,7 +353,7 @@ func (ts *turns) publishEnd(ctx context.Context, t *turn, end ending, fin store.
 	ts.compactLater(ctx, t, fin)
 	for _, m := range fin.Merged {
 		ts.events.Publish(chat.Event{Kind: chat.EventFinal, Session: m.Session, Principal: t.run.Principal, RunID: m.MessageID, Seq: events.FirstOfTurn, Lane: t.run.Lane, MergedInto: t.run.RunID, Reason: "merged"})
-		ts.obs.Ended(t.run.Lane, chat.OutcomeMerged, "")
+		ts.counters.ended(t.run.Lane, chat.OutcomeMerged, "")
 		ts.events.Ended(chat.RunEnd{RunID: m.MessageID, Session: m.Session, Outcome: chat.OutcomeMerged, MergedInto: t.run.RunID, Message: end.empty, Text: end.shown(), StopReason: end.stop, Usage: end.usage})
 	}
 	if end.outcome != chat.OutcomeAnswered {
@@ -363,7 +363,7 @@ func (ts *turns) publishEnd(ctx context.Context, t *turn, end ending, fin store.
 	}
 	ts.events.Publish(t.endEvent(end, fin))
 	ts.events.PublishSession(lead.Session, t.run.Principal, "run.finished", t.run.RunID)
-	ts.obs.Ended(t.run.Lane, end.outcome, end.reason)
+	ts.counters.ended(t.run.Lane, end.outcome, end.reason)
 	ended := chat.RunEnd{
 		RunID: lead.MessageID, Session: lead.Session, Outcome: end.outcome, Reason: end.reason, Message: end.sentence(), Detail: end.detail, Text: end.shown(), StopReason: end.stop, Calls: end.calls,
 		Usage: end.usage, Duration: fin.EndedAt.Sub(t.started.StartedAt), Waited: t.started.StartedAt.Sub(lead.AcceptedAt),

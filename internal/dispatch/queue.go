@@ -231,7 +231,7 @@ func (q *queue) publishEnded(ctx context.Context, r store.Waiting, outcome chat.
 	if !q.events.Publish(e) {
 		return
 	}
-	q.obs.Ended(r.Lane, outcome, reason)
+	q.counters.ended(r.Lane, outcome, reason)
 	q.events.Ended(end)
 	q.jobs.MessageEnded(ctx, r)
 	q.trees.MessageEnded(r, end)
@@ -246,7 +246,7 @@ func (q *queue) removeDropped(ctx context.Context, key chat.SessionKey, acc stor
 	}
 	for _, r := range acc.Dropped {
 		q.sched.Drop(key.String(), r.Seq)
-		q.obs.Dropped(string(chat.DropOld))
+		q.counters.dropped(chat.DropOld)
 		q.publishEnded(ctx, r, chat.OutcomeDropped, string(chat.FailQueueFull))
 	}
 	if len(acc.Dropped) > 0 {

@@ -188,7 +188,7 @@ func (r *receiver) accept(ctx context.Context, m chat.Message) (receipt chat.Rec
 	p.Node = node
 	asked := time.Now()
 	acc, err := r.access.accept(ctx, p)
-	r.obs.Stored("accept", time.Since(asked))
+	r.counters.stored("accept", time.Since(asked))
 	r.writes.note(err)
 	switch {
 	case errors.Is(err, chat.ErrQueueFull):
@@ -196,7 +196,7 @@ func (r *receiver) accept(ctx context.Context, m chat.Message) (receipt chat.Rec
 	case err != nil:
 		return chat.Receipt{}, false, err
 	}
-	r.obs.Accepted(chat.ChannelKind(m.Channel), acc.Duplicate)
+	r.counters.accepted(chat.ChannelKind(m.Channel), acc.Duplicate)
 	if !acc.Duplicate {
 		r.node.Acknowledged(m.ID, time.Time{})
 	}
@@ -227,7 +227,7 @@ func (r *receiver) acceptOwn(ctx context.Context, m chat.Message) error {
 // the outbox, and returns the error for the sender.
 func (r *receiver) refuse(ctx context.Context, m chat.Message, limit int) error {
 	r.refused.Add(1)
-	r.obs.Dropped(string(chat.DropNew))
+	r.counters.dropped(chat.DropNew)
 	notices, refused := refusal(m, limit)
 	if len(notices) == 0 {
 		return refused

@@ -123,7 +123,7 @@ func (tt turnTasks) Start(ctx context.Context, n tool.NewTask) error {
 	case err != nil:
 		return err
 	}
-	tt.obs.Accepted(chat.ChannelTask, acc.Duplicate)
+	tt.counters.accepted(chat.ChannelTask, acc.Duplicate)
 	if !acc.Duplicate || acc.Existing.State != store.StateDone {
 		tt.add(tt.t.run.RunID, child{id: m.ID, session: m.Session, root: m.Content.Options.Task.Session, announce: n.Announce})
 	}
@@ -353,7 +353,7 @@ func (tr *trees) accept(ctx context.Context, m chat.Message) error {
 	if err != nil {
 		return fmt.Errorf("accepting an announcement: %w", err)
 	}
-	tr.obs.Accepted(chat.ChannelTask, acc.Duplicate)
+	tr.counters.accepted(chat.ChannelTask, acc.Duplicate)
 	tr.queue.take(ctx, m, acc, node)
 	return nil
 }

@@ -105,8 +105,8 @@ func (ts *turns) run(ctx context.Context, st *scheduler.Turn[work]) error {
 	t.noteEmpty(&end)
 	ts.finish(ctx, t, end)
 	took, waited := time.Since(began), t.started.StartedAt.Sub(t.rows[0].AcceptedAt)
-	ts.obs.TurnEnded(t.run.Lane, end.outcome, took, waited)
-	ts.obs.Tokens(t.run.Lane, end.usage.InputTokens, end.usage.OutputTokens)
+	ts.counters.turnEnded(t.run.Lane, end.outcome, took, waited)
+	ts.counters.tokens(t.run.Lane, end.usage.InputTokens, end.usage.OutputTokens)
 	ts.log.InfoContext(ctx, "turn ended", "run_id", t.run.RunID, "session", t.run.Session.String(), "agent", t.run.Session.Agent, "lane", t.run.Lane,
 		"waited", waited.Round(time.Millisecond).String(), "took", took.Round(time.Millisecond).String(), "outcome", string(end.outcome), "reason", end.reason)
 	if end.outcome == chat.OutcomeFailed || end.outcome == chat.OutcomeDead {
@@ -141,7 +141,7 @@ func (ts *turns) start(ctx context.Context, st *scheduler.Turn[work]) (*turn, bo
 	begin := func(ctx context.Context) error {
 		asked := time.Now()
 		t.started, last = t.from.Start(ctx, p)
-		ts.obs.Stored("start", time.Since(asked))
+		ts.counters.stored("start", time.Since(asked))
 		return last
 	}
 	err := ts.node.WhileAlive(ctx, begin)
@@ -150,7 +150,7 @@ func (ts *turns) start(ctx context.Context, st *scheduler.Turn[work]) (*turn, bo
 	}
 	switch {
 	case errors.Is(err, chat.ErrFenced):
-		ts.obs.Fenced("start")
+		ts.counters.fenced("start")
 		ts.queue.order.lost(lead.Session, p.Seqs[0])
 		return nil, false, nil
 	case err != nil:

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"laneway/internal/agent"
 	"laneway/internal/channel"
@@ -24,8 +25,9 @@ import (
 const endUsageTime = 2 * time.Second
 
 // connectMeter creates the meter.
-func (d *Dispatcher) connectMeter() error {
+func (d *Dispatcher) connectMeter(r prometheus.Registerer) error {
 	cfg := d.cfg.Usage
+	cfg.Metrics = r
 	if cfg.Logger == nil {
 		cfg.Logger = d.log
 	}

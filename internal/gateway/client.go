@@ -111,7 +111,7 @@ func (c *client) Closed(ctx context.Context, end *socket.Closing) {
 	defer c.brief.stop()
 	c.srv.hub.Remove(c)
 	c.requests.Wait()
-	c.srv.observer.ConnClosed(end.Reason)
+	c.srv.counters.connClosed(end.Reason)
 	c.srv.log.DebugContext(ctx, "connection closed", slog.String("conn_id", c.id), slog.String("reason", string(end.Reason)), slog.Any("err", end))
 }
 

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"laneway/internal/agent"
 	"laneway/internal/chat"
 	"laneway/internal/gateway/auth"
@@ -109,8 +111,8 @@ type Config struct {
 	Dashboard http.Handler
 	// MetricsOnMain serves /metrics on the main listener to a read credential; may be nil.
 	MetricsOnMain http.Handler
-	// Observer counts events; may be nil.
-	Observer Observer
+	// Metrics is where the gateway registers its metrics; nil if nobody reads them.
+	Metrics prometheus.Registerer
 }
 
 // Deadlines of connections and requests. A zero value means the protocol's deadline.
@@ -173,9 +175,6 @@ func (c Config) withDefaults() Config {
 	c.RequestsPerSecond = orInt(c.RequestsPerSecond, 200)
 	c.Deadlines = c.Deadlines.withDefaults()
 	c.StopTimeout = orDuration(c.StopTimeout, 5*time.Second)
-	if c.Observer == nil {
-		c.Observer = NoObserver{}
-	}
 	if c.Limiter == nil {
 		c.Limiter = auth.NewLimiter(c.Limits)
 	}

@@ -16,11 +16,11 @@ import (
 	"time"
 
 	"github.com/gorilla/websocket"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"laneway/internal/chat"
 	"laneway/internal/gateway"
 	"laneway/internal/gateway/auth"
-	sockets "laneway/internal/gateway/socket"
 	"laneway/internal/testrun"
 )
 
@@ -29,9 +29,9 @@ import (
 // once.
 func TestStoppedReaderLosesNothing(t *testing.T) {
 	t.Parallel()
-	obs := &counts{}
+	counted := prometheus.NewRegistry()
 	b := start(t, func(c *gateway.Config) {
-		c.MaxBuffered, c.Observer = 2<<20, obs                     // the fast reader never has half of that buffered
+		c.MaxBuffered, c.Metrics = 2<<20, counted                  // the fast reader never has half of that buffered
 		c.Deadlines.Ping, c.Deadlines.Write = time.Hour, time.Hour // the connection must be closed because the client does not read, however slow the machine is
 	})
 	slow, quick := b.login(adminToken), b.login(adminToken)
@@ -48,11 +48,11 @@ func TestStoppedReaderLosesNothing(t *testing.T) {
 		id := fmt.Sprint("m", i)
 		quick.must("chat.send", send("main", text+id, id))
 		quick.next(chatState(id, "final"))
-		if obs.get("closed slow") > 0 {
+		if testrun.Counted(t, counted, "laneway_ws_closed_total")["slow"] > 0 {
 			break
 		}
 	}
-	testrun.Eventually(t, "the slow reader to be closed", func() bool { return obs.get("closed slow") == 1 })
+	testrun.Eventually(t, "the slow reader to be closed", func() bool { return testrun.Counted(t, counted, "laneway_ws_closed_total")["slow"] == 1 })
 	var seq uint64
 	for {
 		f, err := slow.tryRead()
@@ -126,38 +126,10 @@ func TestFloodOfRubbish(t *testing.T) {
 	s.must("health", nil)
 }
 
-// counts is an observer.
-type counts struct {
-	gateway.NoObserver
-
-	mu sync.Mutex
-	n  map[string]int
-}
-
-func (c *counts) add(what string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.n == nil {
-		c.n = map[string]int{}
-	}
-	c.n[what]++
-}
-
-func (c *counts) get(what string) int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.n[what]
-}
-
-func (c *counts) ConnOpened()                               { c.add("opened") }
-func (c *counts) ConnClosed(reason sockets.CloseReason)     { c.add("closed " + string(reason)) }
-func (c *counts) Request(m, result string, _ time.Duration) { c.add(m + " " + result) }
-func (c *counts) AuthFailed(reason string)                  { c.add("auth " + reason) }
-
-func TestObserverCountsWithClosedLabels(t *testing.T) {
+func TestMetricsCountWithClosedLabels(t *testing.T) {
 	t.Parallel()
-	obs := &counts{}
-	b := start(t, func(c *gateway.Config) { c.Observer = obs })
+	counted := prometheus.NewRegistry()
+	b := start(t, func(c *gateway.Config) { c.Metrics = counted })
 	s := b.login(adminToken)
 	s.must("health", nil)
 	s.call("made up by the client", nil)
@@ -169,13 +141,17 @@ func TestObserverCountsWithClosedLabels(t *testing.T) {
 	wrong.closed()
 	_ = s.ws.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(1000, ""), deadline())
 	s.closed()
-	for _, want := range []string{
-		"health ok", "unknown INVALID_REQUEST", "chat.send INVALID_REQUEST", "chat.send QUEUE_FULL", "auth mismatch", "closed refused", "closed peer",
+	for metric, values := range map[string][]string{
+		"laneway_rpc_requests_total":  {"ok health", "INVALID_REQUEST unknown", "INVALID_REQUEST chat.send", "QUEUE_FULL chat.send"},
+		"laneway_auth_failures_total": {"mismatch"},
+		"laneway_ws_closed_total":     {"refused", "peer"},
 	} {
-		testrun.Eventually(t, want, func() bool { return obs.get(want) == 1 })
+		for _, value := range values {
+			testrun.Eventually(t, metric+" "+value, func() bool { return testrun.Counted(t, counted, metric)[value] == 1 })
+		}
 	}
-	if n := obs.get("opened"); n != 2 {
-		t.Errorf("%d connections, want 2", n)
+	if n := testrun.Counted(t, counted, "laneway_ws_connections"); len(n) != 0 {
+		t.Errorf("%v connections are open, want none", n)
 	}
 }
 

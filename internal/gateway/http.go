@@ -185,7 +185,7 @@ func (s *Server) counted(next http.Handler) http.Handler {
 		began, answer := time.Now(), middleware.NewWrapResponseWriter(w, r.ProtoMajor)
 		next.ServeHTTP(answer, r)
 		route := chi.RouteContext(r.Context()).RoutePattern()
-		s.observer.HTTPRequest(cmp.Or(route, "none"), cmp.Or(answer.Status(), http.StatusOK), time.Since(began))
+		s.counters.httpRequest(cmp.Or(route, "none"), cmp.Or(answer.Status(), http.StatusOK), time.Since(began))
 	})
 }
 
@@ -303,7 +303,7 @@ func (s *Server) upgrade(base context.Context, w http.ResponseWriter, r *http.Re
 		conn.Cut()
 		return
 	}
-	s.observer.ConnOpened()
+	s.counters.conns.Inc()
 	c.challenge()
 	c.Serve(base, c) // on its own goroutines, so that the HTTP server's memory of the request is freed
 }
@@ -414,7 +414,7 @@ func (h *httpServices) MayUse(ctx context.Context, cred auth.Credential, key cha
 // Verified records whether the caller of a hook was authenticated.
 func (h *httpServices) Verified(r *http.Request, ok bool) {
 	if !ok {
-		h.observer.AuthFailed("hook")
+		h.auth.HookRefused()
 		return
 	}
 	socket.Authenticated(r)

@@ -551,10 +551,10 @@ func errEnded(c auth.Credential, now time.Time) *fault.Error {
 	return fault.Invalid(text).WithStatus(http.StatusUnauthorized)
 }
 
-// reporter reports how requests ended: to clients, to the log and to the observer.
+// reporter reports how requests ended: to clients, to the log and to the metrics.
 type reporter struct {
 	log      *slog.Logger
-	observer Observer
+	counters *counters
 }
 
 // Explain converts an error to the form for clients. For a defect, that is a number; the log has
@@ -588,5 +588,5 @@ func (r *reporter) Count(method string, err error, took time.Duration) {
 			result = e.Label()
 		}
 	}
-	r.observer.Request(method, result, took)
+	r.counters.request(method, result, took)
 }

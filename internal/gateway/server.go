@@ -83,6 +83,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/gorilla/websocket"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"laneway/internal/cron/schedule"
 	"laneway/internal/gateway/auth"
@@ -94,6 +95,7 @@ import (
 	"laneway/internal/gateway/params"
 	"laneway/internal/gateway/rpc"
 	"laneway/internal/gateway/socket"
+	"laneway/internal/metrics"
 	"laneway/internal/wire"
 )
 
@@ -106,7 +108,7 @@ type Server struct {
 	cfg         Config
 	backend     Backend
 	log         *slog.Logger
-	observer    Observer
+	counters    *counters
 	auth        *auth.Authenticator
 	policy      *auth.RequestPolicy
 	hub         *socket.Hub[*client]
@@ -133,13 +135,14 @@ type Server struct {
 // goroutine.
 func New(cfg Config, backend Backend, log *slog.Logger) (*Server, error) {
 	cfg = cfg.withDefaults()
-	who, authErr := auth.New(auth.Config{Credentials: cfg.Credentials, Sources: cfg.Sources, Limiter: cfg.Limiter}, backend, cfg.Observer, log)
+	who, authErr := auth.New(auth.Config{Credentials: cfg.Credentials, Sources: cfg.Sources, Limiter: cfg.Limiter, Metrics: cfg.Metrics}, backend, log)
 	policy, policyErr := auth.NewRequestPolicy(auth.PolicyConfig{
 		AllowedHosts: cfg.AllowedHosts, AllowedOrigins: cfg.AllowedOrigins, TrustedProxies: cfg.TrustedProxies,
 	})
+	counted := newCounters(cfg.Metrics)
 	s := &Server{
-		cfg: cfg, backend: backend, log: log, observer: cfg.Observer,
-		auth: who, policy: policy, state: &lifecycle{}, report: &reporter{log: log, observer: cfg.Observer},
+		cfg: cfg, backend: backend, log: log, counters: counted,
+		auth: who, policy: policy, state: &lifecycle{}, report: &reporter{log: log, counters: counted},
 		bootID: uuid.NewString(), startedAt: time.Now(), inFlight: inflight.New(cfg.MaxPayload, cfg.Deadlines.Request),
 	}
 	s.connects = params.Of[wire.ConnectParams]()
@@ -300,36 +303,51 @@ func (l *lifecycle) Refusal() *fault.Error {
 	}
 }
 
-// Observer counts events of the gateway. All labels come from closed sets; implementations must not
-// block.
-type Observer interface {
-	// ConnOpened and ConnClosed are called for every WebSocket connection.
-	ConnOpened()
-	ConnClosed(reason socket.CloseReason)
-	// Request ends; method is a method of the table or "unknown", result is ok or the code of the
-	// error.
-	Request(method, result string, took time.Duration)
-	// HTTPRequest ends: route is the pattern of a route or "none", status the status that was sent.
-	// It is not called for sockets.
-	HTTPRequest(route string, status int, took time.Duration)
-	// AuthFailed: reason is missing, mismatch, locked or hook.
-	AuthFailed(reason string)
+// counters are the metrics of a [Server]. Methods are those of the table or "unknown"; results are
+// ok or the code of the error; routes are patterns or "none".
+type counters struct {
+	conns            prometheus.Gauge
+	closed, rpc, web *prometheus.CounterVec
+	slow             prometheus.Counter
+	rpcTime          prometheus.Histogram
+	webTime          *prometheus.HistogramVec
 }
 
-// NoObserver counts nothing.
-type NoObserver struct{}
+func newCounters(r prometheus.Registerer) *counters {
+	in := metrics.In(r)
+	c := &counters{
+		conns:   in.Gauge("ws_connections", "Open WebSocket connections."),
+		closed:  in.Counters("ws_closed_total", "WebSocket connections that ended, by reason.", "reason"),
+		slow:    in.Counter("ws_slow_closed_total", "Connections closed because the client read too slowly."),
+		rpc:     in.Counters("rpc_requests_total", "Requests by method and result code.", "method", "code"),
+		rpcTime: in.Histogram("rpc_duration_seconds", "Time from a request to its answer.", metrics.WaitBuckets()),
+		web:     in.Counters("http_requests_total", "HTTP requests, without WebSockets, by route and status.", "route", "code"),
+		webTime: in.Histograms("http_duration_seconds", "Time from an HTTP request to the end of its answer.", metrics.RunBuckets(), "route"),
+	}
+	for _, reason := range socket.CloseReasons() {
+		c.closed.WithLabelValues(string(reason))
+	}
+	for method := range Needs() {
+		c.rpc.WithLabelValues(method, "ok")
+	}
+	return c
+}
 
-// ConnOpened does nothing.
-func (NoObserver) ConnOpened() {}
+func (c *counters) connClosed(reason socket.CloseReason) {
+	c.conns.Dec()
+	c.closed.WithLabelValues(string(reason)).Inc()
+	if reason == socket.ClosedSlow {
+		c.slow.Inc()
+	}
+}
 
-// ConnClosed does nothing.
-func (NoObserver) ConnClosed(socket.CloseReason) {}
+func (c *counters) request(method, result string, took time.Duration) {
+	c.rpc.WithLabelValues(method, result).Inc()
+	c.rpcTime.Observe(took.Seconds())
+}
 
-// Request does nothing.
-func (NoObserver) Request(string, string, time.Duration) {}
-
-// HTTPRequest does nothing.
-func (NoObserver) HTTPRequest(string, int, time.Duration) {}
-
-// AuthFailed does nothing.
-func (NoObserver) AuthFailed(string) {}
+// httpRequest is not called for sockets.
+func (c *counters) httpRequest(route string, status int, took time.Duration) {
+	c.web.WithLabelValues(route, strconv.Itoa(status)).Inc()
+	c.webTime.WithLabelValues(route).Observe(took.Seconds())
+}

@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
 
 	"laneway/internal/channel"
@@ -21,6 +22,7 @@ import (
 	"laneway/internal/store"
 	"laneway/internal/store/sqlite"
 	"laneway/internal/store/sqlite/sqlitetest"
+	"laneway/internal/testrun"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -96,27 +98,13 @@ func (*node) Final(ctx context.Context, _ string, write func(context.Context) er
 	return write(context.WithoutCancel(ctx))
 }
 
-// results counts the results that the sender reports.
-type results struct {
-	mu sync.Mutex
-	by map[string]int
-}
+// results reads the results that the sender has counted.
+type results struct{ *prometheus.Registry }
 
-func (r *results) Sent(ch, kind, result string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.by == nil {
-		r.by = map[string]int{}
-	}
-	r.by[ch+" "+kind+" "+result]++
-}
-
-func (r *results) want(t *testing.T, want map[string]int) {
+func (r results) want(t *testing.T, want map[string]int) {
 	t.Helper()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if fmt.Sprint(r.by) != fmt.Sprint(want) {
-		t.Errorf("results %v, want %v", r.by, want)
+	if got := testrun.Counted(t, r, "laneway_outbox_sends_total"); fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("results %v, want %v", got, want)
 	}
 }
 
@@ -140,16 +128,16 @@ func start(t *testing.T) (b *bench, stop func()) {
 // startOn is start with a store that a test has changed.
 func startOn(t *testing.T, changed func(*sqlite.Store) outbox.Store) (b *bench, stop func()) {
 	t.Helper()
-	b = &bench{t: t, st: sqlitetest.Open(t, sqlite.Config{}), box: &mailbox{}}
+	b = &bench{t: t, st: sqlitetest.Open(t, sqlite.Config{}), box: &mailbox{}, res: results{prometheus.NewRegistry()}}
 	if err := b.st.Register(t.Context(), store.Node{ID: "n1", Lease: time.Hour * 1000, Exclusive: true}); err != nil {
 		t.Fatal(err)
 	}
 	cfg := outbox.Config{Channels: map[string]channel.Channel{"box:1": b.box}, Gone: func(ctx context.Context, row store.Outgoing, p store.UndeliveredParams) (store.Gone, error) {
 		b.gone = append(b.gone, row.Target.ChatID)
 		return b.st.Undelivered(ctx, p)
-	}, Shown: func(_ context.Context, e *store.ShownEntry) { b.seen = append(b.seen, e) }}
+	}, Shown: func(_ context.Context, e *store.ShownEntry) { b.seen = append(b.seen, e) }, Metrics: b.res}
 	b.node.id.Store(new("n1"))
-	b.send = outbox.New(cfg, changed(b.st), &b.node, &b.res, slog.New(slog.DiscardHandler))
+	b.send = outbox.New(cfg, changed(b.st), &b.node, slog.New(slog.DiscardHandler))
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() { defer close(done); b.send.Run(ctx) }()

@@ -61,8 +61,11 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"laneway/internal/channel"
 	"laneway/internal/chat"
+	"laneway/internal/metrics"
 	"laneway/internal/retry"
 	"laneway/internal/store"
 )
@@ -102,13 +105,24 @@ type Node interface {
 	Final(ctx context.Context, what string, write func(context.Context) error) error
 }
 
-// Observer counts attempts.
-type Observer interface {
-	// Sent: one attempt ended. Channel is the name up to the first ':', result is delivered, retry,
-	// failed, gone, expired, stale (the claim had ended before the request: nothing was sent), late
-	// (delivered, but another process may have taken the row and sends a duplicate) or maybe_sent.
-	// An attempt to send a row that may have arrived before is also counted as resent.
-	Sent(channel, kind, result string)
+// counters are the metrics of a [Sender]. An attempt ends delivered, retry, failed, gone, expired,
+// stale (the claim had ended before the request: nothing was sent), late (delivered, but another
+// process may have taken the row and sends a duplicate) or maybe_sent. An attempt to send a row
+// that may have arrived before is also counted as resent.
+type counters struct{ attempts *prometheus.CounterVec }
+
+func newCounters(r prometheus.Registerer, channels map[string]channel.Channel) *counters {
+	c := &counters{metrics.In(r).Counters("outbox_sends_total", "Attempts to send a message, by result.", "channel", "kind", "result")}
+	for name := range channels {
+		for _, result := range []string{"delivered", "retry", "failed", "expired", "resent", "gone"} {
+			c.attempts.WithLabelValues(chat.ChannelKind(name), store.KindReply, result)
+		}
+	}
+	return c
+}
+
+func (c *counters) sent(channel, kind, result string) {
+	c.attempts.WithLabelValues(channel, kind, result).Inc()
 }
 
 // Config configures a [Sender].
@@ -116,6 +130,8 @@ type Config struct {
 	// Channels are the channels that send messages, by name. A row for another channel stays
 	// pending.
 	Channels map[string]channel.Channel
+	// Metrics is where the sender registers its metrics; nil if nobody reads them.
+	Metrics prometheus.Registerer
 	// Gone ends a row whose address no longer accepts messages, as Undelivered does; nil =
 	// Undelivered is used.
 	Gone func(ctx context.Context, row store.Outgoing, p store.UndeliveredParams) (store.Gone, error)
@@ -132,7 +148,7 @@ type Sender struct {
 	names     []string // of the channels, sorted
 	store     Store
 	node      Node
-	obs       Observer
+	counters  *counters
 	log       *slog.Logger
 	cooldowns cooldowns
 	rows      claimedRows
@@ -144,9 +160,9 @@ type Sender struct {
 }
 
 // New creates a sender. It does nothing before Run.
-func New(cfg Config, st Store, node Node, obs Observer, log *slog.Logger) *Sender {
+func New(cfg Config, st Store, node Node, log *slog.Logger) *Sender {
 	return &Sender{
-		cfg: cfg, names: slices.Sorted(maps.Keys(cfg.Channels)), store: st, node: node, obs: obs, log: log, wake: make(chan struct{}, 1),
+		cfg: cfg, names: slices.Sorted(maps.Keys(cfg.Channels)), store: st, node: node, counters: newCounters(cfg.Metrics, cfg.Channels), log: log, wake: make(chan struct{}, 1),
 		closing: make(chan struct{}), abandoned: make(chan struct{}), ended: make(chan struct{}),
 	}
 }
@@ -368,7 +384,7 @@ func (s *Sender) expire(ctx context.Context, d *delivery) bool {
 	if !d.row.Expired {
 		return false
 	}
-	s.obs.Sent(d.kind, d.row.Kind, "expired")
+	s.counters.sent(d.kind, d.row.Kind, "expired")
 	s.log.WarnContext(ctx, "an outgoing message expired before it was sent", "outbox_id", d.row.ID, "channel", d.kind)
 	if d.row.PartlySeen() {
 		s.endExpired(ctx, d)
@@ -394,7 +410,7 @@ func (s *Sender) endExpired(ctx context.Context, d *delivery) {
 // transmit passes the message to its channel.
 func (s *Sender) transmit(ctx context.Context, d *delivery) bool {
 	if d.row.MaybeSent {
-		s.obs.Sent(d.kind, d.row.Kind, "resent")
+		s.counters.sent(d.kind, d.row.Kind, "resent")
 	}
 	bounded, cancel := sendContext(ctx, d.row)
 	defer cancel()
@@ -409,7 +425,7 @@ func (s *Sender) confirm(ctx context.Context, d *delivery) bool {
 		return false
 	}
 	s.cooldowns.delivered(d.row.Target.Channel, time.Now())
-	s.obs.Sent(d.kind, d.row.Kind, "delivered")
+	s.counters.sent(d.kind, d.row.Kind, "delivered")
 	var entry *store.ShownEntry
 	p := store.DeliveredParams{Node: d.node, ID: d.row.ID, ProviderID: d.sent.ProviderID, Shown: s.shown(d, reply(d.row).Text, d.sent.At)}
 	_, p.Parts = d.claim.arrived()
@@ -420,7 +436,7 @@ func (s *Sender) confirm(ctx context.Context, d *delivery) bool {
 	})
 	s.publish(ctx, entry)
 	if fenced {
-		s.obs.Sent(d.kind, d.row.Kind, "late")
+		s.counters.sent(d.kind, d.row.Kind, "late")
 	}
 	return true
 }
@@ -458,7 +474,7 @@ func (s *Sender) reschedule(ctx context.Context, d *delivery) bool {
 	case failed != nil && failed.Reason == reasonStale:
 		result = "stale"
 	}
-	s.obs.Sent(d.kind, d.row.Kind, result)
+	s.counters.sent(d.kind, d.row.Kind, result)
 	s.log.WarnContext(ctx, "a message was not delivered", "outbox_id", d.row.ID, "channel", d.kind, "attempt", d.row.Attempt,
 		"permanent", p.Permanent, "reason", p.Error, "err", d.err)
 	s.record(ctx, d, "recording a failed delivery", write)

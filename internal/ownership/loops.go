@@ -91,7 +91,7 @@ func (n *Node) heartbeat(ctx context.Context) time.Duration {
 // loseLease abandons the incarnation and all its running work. The messages are rows in the store,
 // where the next incarnation finds them.
 func (n *Node) loseLease(ctx context.Context, cause error) {
-	n.obs.LeaseLost()
+	n.counters.leaseLost.Inc()
 	n.log.ErrorContext(ctx, "the lease of this process is lost; its turns are cancelled and run again from the database", "err", cause)
 	n.current.Store(nil)
 	n.handler.LeaseLost()
@@ -143,7 +143,7 @@ func (n *Node) sweep(ctx context.Context) {
 		return
 	}
 	if len(taken) > 0 {
-		n.obs.TakenOver(len(taken))
+		n.counters.takenOver.Add(float64(len(taken)))
 		n.log.InfoContext(ctx, "took over sessions", "sessions", len(taken))
 		n.SweepNow() // more may exist, because a sweep is bounded in sessions and in bytes
 	}
@@ -336,7 +336,7 @@ func (n *Node) startOver(ctx context.Context, me *incarnation, sign RollbackSign
 		n.abandon(ctx, me)
 		return
 	}
-	n.obs.RolledBack(sign)
+	n.counters.rolledBack.WithLabelValues(string(sign)).Inc()
 	n.log.ErrorContext(ctx, "the database has lost commits, perhaps in a failover; messages acknowledged shortly before may be missing; everything is read again",
 		"sign", sign, "history_before", before, "history_after", after, "missing", lost, "err", err)
 	n.abandon(ctx, me)

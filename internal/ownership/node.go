@@ -64,8 +64,10 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"laneway/internal/chat"
+	"laneway/internal/metrics"
 	"laneway/internal/store"
 )
 
@@ -115,14 +117,23 @@ type Handler interface {
 	Running() map[string]bool
 }
 
-// Observer counts events for metrics. Methods must not block.
-type Observer interface {
-	// LeaseLost: the store has declared this process dead, or could not be reached in time.
-	LeaseLost()
-	// TakenOver: a sweep took over sessions.
-	TakenOver(sessions int)
-	// RolledBack: the database has lost commits.
-	RolledBack(sign RollbackSign)
+// counters are the metrics of a [Node].
+type counters struct {
+	leaseLost, takenOver prometheus.Counter
+	rolledBack           *prometheus.CounterVec
+}
+
+func newCounters(r prometheus.Registerer) *counters {
+	in := metrics.In(r)
+	c := &counters{
+		leaseLost:  in.Counter("lease_lost_total", "Times this process was declared dead or could not reach the database in time."),
+		takenOver:  in.Counter("sessions_taken_over_total", "Sessions taken over from a process that had died."),
+		rolledBack: in.Counters("database_rollbacks_total", "Times that the database had lost commits, by how it was detected.", "reason"),
+	}
+	for _, sign := range RollbackSigns() {
+		c.rolledBack.WithLabelValues(string(sign))
+	}
+	return c
 }
 
 // Config configures a [Node]. Zero values are defaults.
@@ -140,6 +151,8 @@ type Config struct {
 	// Given are agents that no process has and for whose work no process waits any more: this
 	// process takes it over, and it fails. May be nil. It does not block.
 	Given func() []string
+	// Metrics is where the node registers its metrics; nil if nobody reads them.
+	Metrics prometheus.Registerer
 	// Fires: this process fires jobs.
 	Fires bool
 	// Exclusive: no other process can use the store, so the sessions of earlier processes are free
@@ -167,12 +180,12 @@ func (c Config) margin() time.Duration { return min(maxMargin, c.Lease/5) }
 // Node is this process as an owner of sessions. Create it with [New]. It is safe for concurrent
 // use.
 type Node struct {
-	cfg     Config
-	store   Store
-	waker   store.Waker // nil when the store has no hints
-	handler Handler
-	obs     Observer
-	log     *slog.Logger
+	cfg      Config
+	store    Store
+	waker    store.Waker // nil when the store has no hints
+	handler  Handler
+	counters *counters
+	log      *slog.Logger
 
 	current    atomic.Pointer[incarnation] // written by the goroutine of the heartbeat, and by Register before it runs
 	draining   atomic.Bool
@@ -206,9 +219,9 @@ type lease struct {
 func (l lease) over(now time.Time) bool { return now.After(l.until) || now.Round(0).After(l.wall) }
 
 // New creates a node. It does nothing before Register or Run.
-func New(cfg Config, st Store, handler Handler, obs Observer, log *slog.Logger) *Node {
+func New(cfg Config, st Store, handler Handler, log *slog.Logger) *Node {
 	n := &Node{
-		cfg: cfg.withDefaults(), store: st, handler: handler, obs: obs, log: log,
+		cfg: cfg.withDefaults(), store: st, handler: handler, counters: newCounters(cfg.Metrics), log: log,
 		renew: make(chan chan struct{}), sweepNow: make(chan struct{}, 1),
 	}
 	if w, ok := st.(store.Waker); ok {

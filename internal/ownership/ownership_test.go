@@ -74,14 +74,6 @@ func (h *handler) counts() (taken, lost int) {
 	return len(h.taken), h.lost
 }
 
-// quiet is an observer that does nothing.
-type quiet struct{}
-
-func (quiet) LeaseLost()    {}
-func (quiet) TakenOver(int) {}
-
-func (quiet) RolledBack(ownership.RollbackSign) {}
-
 // cut is a store whose calls fail while off is set.
 type cut struct {
 	*sqlite.Store
@@ -114,7 +106,7 @@ type process struct {
 func start(t *testing.T, cfg ownership.Config, st ownership.Store) *process {
 	t.Helper()
 	p := &process{h: &handler{}}
-	p.Node = ownership.New(cfg, st, p.h, quiet{}, slog.New(slog.DiscardHandler))
+	p.Node = ownership.New(cfg, st, p.h, slog.New(slog.DiscardHandler))
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() { defer close(done); p.Run(ctx) }()

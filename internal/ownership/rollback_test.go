@@ -2,6 +2,7 @@ package ownership_test
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
@@ -9,11 +10,14 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"laneway/internal/chat"
 	"laneway/internal/ownership"
 	"laneway/internal/store"
 	"laneway/internal/store/sqlite"
 	"laneway/internal/store/sqlite/sqlitetest"
+	"laneway/internal/testrun"
 )
 
 // forgetful is a store whose heartbeats return the values that a test sets.
@@ -59,27 +63,13 @@ func (f *forgetful) accept(t *testing.T, node string) string {
 	return m.ID
 }
 
-// rollbacks is an observer that records the signs of lost commits.
-type rollbacks struct {
-	quiet
-
-	mu    sync.Mutex
-	signs []ownership.RollbackSign
-}
-
-func (r *rollbacks) RolledBack(s ownership.RollbackSign) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.signs = append(r.signs, s)
-}
-
 // rollbackTest runs a node on a forgetful store and compares the lost leases and the signs after
 // the last step.
-func rollbackTest(t *testing.T, steps func(st *forgetful, h *handler), lost int, signs []ownership.RollbackSign, noted []chat.Audit) {
+func rollbackTest(t *testing.T, steps func(st *forgetful, h *handler), lost int, signs map[ownership.RollbackSign]int, noted []chat.Audit) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		st, obs, h := &forgetful{Store: sqlitetest.Open(t, sqlite.Config{}), history: "one"}, &rollbacks{}, &handler{}
-		n := ownership.New(ownership.Config{}, st, h, obs, slog.New(slog.DiscardHandler))
+		st, counted, h := &forgetful{Store: sqlitetest.Open(t, sqlite.Config{}), history: "one"}, prometheus.NewRegistry(), &handler{}
+		n := ownership.New(ownership.Config{Metrics: counted}, st, h, slog.New(slog.DiscardHandler))
 		st.node = n
 		ctx, cancel := context.WithCancel(t.Context())
 		var loop sync.WaitGroup
@@ -93,8 +83,8 @@ func rollbackTest(t *testing.T, steps func(st *forgetful, h *handler), lost int,
 		if _, got := h.counts(); got != lost {
 			t.Errorf("the work was given up %d times, want %d", got, lost)
 		}
-		if !slices.Equal(obs.signs, signs) {
-			t.Errorf("the signs are %v, want %v", obs.signs, signs)
+		if got := testrun.Counted(t, counted, "laneway_database_rollbacks_total"); fmt.Sprint(got) != fmt.Sprint(signs) {
+			t.Errorf("the signs are %v, want %v", got, signs)
 		}
 		if !slices.Equal(st.noted, noted) {
 			t.Errorf("the log of changes has %+v, want %+v", st.noted, noted)
@@ -134,7 +124,7 @@ func TestAnotherHistoryWithoutWhatWasAcknowledgedIsALoss(t *testing.T) {
 		time.Sleep(ownership.DefaultLease)
 		st.set("three") // reported once
 		time.Sleep(ownership.DefaultLease)
-	}, 2, []ownership.RollbackSign{ownership.SignHistory}, []chat.Audit{note("history", "one", missing)})
+	}, 2, map[ownership.RollbackSign]int{ownership.SignHistory: 1}, []chat.Audit{note("history", "one", missing)})
 }
 
 func TestADatabaseThatDoesNotNameItsHistoryForAWhileIsTheSame(t *testing.T) {
@@ -161,7 +151,7 @@ func TestARunThatIsNotExecutedForALeaseMakesANewIncarnation(t *testing.T) {
 		time.Sleep(ownership.DefaultLease / 2)
 		st.set("one", "runs")
 		time.Sleep(ownership.DefaultLease)
-	}, 1, []ownership.RollbackSign{ownership.SignRuns}, []chat.Audit{note("runs", "one", "one")})
+	}, 1, map[ownership.RollbackSign]int{ownership.SignRuns: 1}, []chat.Audit{note("runs", "one", "one")})
 }
 
 func TestRunsThatStartOrEndDuringAHeartbeatChangeNothing(t *testing.T) {

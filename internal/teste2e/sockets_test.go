@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,6 +17,7 @@ import (
 
 	"laneway/internal/testpg"
 	"laneway/internal/testrun"
+	"laneway/internal/testtelegram"
 )
 
 // manySockets removes the limits of sockets; deadlines and buffers are unchanged.
@@ -524,6 +526,88 @@ func (g *Gateway) metrics(t *testing.T, token string) string {
 		t.Fatalf("/metrics: %s, %v", resp.Status, err)
 	}
 	return string(body)
+}
+
+// A counter that appears with its first event has no rate for it, so an alert or a board misses it.
+// Each metric is on the page of metrics, which this test writes with UPDATE=1, and no label names a
+// person, a conversation or a job.
+func TestMetricsOfAlertsExistBeforeTheirFirstEvent(t *testing.T) {
+	NeedsProcesses(t)
+	c := openChatroom(t, "", "    allow: [7]\n", testtelegram.Config{})
+	c.Start()
+	c.Await("the first poll", c.Telegram.Polling)
+	idle := c.metrics()
+	for _, line := range []string{
+		`laneway_messages_accepted_total{channel="telegram",duplicate="false"} 0`, `laneway_rpc_requests_total{code="ok",method="chat.send"} 0`,
+		`laneway_commands_total{command="stop",ok="false"} 0`, `laneway_outbox_sends_total{channel="telegram",kind="reply",result="failed"} 0`,
+		`laneway_telegram_updates_total{result="parked"} 0`, `laneway_ws_closed_total{reason="slow"} 0`, `laneway_budget_refusals_total{budget="job"} 0`,
+		`laneway_messages_ended_total{lane="cron",outcome="failed",reason=""} 0`, `laneway_tokens_total{direction="output",lane="team"} 0`,
+		`laneway_store_operation_seconds_count{operation="finish"} 0`, `laneway_cron_runs_total{outcome="ok",trigger="schedule"} 0`,
+	} {
+		if !strings.Contains(idle, line+"\n") {
+			t.Errorf("before the first event there is no %s", line)
+		}
+	}
+	late := []string{"laneway_http_requests_total"} // its label is the status
+	for _, file := range []string{"../../deploy/prometheus/laneway.rules.yml", "../../deploy/grafana/laneway.json"} {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		names := regexp.MustCompile(`laneway_[a-z_]+`).FindAllString(string(content), -1)
+		if len(names) < 15 {
+			t.Fatalf("%s names %d metrics", file, len(names))
+		}
+		for _, name := range names {
+			if !slices.Contains(late, name) && !regexp.MustCompile(`(?m)^`+name+`[ {]`).MatchString(idle) {
+				t.Errorf("%s names %s, which is not there before its first event", file, name)
+			}
+		}
+	}
+	c.Telegram.Say(anna, anna, "hello")
+	c.Await("the answer", func() bool { return len(c.seen(anna)) > 0 })
+	c.rest()
+	if a := c.post("/v1/chat/completions", []byte(`{}`), map[string]string{"Authorization": "Bearer " + c.Token()}); a.Status != http.StatusBadRequest {
+		t.Fatalf("%+v", a)
+	}
+	page := pageOfMetrics(c.metrics())
+	if os.Getenv("UPDATE") != "" {
+		if err := os.WriteFile("../../docs/metrics.md", []byte(page), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if written, err := os.ReadFile("../../docs/metrics.md"); err != nil || string(written) != page {
+		t.Errorf("docs/metrics.md is not (%v)\n%s\nrun this test with UPDATE=1", err, page)
+	}
+	known := strings.Fields("account channel code command direction disk duplicate go kind lane le method ok operation outcome policy reason result route state trigger version commit agent model budget")
+	for _, m := range regexp.MustCompile(`(?m)^\| .* \| .* \| (.*) \| `).FindAllStringSubmatch(page, -1) {
+		for label := range strings.FieldsSeq(strings.ReplaceAll(m[1], "`", "")) {
+			if !slices.Contains(known, strings.TrimSuffix(label, ",")) && label != "labels" && label != "---" {
+				t.Errorf("label %s is not in the closed set", label)
+			}
+		}
+	}
+}
+
+// pageOfMetrics is docs/metrics.md for what a gateway has served.
+func pageOfMetrics(text string) string {
+	var b strings.Builder
+	b.WriteString("# Metrics\n\nPrometheus reads them at `/metrics`: see [Monitoring](monitoring.md), where the alerts are. " +
+		"A test writes this page from what a gateway serves. Durations are in seconds; a histogram has `_bucket`, `_sum` and `_count`.\n\n| metric | type | labels | meaning |\n|---|---|---|---|\n")
+	kinds := map[string]string{}
+	for _, m := range regexp.MustCompile(`(?m)^# TYPE (laneway_\w+) (\w+)$`).FindAllStringSubmatch(text, -1) {
+		kinds[m[1]] = m[2]
+	}
+	for _, m := range regexp.MustCompile(`(?m)^# HELP (laneway_\w+) (.+)$`).FindAllStringSubmatch(text, -1) {
+		var labels []string
+		if series := regexp.MustCompile(`(?m)^` + m[1] + `(?:_sum)?\{([^}]*)\}`).FindStringSubmatch(text); series != nil {
+			for _, l := range regexp.MustCompile(`(\w+)="`).FindAllStringSubmatch(series[1], -1) {
+				labels = append(labels, "`"+l[1]+"`")
+			}
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", m[1], kinds[m[1]], strings.Join(labels, ", "), strings.ReplaceAll(m[2], "|", `\|`))
+	}
+	return b.String()
 }
 
 // The LISTEN of a starting replica is delayed. The end of a run on the other replica, right after

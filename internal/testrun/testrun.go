@@ -12,8 +12,11 @@ package testrun
 import (
 	"os"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 const (
@@ -66,4 +69,30 @@ func Eventually(tb testing.TB, what string, holds func() bool) {
 			tb.Fatalf("not reached within %s: %s", Patience, what)
 		}
 	}
+}
+
+// Counted returns what a counter or gauge has counted, by the values of its labels in the order of
+// their names; zeros are left out.
+func Counted(tb testing.TB, r prometheus.Gatherer, name string) map[string]int {
+	tb.Helper()
+	families, err := r.Gather()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	counted := map[string]int{}
+	for _, f := range families {
+		if f.GetName() != name {
+			continue
+		}
+		for _, m := range f.GetMetric() {
+			var values []string
+			for _, l := range m.GetLabel() {
+				values = append(values, l.GetValue())
+			}
+			if n := int(m.GetCounter().GetValue() + m.GetGauge().GetValue()); n != 0 {
+				counted[strings.Join(values, " ")] = n
+			}
+		}
+	}
+	return counted
 }

@@ -37,6 +37,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"laneway/internal/chat"
 )
@@ -71,41 +72,20 @@ type Config struct {
 	Zone *time.Location
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
-	// Observer counts what happens; nil means that nothing is counted.
-	Observer Observer
-	Logger   *slog.Logger // nil if none
+	// Metrics is where the meter registers its metrics; nil if nobody reads them.
+	Metrics prometheus.Registerer
+	Logger  *slog.Logger // nil if none
 }
-
-// Observer is called when something is used. Its methods must not block.
-type Observer interface {
-	// Used counts one request to a model. model is the configured one of the agent, or "other".
-	Used(agent, model string, used chat.Usage, cost Money)
-	// Refused counts a request that a budget has prevented.
-	Refused(kind Kind)
-	// Dropped counts a record that the store refuses permanently.
-	Dropped()
-}
-
-// NopObserver counts nothing.
-type NopObserver struct{}
-
-// Used implements [Observer].
-func (NopObserver) Used(string, string, chat.Usage, Money) {}
-
-// Refused implements [Observer].
-func (NopObserver) Refused(Kind) {}
-
-// Dropped implements [Observer].
-func (NopObserver) Dropped() {}
 
 // Meter counts the usage of one process. It is safe for concurrent use. Make it with New.
 type Meter struct {
-	cfg    Config
-	store  Store
-	writer string
-	wake   chan struct{} // has a value when a check waits
-	dirty  chan struct{} // has a value when there are counters to write
-	closed chan struct{}
+	counters *counters
+	cfg      Config
+	store    Store
+	writer   string
+	wake     chan struct{} // has a value when a check waits
+	dirty    chan struct{} // has a value when there are counters to write
+	closed   chan struct{}
 
 	batches []Batch // not confirmed, oldest first; only Run uses them
 	number  int64   // of the last batch; only Run uses it
@@ -134,14 +114,11 @@ func New(cfg Config, store Store) *Meter {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	if cfg.Observer == nil {
-		cfg.Observer = NopObserver{}
-	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	return &Meter{
-		cfg: cfg, store: store, writer: uuid.NewString(), wake: make(chan struct{}, 1), dirty: make(chan struct{}, 1), closed: make(chan struct{}),
+		cfg: cfg, counters: newCounters(cfg.Metrics, cfg.Models), store: store, writer: uuid.NewString(), wake: make(chan struct{}, 1), dirty: make(chan struct{}, 1), closed: make(chan struct{}),
 		pending: map[Key]Counted{}, models: map[string]map[string]bool{}, noted: map[Scope]Level{},
 	}
 }
@@ -387,7 +364,7 @@ func (t *Turn) count(u chat.Usage, c Counted) {
 		if u.Model == t.meter.cfg.Models[t.who.Agent] {
 			model = u.Model
 		}
-		t.meter.cfg.Observer.Used(t.who.Agent, model, u, cost)
+		t.meter.counters.used(t.who.Agent, model, u, cost)
 	}
 }
 
@@ -427,7 +404,7 @@ func (t *Turn) Allow(ctx context.Context) error {
 }
 
 func (t *Turn) refuse(s State) error {
-	t.meter.cfg.Observer.Refused(s.Kind)
+	t.meter.counters.refusals.WithLabelValues(string(s.Kind)).Inc()
 	return &OverError{s}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -11,12 +12,14 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
 
 	"laneway/internal/chat"
 	"laneway/internal/cron/schedule"
 	"laneway/internal/store/sqlite"
 	"laneway/internal/store/sqlite/sqlitetest"
+	"laneway/internal/testrun"
 	"laneway/internal/usage"
 )
 
@@ -227,20 +230,11 @@ func (p picky) AddUsage(ctx context.Context, b usage.Batch, day string, read []u
 	return p.Store.AddUsage(ctx, b, day, read)
 }
 
-// drops counts dropped records.
-type drops struct {
-	usage.NopObserver
-
-	n atomic.Int64
-}
-
-func (d *drops) Dropped() { d.n.Add(1) }
-
 func TestARecordThatCanNeverBeStoredFailsNoTurn(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		st, dropped := sqlitetest.Open(t, sqlite.Config{}), &drops{}
-		m, end := begin(t, picky{st, "broken"}, usage.Config{Budgets: usage.Budgets{Day: tokens}, Observer: dropped})
+		st, counted := sqlitetest.Open(t, sqlite.Config{}), prometheus.NewRegistry()
+		m, end := begin(t, picky{st, "broken"}, usage.Config{Budgets: usage.Budgets{Day: tokens}, Metrics: counted})
 		for range 3 {
 			for i, agent := range []string{"broken", "main", "second"} {
 				turn := m.Turn(usage.Who{Principal: fmt.Sprint("p", i), Agent: agent})
@@ -253,8 +247,8 @@ func TestARecordThatCanNeverBeStoredFailsNoTurn(t *testing.T) {
 			}
 		}
 		end()
-		if got := total(t, st).Spent().Tokens; got != 600 || dropped.n.Load() != 3 {
-			t.Errorf("%d tokens are stored and %d records dropped, want 600 and 3", got, dropped.n.Load())
+		if got, dropped := total(t, st).Spent().Tokens, testrun.Counted(t, counted, "laneway_usage_records_dropped_total")[""]; got != 600 || dropped != 3 {
+			t.Errorf("%d tokens are stored and %d records dropped, want 600 and 3", got, dropped)
 		}
 	})
 }
@@ -405,26 +399,12 @@ func TestEachLevelIsNotedOnce(t *testing.T) {
 	})
 }
 
-// labels records the models that an observer has seen.
-type labels struct {
-	usage.NopObserver
-
-	mu   sync.Mutex
-	seen map[string]int
-}
-
-func (l *labels) Used(_, model string, _ chat.Usage, _ usage.Money) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.seen[model]++
-}
-
 // TestModelsThatPeopleNameAreBounded: people may choose any model name.
 func TestModelsThatPeopleNameAreBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		st, seen := sqlitetest.Open(t, sqlite.Config{}), &labels{seen: map[string]int{}}
-		m, end := begin(t, st, usage.Config{Models: map[string]string{"main": "model-3"}, Observer: seen})
+		st, counted := sqlitetest.Open(t, sqlite.Config{}), prometheus.NewRegistry()
+		m, end := begin(t, st, usage.Config{Models: map[string]string{"main": "model-3"}, Metrics: counted})
 		turn := m.Turn(usage.Who{Principal: "anna", Agent: "main"})
 		for i := range 200 {
 			turn.Count(chat.Usage{InputTokens: 1, Model: fmt.Sprint("model-", i)})
@@ -434,8 +414,9 @@ func TestModelsThatPeopleNameAreBounded(t *testing.T) {
 		if err != nil || len(rows) != 51 || rows[0].Name != "other" || rows[0].Requests != 150 {
 			t.Errorf("%d rows, the first is %+v (%v); want 51, the first one the other 150", len(rows), rows[0], err)
 		}
-		if len(seen.seen) != 2 || seen.seen["model-3"] != 1 || seen.seen["other"] != 199 {
-			t.Errorf("the metrics have %v", seen.seen)
+		want := map[string]int{"main input model-3": 1, "main input other": 199}
+		if got := testrun.Counted(t, counted, "laneway_model_tokens_total"); !maps.Equal(got, want) {
+			t.Errorf("the metrics have %v, want %v", got, want)
 		}
 	})
 }

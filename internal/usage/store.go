@@ -218,7 +218,7 @@ func passing(err error) bool {
 func (m *Meter) separate(ctx context.Context, records []Record, err error) {
 	m.batches = m.batches[1:]
 	if len(records) == 1 {
-		m.cfg.Observer.Dropped()
+		m.counters.dropped.Inc()
 		m.cfg.Logger.ErrorContext(ctx, "a record of usage cannot be stored and is dropped", "agent", records[0].Agent, "err", err)
 		return
 	}

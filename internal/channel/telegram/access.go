@@ -196,7 +196,7 @@ type activationCommand struct {
 	choices *choices
 	notes   *notes
 	signs   *signs
-	obs     Observer
+	metrics *Metrics
 	log     *slog.Logger
 }
 
@@ -208,7 +208,7 @@ const (
 // run executes the command with its argument. Without an argument it shows the current choice, with
 // a button for each option.
 func (a *activationCommand) run(ctx context.Context, to address, user int64, choice string) error {
-	a.obs.Update("command")
+	a.metrics.update("command")
 	switch choice = strings.ToLower(choice); choice {
 	case "":
 		return a.show(ctx, to, user)
@@ -274,7 +274,7 @@ func (a *activationCommand) pressed(ctx context.Context, u update, to address, t
 		a.log.WarnContext(ctx, "the administrators of a group are unknown; the press is refused", "err", err)
 	}
 	if !admin {
-		a.obs.Update("refused")
+		a.metrics.update("refused")
 		a.signs.answerPress(ctx, u.press.ID, refusedActivation)
 		return true, nil
 	}
@@ -301,7 +301,7 @@ type greeter struct {
 	identity  *identity
 	records   channel.Pairings
 	notes     *notes
-	obs       Observer
+	metrics   *Metrics
 	log       *slog.Logger
 
 	sent *ttlMap // chats that received a greeting
@@ -313,7 +313,7 @@ type greeter struct {
 // greet sends at most one greeting a minute to a chat. Only a greeting that Telegram has accepted
 // counts.
 func (g *greeter) greet(ctx context.Context, from *tgbotapi.User, to address) error {
-	g.obs.Update("refused")
+	g.metrics.update("refused")
 	key := number(to.chat)
 	if g.sent.has(key) {
 		return nil

@@ -128,7 +128,7 @@ type Channel struct {
 	conn      *connection
 	api       *client
 	commands  []chat.CommandInfo
-	obs       Observer
+	metrics   *Metrics
 	log       *slog.Logger
 
 	intake   *intake
@@ -169,7 +169,7 @@ func New(cfg Config, deps Deps) (*Channel, error) {
 	name := "telegram:" + strconv.FormatInt(bot, 10)
 	deps = deps.withDefaults(name)
 	c := &Channel{
-		cfg: cfg, identity: &identity{bot: bot, name: name}, commands: deps.Commands, obs: deps.Observer, log: deps.Logger,
+		cfg: cfg, identity: &identity{bot: bot, name: name}, commands: deps.Commands, metrics: deps.Metrics, log: deps.Logger,
 		addresses: &addresses{name: name, groups: deps.Records, log: deps.Logger, moved: map[int64]int64{}},
 		conn:      &connection{log: deps.Logger, state: stateStopped},
 	}
@@ -183,7 +183,7 @@ func New(cfg Config, deps Deps) (*Channel, error) {
 // wire makes the parts: first those that send, then those that handle updates.
 func (c *Channel) wire(deps Deps) {
 	limits, recent, log := newLimiter(), newRecentMessages(), c.log
-	c.api = &client{base: c.cfg.APIURL, token: c.cfg.Token, transport: deps.Transport, obs: c.obs, limits: limits}
+	c.api = &client{base: c.cfg.APIURL, token: c.cfg.Token, transport: deps.Transport, metrics: c.metrics, limits: limits}
 	poster := &poster{api: c.api, limits: limits, addresses: c.addresses, conn: c.conn, log: log}
 	notes := &notes{poster: poster, log: log, recent: newTTLMap(time.Minute)}
 	c.notes = notes
@@ -209,15 +209,15 @@ func (c *Channel) wire(deps Deps) {
 	if c.cfg.MaxAttachment > 0 {
 		files.root = deps.Files
 	}
-	c.intake = &intake{obs: c.obs, log: log, clean: c.api.clean, handler: &inbound{
+	c.intake = &intake{metrics: c.metrics, log: log, clean: c.api.clean, handler: &inbound{
 		cfg:      inboundConfig{agent: c.cfg.Agent, groupStop: c.cfg.GroupStop, userRate: c.cfg.UserRate, userFileBytes: c.cfg.UserFileBytes},
 		identity: c.identity, addresses: c.addresses, access: access, words: words, files: files, choices: choices,
 		greeter: &greeter{
-			allowlist: c.cfg.Access == AccessAllowlist, identity: c.identity, records: deps.Records, notes: notes, obs: c.obs, log: log,
+			allowlist: c.cfg.Access == AccessAllowlist, identity: c.identity, records: deps.Records, notes: notes, metrics: c.metrics, log: log,
 			sent: newTTLMap(greetEvery), unsent: newTTLMap(greetingLife),
 		},
-		activation: &activationCommand{access: access, words: words, choices: choices, notes: notes, signs: c.signs, obs: c.obs, log: log},
-		notes:      notes, signs: c.signs, recent: recent, limits: newUserLimits(c.cfg.UserRate), fileBytes: newUserLimits(c.cfg.UserFileBytes), receiver: c.receiving, obs: c.obs, log: log,
+		activation: &activationCommand{access: access, words: words, choices: choices, notes: notes, signs: c.signs, metrics: c.metrics, log: log},
+		notes:      notes, signs: c.signs, recent: recent, limits: newUserLimits(c.cfg.UserRate), fileBytes: newUserLimits(c.cfg.UserFileBytes), receiver: c.receiving, metrics: c.metrics, log: log,
 	}}
 }
 
@@ -387,7 +387,7 @@ func (c *Channel) EndPreviews(ctx context.Context) { c.previews.endAll(ctx) }
 // every request with 404.
 func (c *Channel) WebhookHandler() http.Handler {
 	return &deliveries{
-		enabled: c.cfg.Mode == ModeWebhook, want: sha256.Sum256([]byte(c.cfg.WebhookSecret)), intake: c.intake, obs: c.obs,
+		enabled: c.cfg.Mode == ModeWebhook, want: sha256.Sum256([]byte(c.cfg.WebhookSecret)), intake: c.intake, metrics: c.metrics,
 	}
 }
 

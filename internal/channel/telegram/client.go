@@ -38,7 +38,7 @@ const (
 type client struct {
 	base, token string
 	transport   http.RoundTripper
-	obs         Observer
+	metrics     *Metrics
 	limits      *limiter
 }
 
@@ -116,11 +116,11 @@ func (c *client) exchange(ctx context.Context, q request, out any) error {
 		err = json.Unmarshal(resp.Result, out)
 	}
 	if err == nil {
-		c.obs.Call(q.method, "ok")
+		c.metrics.call(q.method, "ok")
 		return nil
 	}
 	failed := c.understand(ctx, q.method, err)
-	c.obs.Call(q.method, failed.reason)
+	c.metrics.call(q.method, failed.reason)
 	if d := failed.cooldown(); d > 0 {
 		c.limits.cool(q.chat, d)
 	}

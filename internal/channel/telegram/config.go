@@ -14,8 +14,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"laneway/internal/channel"
 	"laneway/internal/chat"
+	"laneway/internal/metrics"
 )
 
 // Modes of receiving updates.
@@ -110,23 +113,28 @@ func (c Config) GoString() string { return c.String() }
 // LogValue returns String for structured logs.
 func (c Config) LogValue() slog.Value { return slog.StringValue(c.String()) }
 
-// Observer counts for metrics. Labels are from closed sets.
-type Observer interface {
-	// Call counts one call of the Bot API; result is `ok` or a reason of [channel.SendError].
-	Call(method, result string)
-	// Update counts one update from Telegram; result is accepted, command, duplicate, ignored,
-	// refused, limited or parked.
-	Update(result string)
+// Metrics are those of all bots of a process. Labels are from closed sets. Create them with
+// NewMetrics.
+type Metrics struct{ calls, updates *prometheus.CounterVec }
+
+// NewMetrics registers the metrics; r is nil if nobody reads them.
+func NewMetrics(r prometheus.Registerer) *Metrics {
+	in := metrics.In(r)
+	m := &Metrics{
+		calls:   in.Counters("telegram_calls_total", "Calls of the Telegram Bot API, by method and result.", "method", "result"),
+		updates: in.Counters("telegram_updates_total", "Updates from Telegram, by result.", "result"),
+	}
+	for _, result := range []string{"accepted", "command", "duplicate", "ignored", "limited", "parked", "refused"} {
+		m.updates.WithLabelValues(result)
+	}
+	return m
 }
 
-// NopObserver counts nothing.
-type NopObserver struct{}
+// call counts one call of the Bot API; result is `ok` or a reason of [channel.SendError].
+func (m *Metrics) call(method, result string) { m.calls.WithLabelValues(method, result).Inc() }
 
-// Call does nothing.
-func (NopObserver) Call(string, string) {}
-
-// Update does nothing.
-func (NopObserver) Update(string) {}
+// update counts one update from Telegram.
+func (m *Metrics) update(result string) { m.updates.WithLabelValues(result).Inc() }
 
 // Deps are the dependencies of a channel.
 type Deps struct {
@@ -144,15 +152,15 @@ type Deps struct {
 	// Proxy returns the proxy of a call for the channel's own transport; nil means the one that the
 	// environment names.
 	Proxy func(*http.Request) (*url.URL, error)
-	// Observer and Logger; nil if none.
-	Observer Observer
-	Logger   *slog.Logger
+	// Metrics and Logger; nil if none.
+	Metrics *Metrics
+	Logger  *slog.Logger
 }
 
 // withDefaults fills in what was left out.
 func (d Deps) withDefaults(name string) Deps {
-	if d.Observer == nil {
-		d.Observer = NopObserver{}
+	if d.Metrics == nil {
+		d.Metrics = NewMetrics(nil)
 	}
 	if d.Logger == nil {
 		d.Logger = slog.New(slog.DiscardHandler)
@@ -282,7 +290,7 @@ func Examine(ctx context.Context, cfg Config, deps Deps) (Standing, error) {
 		transport = own
 	}
 	cfg = cfg.withDefaults()
-	api := &client{base: cfg.APIURL, token: cfg.Token, transport: transport, obs: NopObserver{}, limits: newLimiter()}
+	api := &client{base: cfg.APIURL, token: cfg.Token, transport: transport, metrics: NewMetrics(nil), limits: newLimiter()}
 	var me struct {
 		Username string `json:"username"`
 	}

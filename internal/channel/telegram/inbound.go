@@ -51,7 +51,7 @@ type inbound struct {
 	fileBytes  *userLimits // bytes of files
 	// receiver returns the receiver of messages, nil while the channel does not run.
 	receiver func() channel.Receiver
-	obs      Observer
+	metrics  *Metrics
 	log      *slog.Logger
 }
 
@@ -65,7 +65,7 @@ func (in *inbound) handle(ctx context.Context, parts []update) error {
 	case u.press != nil:
 		return in.pressed(ctx, u)
 	case u.message == nil || u.message.Chat == nil:
-		in.obs.Update("ignored") // edited messages, votes, members: nothing that begins a turn
+		in.metrics.update("ignored") // edited messages, votes, members: nothing that begins a turn
 		return nil
 	case u.message.MigrateToChatID != 0:
 		return in.addresses.move(ctx, u.chat, u.message.MigrateToChatID)
@@ -87,11 +87,11 @@ func (in *inbound) message(ctx context.Context, parts []update) error {
 	case who == unknown:
 		return in.greeter.greet(ctx, m.From, to)
 	case who == ignore:
-		in.obs.Update("ignored")
+		in.metrics.update("ignored")
 		return nil
 	}
 	if addressed, err := in.access.addressed(ctx, parts); err != nil || !addressed {
-		in.obs.Update("ignored")
+		in.metrics.update("ignored")
 		return err
 	}
 	if settled, err := in.early(ctx, u, to); settled || err != nil {
@@ -99,7 +99,7 @@ func (in *inbound) message(ctx context.Context, parts []update) error {
 	}
 	content, err := in.content(ctx, parts, to)
 	if err != nil || (content.Text == "" && len(content.Attachments) == 0) {
-		in.obs.Update("ignored")
+		in.metrics.update("ignored")
 		return err
 	}
 	return in.offer(ctx, u, messageRef{to: to, message: m.MessageID}, content)
@@ -111,7 +111,7 @@ func (in *inbound) early(ctx context.Context, u update, to address) (settled boo
 	word, args, isCommand := in.words.parse(textOf(u.message))
 	isStop := isCommand && (word == "stop" || word == "stopall")
 	if !isStop && !u.memo.counted && !in.limits.allow(u.message.From.ID, 1) {
-		in.obs.Update("limited")
+		in.metrics.update("limited")
 		in.notes.sendOnce(ctx, to, noteLimit, fmt.Sprintf("You have reached the limit of %d messages a minute. I skipped the rest; send it again in a minute.", in.cfg.userRate))
 		return true, nil
 	}
@@ -145,7 +145,7 @@ func (in *inbound) adminsOnly(ctx context.Context, u update, to address, refusal
 		in.log.WarnContext(ctx, "the administrators of a group are unknown; the command is refused", "err", err)
 	}
 	if !admin {
-		in.obs.Update("refused")
+		in.metrics.update("refused")
 		in.notes.sendOnce(ctx, to, refusal, refusal)
 	}
 	return !admin, nil
@@ -157,7 +157,7 @@ func (in *inbound) adminsOnly(ctx context.Context, u update, to address, refusal
 func (in *inbound) pressed(ctx context.Context, u update) error {
 	p := u.press
 	if p.From == nil || p.Message == nil || p.Message.Chat == nil {
-		in.obs.Update("ignored")
+		in.metrics.update("ignored")
 		return nil
 	}
 	if done := u.memo.content; done != nil { // the button is used up, but the store did not accept the message
@@ -197,7 +197,7 @@ func (in *inbound) pressed(ctx context.Context, u update) error {
 }
 
 func (in *inbound) refusePress(ctx context.Context, u update, reason string) {
-	in.obs.Update("refused")
+	in.metrics.update("refused")
 	in.signs.answerPress(ctx, u.press.ID, reason)
 }
 
@@ -250,17 +250,17 @@ func (in *inbound) received(ctx context.Context, to address, r chat.Receipt, err
 	var app *chat.Error
 	switch {
 	case err == nil && r.Duplicate:
-		in.obs.Update("duplicate")
+		in.metrics.update("duplicate")
 	case err == nil && r.Command:
-		in.obs.Update("command")
+		in.metrics.update("command")
 	case err == nil:
-		in.obs.Update("accepted")
+		in.metrics.update("accepted")
 	case temporary(err) || !errors.As(err, &app) || app.Code == chat.CodeInternal:
 		return err
 	case app.Code == chat.CodeQueueFull: // the gateway sends one notice per burst, with the number of refused messages
-		in.obs.Update("refused")
+		in.metrics.update("refused")
 	default:
-		in.obs.Update("refused")
+		in.metrics.update("refused")
 		in.notes.sendOnce(ctx, to, noteRefused, "This was not taken: "+strings.TrimSuffix(app.Message, ".")+".")
 	}
 	return nil

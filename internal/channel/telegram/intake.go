@@ -70,7 +70,7 @@ type task struct {
 // waits; close waits for them. The lock is not held while an update is handled.
 type intake struct {
 	handler handler
-	obs     Observer
+	metrics *Metrics
 	log     *slog.Logger
 	clean   func(string) string // removes secrets from the text of an error
 
@@ -318,7 +318,7 @@ func (in *intake) handle(ctx context.Context, tasks []*task) (err error) {
 
 // park gives up an update. It is confirmed like any other, and recorded only in the log.
 func (in *intake) park(ctx context.Context, id int, err error) {
-	in.obs.Update("parked")
+	in.metrics.update("parked")
 	in.log.ErrorContext(ctx, "an update was put aside", "update_id", id, "err", in.clean(err.Error()))
 }
 

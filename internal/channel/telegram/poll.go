@@ -305,7 +305,7 @@ type deliveries struct {
 	enabled bool // the channel is in webhook mode
 	want    [sha256.Size]byte
 	intake  *intake
-	obs     Observer
+	metrics *Metrics
 }
 
 // ServeHTTP implements http.Handler. The hash makes the comparison independent of the length of the
@@ -319,7 +319,7 @@ func (d *deliveries) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Allow", http.MethodPost)
 		http.Error(w, "use POST", http.StatusMethodNotAllowed)
 	case subtle.ConstantTimeCompare(got[:], d.want[:]) != 1:
-		d.obs.Update("refused")
+		d.metrics.update("refused")
 		http.Error(w, "wrong secret", http.StatusUnauthorized)
 	default:
 		d.accept(w, r)

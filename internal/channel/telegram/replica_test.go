@@ -2,6 +2,7 @@ package telegram_test
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strconv"
 	"sync"
@@ -9,7 +10,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"laneway/internal/channel/telegram"
+	"laneway/internal/testrun"
 	"laneway/internal/testtelegram"
 )
 
@@ -101,33 +105,11 @@ func TestGlobalFlood(t *testing.T) {
 	})
 }
 
-// counter implements telegram.Observer.
-type counter struct {
-	mu     sync.Mutex
-	counts map[string]int
-}
-
-func (c *counter) Call(method, result string) { c.add(method + " " + result) }
-
-func (c *counter) Update(result string) { c.add(result) }
-
-func (c *counter) add(key string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.counts[key]++
-}
-
-func (c *counter) get(key string) int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.counts[key]
-}
-
 func TestCounts(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c := &counter{counts: map[string]int{}}
-		b := newBot(t, func(s *setup) { s.deps.Observer = c })
+		counted := prometheus.NewRegistry()
+		b := newBot(t, func(s *setup) { s.deps.Metrics = telegram.NewMetrics(counted) })
 		b.start()
 		b.srv.Say(anna, anna, "hello")
 		b.srv.Say(bob, bob, "let me in")
@@ -135,10 +117,12 @@ func TestCounts(t *testing.T) {
 		b.srv.PushRaw(9000, `{"update_id":9000,"message":7}`)
 		b.srv.Break("sendMessage", testtelegram.Refuse(403, "Forbidden: bot was blocked by the user"))
 		after(5 * time.Second)
-		for key, want := range map[string]int{"accepted": 1, "refused": 1, "ignored": 1, "parked": 1, "sendMessage blocked": 1, "getMe ok": 1} {
-			if got := c.get(key); got != want {
-				t.Errorf("%s: %d, want %d", key, got, want)
-			}
+		updates, calls := testrun.Counted(t, counted, "laneway_telegram_updates_total"), testrun.Counted(t, counted, "laneway_telegram_calls_total")
+		if want := map[string]int{"accepted": 1, "refused": 1, "ignored": 1, "parked": 1}; !maps.Equal(updates, want) {
+			t.Errorf("updates %v, want %v", updates, want)
+		}
+		if calls["sendMessage blocked"] != 1 || calls["getMe ok"] != 1 {
+			t.Errorf("calls %v", calls)
 		}
 		b.stop()
 	})

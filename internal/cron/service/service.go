@@ -50,10 +50,13 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"laneway/internal/agent"
 	"laneway/internal/chat"
 	"laneway/internal/cron"
 	"laneway/internal/cron/schedule"
+	"laneway/internal/metrics"
 	"laneway/internal/store"
 )
 
@@ -94,7 +97,8 @@ type Config struct {
 	// name; nil = off. It returns a report.
 	RollUp      func(ctx context.Context, level store.TocLevel, by agent.Summariser) (report string, err error)
 	RollUpAgent string
-	Observer    cron.RunnerObserver // may be nil
+	Metrics     prometheus.Registerer // where the service registers its metrics; nil if nobody reads them
+	Observer    cron.RunnerObserver   // nil = the metrics
 }
 
 // HostPayload returns the runner of a job that runs a program, and its standard input.
@@ -161,7 +165,7 @@ type Service struct {
 // New creates a service. The loop starts with [Service.Run]; runs can be started and read before.
 func New(cfg Config, deps Deps) (*Service, error) {
 	if cfg.Observer == nil {
-		cfg.Observer = cron.NopRunnerObserver{}
+		cfg.Observer = newCounters(cfg.Metrics)
 	}
 	p := &parts{
 		cfg: cfg, store: deps.Store, node: deps.Node, turns: deps.Turns, callers: deps.Callers, publisher: deps.Publisher, outbox: deps.Outbox,
@@ -348,4 +352,59 @@ type Outbox interface{ Wake() }
 // Files is the attachment directory, see [files.Dir.Sweep].
 type Files interface {
 	Sweep(ctx context.Context, now, before time.Time, inUse func(context.Context) ([]string, error)) (int, error)
+}
+
+// newCounters registers the metrics of the loop.
+func newCounters(r prometheus.Registerer) counters {
+	in := metrics.In(r)
+	o := counters{
+		late:     in.Histogram("cron_start_lag_seconds", "Time from the scheduled time of a run to its start.", metrics.WaitBuckets()),
+		claim:    in.Histogram("cron_tick_seconds", "Duration of one check for due jobs.", metrics.WaitBuckets()),
+		recorded: in.Counters("cron_slots_not_run_total", "Scheduled times that did not run, by reason.", "state", "reason"),
+		ended:    in.Counters("cron_runs_total", "Runs of jobs that ended, by trigger and outcome.", "trigger", "outcome"),
+		failed:   in.Counter("cron_tick_failures_total", "Checks for due jobs that failed."),
+	}
+	for _, trigger := range []cron.Trigger{cron.TriggerSchedule, cron.TriggerManual, cron.TriggerCatchup, cron.TriggerBackfill} {
+		for _, state := range []cron.RunState{cron.RunOK, cron.RunError, cron.RunCancelled, cron.RunInterrupted} {
+			o.ended.WithLabelValues(string(trigger), string(state))
+		}
+	}
+	for state, reasons := range map[cron.RunState][]cron.Reason{
+		cron.RunSkipped: {cron.ReasonOverlap, cron.ReasonBudget, cron.ReasonPaused, cron.ReasonBufferFull},
+		cron.RunMissed:  {cron.ReasonWindow, cron.ReasonPolicy, cron.ReasonMaxCatchup, cron.ReasonNoAgent},
+	} {
+		for _, reason := range reasons {
+			o.recorded.WithLabelValues(string(state), string(reason))
+		}
+	}
+	return o
+}
+
+// counters are the metrics of the loop and of attempts.
+type counters struct {
+	late, claim prometheus.Histogram
+	recorded    *prometheus.CounterVec
+	ended       *prometheus.CounterVec
+	failed      prometheus.Counter
+}
+
+// Ticked implements cron.RunnerObserver.
+func (o counters) Ticked(took time.Duration, _ int, ok bool) {
+	o.claim.Observe(took.Seconds())
+	if !ok {
+		o.failed.Inc()
+	}
+}
+
+// Fired implements cron.RunnerObserver.
+func (o counters) Fired(_ cron.Trigger, late time.Duration) { o.late.Observe(late.Seconds()) }
+
+// Recorded implements cron.RunnerObserver.
+func (o counters) Recorded(state cron.RunState, reason cron.Reason, slots int64) {
+	o.recorded.WithLabelValues(string(state), string(reason)).Add(float64(slots))
+}
+
+// Ended implements cron.RunnerObserver.
+func (o counters) Ended(trigger cron.Trigger, state cron.RunState) {
+	o.ended.WithLabelValues(string(trigger.Kind()), string(state)).Inc()
 }

@@ -51,10 +51,12 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/time/rate"
 
 	"laneway/internal/chat"
 	"laneway/internal/gateway/fault"
+	"laneway/internal/metrics"
 	"laneway/internal/wire"
 )
 
@@ -65,12 +67,8 @@ type Config struct {
 	Sources     []Source
 	// Limiter counts the calls of principals.
 	Limiter Limiter
-}
-
-// Observer counts refused clients. It must not block.
-type Observer interface {
-	// AuthFailed: reason is missing, mismatch or locked.
-	AuthFailed(reason string)
+	// Metrics is where the authenticator registers its metrics; nil if nobody reads them.
+	Metrics prometheus.Registerer
 }
 
 // AuditLog stores rows of the audit log.
@@ -86,14 +84,14 @@ type Authenticator struct {
 	locks    lockout
 	refused  *refusals
 	audit    AuditLog
-	observer Observer
+	failures *prometheus.CounterVec
 	log      *slog.Logger
 	warnings rate.Sometimes // an attacker must not fill the disk with warnings
 }
 
 // New checks the credentials and reports every fault at once. It starts no goroutine; see
 // [Authenticator.Run].
-func New(cfg Config, audit AuditLog, observer Observer, log *slog.Logger) (*Authenticator, error) {
+func New(cfg Config, audit AuditLog, log *slog.Logger) (*Authenticator, error) {
 	var faults []error
 	if len(cfg.Credentials) == 0 && len(cfg.Sources) == 0 {
 		faults = append(faults, errors.New("there is no credential; no client could connect"))
@@ -105,10 +103,22 @@ func New(cfg Config, audit AuditLog, observer Observer, log *slog.Logger) (*Auth
 		return nil, err
 	}
 	return &Authenticator{
-		keys: newKeyring(cfg.Credentials, cfg.Sources), readings: newReadings(), limiter: cfg.Limiter, refused: newRefusals(), audit: audit, observer: observer,
+		keys: newKeyring(cfg.Credentials, cfg.Sources), readings: newReadings(), limiter: cfg.Limiter, refused: newRefusals(), audit: audit, failures: newFailures(cfg.Metrics),
 		log: log, warnings: rate.Sometimes{First: 10, Interval: time.Second},
 	}, nil
 }
+
+// newFailures registers the metric of refused credentials.
+func newFailures(r prometheus.Registerer) *prometheus.CounterVec {
+	failures := metrics.In(r).Counters("auth_failures_total", "Failed logins, by reason.", "reason")
+	for _, reason := range []string{"mismatch", "missing", "locked", "hook"} {
+		failures.WithLabelValues(reason)
+	}
+	return failures
+}
+
+// HookRefused counts a call of a hook without a valid signature.
+func (a *Authenticator) HookRefused() { a.failures.WithLabelValues("hook").Inc() }
 
 // Secret is what a client sends to authenticate. Token takes precedence over Password.
 type Secret struct{ Token, Password string }
@@ -146,7 +156,7 @@ func lockedOut(left time.Duration) *fault.Error {
 func (a *Authenticator) Identify(ctx context.Context, s Secret, addr netip.Addr) (Credential, *fault.Error) {
 	now := time.Now()
 	if left := a.locks.lockedFor(addr, now); left > 0 {
-		a.observer.AuthFailed("locked")
+		a.failures.WithLabelValues("locked").Inc()
 		return Credential{}, lockedOut(left)
 	}
 	text := s.Token
@@ -165,7 +175,7 @@ func (a *Authenticator) Identify(ctx context.Context, s Secret, addr netip.Addr)
 		a.locks.fail(addr, now)
 		a.refused.note(addr, refused.Label(), now)
 	}
-	a.observer.AuthFailed(label)
+	a.failures.WithLabelValues(label).Inc()
 	a.warnings.Do(func() {
 		a.log.WarnContext(ctx, "authentication failed", slog.String("addr", addr.String()), slog.String("reason", reason))
 	})

@@ -45,13 +45,9 @@ func (s *slowSource) put(name, secret string, scopes ...string) {
 	s.list = append(slices.Clip(s.list), Credential{Name: name, Digest: sha256.Sum256([]byte(secret)), Scopes: scopes})
 }
 
-type noObserver struct{}
-
-func (noObserver) AuthFailed(string) {}
-
 func withSource(t *testing.T, src Source) *Authenticator {
 	t.Helper()
-	a, err := New(Config{Sources: []Source{src}, Limiter: NewLimiter(Limits{})}, nil, noObserver{}, slog.New(slog.DiscardHandler))
+	a, err := New(Config{Sources: []Source{src}, Limiter: NewLimiter(Limits{})}, nil, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
