@@ -389,9 +389,9 @@ type Pairings interface {
 	// Paired reports whether exactly this peer (same channel, person and chat) was approved and not
 	// revoked. With an error it reports false.
 	Paired(ctx context.Context, p Peer) (bool, error)
-	// CreatePairing opens a request under a new code of [NewPairingCode] for [PairingLife]. It
-	// first removes expired requests, which count towards no bound. ErrPairingChatFull and
-	// ErrPairingBotFull change nothing else.
+	// CreatePairing opens a request under a new code of [NewPairingCode] for [PairingLife], or
+	// renews the open request of the same peer, under its code. It first removes expired requests,
+	// which count towards no bound. ErrPairingChatFull and ErrPairingBotFull change nothing else.
 	CreatePairing(ctx context.Context, p Peer, name string) (Pairing, error)
 	// OpenPairings lists the open requests of a channel, oldest first; "" means all channels.
 	OpenPairings(ctx context.Context, channel string) ([]Pairing, error)

@@ -216,6 +216,9 @@ const (
 	PruneLedger Prunable = "ledger"
 	// PruneRecords: the results of calls with an idempotency key, after [IdempotencyTTL].
 	PruneRecords Prunable = "records"
+	// PruneChanges: rows of the audit log before a moment; none where the role of the database may
+	// not delete them.
+	PruneChanges Prunable = "changes"
 )
 
 // PruneParams are the parameters of [Retention].Prune.

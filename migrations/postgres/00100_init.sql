@@ -636,7 +636,7 @@ CREATE TABLE credentials (
 );
 CREATE UNIQUE INDEX credentials_digest ON credentials (digest);
 
--- The audit log: rows are only inserted.
+-- The audit log: rows are inserted, and deleted when they are too old.
 CREATE TABLE audit_log (
     id          text NOT NULL PRIMARY KEY, -- UUIDv7: sorts by time
     who         text NOT NULL,
@@ -649,6 +649,7 @@ CREATE TABLE audit_log (
     at          bigint NOT NULL
 );
 CREATE INDEX audit_log_object ON audit_log (object, at);
+CREATE INDEX audit_log_at ON audit_log (at);
 
 -- +goose Down
 DROP TABLE audit_log;

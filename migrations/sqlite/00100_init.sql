@@ -638,7 +638,7 @@ CREATE TABLE credentials (
 ) STRICT, WITHOUT ROWID;
 CREATE UNIQUE INDEX credentials_digest ON credentials (digest);
 
--- The audit log: rows are only inserted.
+-- The audit log: rows are inserted, and deleted when they are too old.
 CREATE TABLE audit_log (
     id          TEXT NOT NULL PRIMARY KEY, -- UUIDv7: sorts by time
     who         TEXT NOT NULL,
@@ -651,6 +651,7 @@ CREATE TABLE audit_log (
     at          INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX audit_log_object ON audit_log (object, at);
+CREATE INDEX audit_log_at ON audit_log (at);
 
 -- +goose Down
 DROP TRIGGER transcript_words_end;

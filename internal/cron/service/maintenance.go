@@ -29,6 +29,9 @@ const (
 // pruneChunk is how many rows one transaction deletes.
 const pruneChunk = 500
 
+// changesKept is how long the log of changes is kept at least.
+const changesKept = 365 * 24 * time.Hour
+
 const (
 	// zonesEvery is how often a process looks for slots that older zone rules have planned. A
 	// process with older rules plans such slots as long as it runs.
@@ -102,7 +105,7 @@ func (mt *maintenance) pruneLedger(ctx context.Context) (string, error) {
 }
 
 // pruneMessages removes old ended messages with their turns, then the outgoing messages about them,
-// then files.
+// then rows of the log of changes, then files.
 func (mt *maintenance) pruneMessages(ctx context.Context) (string, error) {
 	keep := mt.cfg.MessageRetention
 	if keep == 0 {
@@ -122,8 +125,12 @@ func (mt *maintenance) pruneMessages(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	changes, err := mt.prune(ctx, store.PruneParams{What: store.PruneChanges, Before: now.Add(-max(keep, changesKept))})
+	if err != nil {
+		return "", err
+	}
 	n, err := mt.sweepFiles(ctx, keep)
-	return fmt.Sprintf("%d messages and %d outgoing messages removed, %d files", messages, sent, n), err
+	return fmt.Sprintf("%d messages and %d outgoing messages removed, %d rows of the log of changes, %d files", messages, sent, changes, n), err
 }
 
 // sweepFiles removes the files that are not needed any more: those of crashed turns, and, unless

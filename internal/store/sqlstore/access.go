@@ -35,7 +35,7 @@ func (s Access) Paired(ctx context.Context, p channel.Peer) (bool, error) {
 	return value[bool](ctx, s.db, query{"read a pairing", `SELECT EXISTS (SELECT 1 FROM pairing_grants WHERE ` + peerCondition + `)`, []any{p.Channel, p.UserID, p.ChatID}})
 }
 
-// CreatePairing creates a request with a new code.
+// CreatePairing renews the open request of a peer, or creates one with a new code.
 func (s Access) CreatePairing(ctx context.Context, p channel.Peer, name string) (channel.Pairing, error) {
 	id, err := newID()
 	if err != nil {
@@ -47,6 +47,11 @@ func (s Access) CreatePairing(ctx context.Context, p channel.Peer, name string) 
 			return made, err
 		}
 		if _, err := tx.Exec(ctx, `DELETE FROM pairings WHERE expires_at <= {now}`); err != nil {
+			return made, err
+		}
+		found, err := one(ctx, tx, `UPDATE pairings SET expires_at = {now} + $4, name = $5 WHERE `+peerCondition+` RETURNING `+pairingColumns,
+			func(r Row) (err error) { made, err = scanPairing(r); return err }, p.Channel, p.UserID, p.ChatID, channel.PairingLife.Milliseconds(), name)
+		if err != nil || found {
 			return made, err
 		}
 		var inChat, inBot int

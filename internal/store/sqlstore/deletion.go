@@ -279,6 +279,8 @@ func (s Retention) Prune(ctx context.Context, p store.PruneParams) (int, error) 
 		return s.ledger(ctx, p)
 	case store.PruneRecords:
 		return s.records(ctx, p)
+	case store.PruneChanges:
+		return s.changes(ctx, p)
 	}
 	return 0, chat.Errorf(chat.CodeInvalid, "there is no history named %q", p.What)
 }
@@ -374,6 +376,24 @@ func (s Retention) records(ctx context.Context, p store.PruneParams) (int, error
 		done, err := tx.Exec(ctx, `
 			WITH old AS MATERIALIZED (SELECT owner, method, key FROM answers WHERE at <= {now} - $1 ORDER BY at {limit $2} {skip})
 			DELETE FROM answers WHERE (owner, method, key) IN (SELECT owner, method, key FROM old)`, store.IdempotencyTTL.Milliseconds(), p.Most())
+		return int(done), err
+	})
+}
+
+// changes deletes rows of the audit log. On PostgreSQL the role of a gateway may lack the right.
+func (s Retention) changes(ctx context.Context, p store.PruneParams) (int, error) {
+	return result(ctx, s.db.Update, "prune the log of changes", func(ctx context.Context, tx Tx) (int, error) {
+		may := true
+		if text := tx.PerEngine(`SELECT has_table_privilege('audit_log', 'DELETE')`, ""); text != "" {
+			if _, err := one(ctx, tx, text, into(&may)); err != nil {
+				return 0, err
+			}
+		}
+		if !may {
+			return 0, nil
+		}
+		done, err := tx.Exec(ctx, `WITH old AS MATERIALIZED (SELECT id FROM audit_log WHERE at < $1 ORDER BY at {limit $2})
+			DELETE FROM audit_log WHERE id IN (SELECT id FROM old)`, millis(p.Before), p.Most())
 		return int(done), err
 	})
 }

@@ -287,7 +287,7 @@ func pairingsAreCountedTogether(w *world, r channel.Records) {
 	for i := range tries {
 		from := []channel.Records{r, other}[i%2]
 		go func() {
-			_, err := from.CreatePairing(w.ctx, channel.Peer{Channel: "telegram:1", UserID: 7, ChatID: 7}, "")
+			_, err := from.CreatePairing(w.ctx, channel.Peer{Channel: "telegram:1", UserID: int64(i), ChatID: 7}, "")
 			ended <- err
 		}()
 	}

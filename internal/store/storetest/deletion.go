@@ -68,7 +68,7 @@ func deletionRules() map[string]string {
 		"sent":                     exempt + "it has ids, and goes with the content of its outgoing message",
 		"session_names":            exempt + "it has the keys that jobs and hooks name",
 		"tombstones":               exempt + "it has keys and numbers, so that no old message is accepted again",
-		"audit_log":                exempt + "the log of changes only grows; it has hashes",
+		"audit_log":                exempt + "the log of changes has hashes, and its own retention",
 		"usage_counters":           exempt + "usage is counted per principal and day",
 		"usage_totals":             exempt + "usage is counted per principal and day",
 		"usage_writers":            exempt + "it has numbers of batches",

@@ -21,6 +21,7 @@ func idempotencyTests() []test {
 		{"ARefusalIsNotKept", refusalIsNotKept},
 		{"AnAnswerOutlivesTheProcess", answerOutlives},
 		{"AnAnswerIsKeptForADay", answerExpires},
+		{"LogOfChangesLosesOldRows", changesExpire},
 		{"TwoAtOnceHaveOneEffect", twoAtOnce},
 		{"DeleteKeepsTranscripts", deleteKeepsTranscripts},
 		{"ChangesOfSessionsAreLogged", sessionChangesAreLogged},
@@ -127,6 +128,28 @@ func answerExpires(w *world) {
 	equal(w, "first batch", prune(2), 2)
 	equal(w, "second batch", prune(2), 1)
 	equal(w, "nothing left", prune(2), 0)
+}
+
+// changesExpire: the log of changes loses its oldest rows, in batches.
+func changesExpire(w *world) {
+	key := w.key()
+	for i := range 3 {
+		w.resetAs(key, keyOf("ann", "sessions.reset", fmt.Sprint("k", i)))
+		w.ok(w.st.Audit(w.ctx, chat.Audit{Who: "ann", Verb: "v", Object: fmt.Sprint("o", i)}))
+		w.clock.advance(time.Minute)
+	}
+	all := len(w.audits())
+	prune := func(before time.Time) int {
+		w.Helper()
+		return try(w.st.Prune(w.ctx, store.PruneParams{What: store.PruneChanges, Before: before, Limit: 1})).ok(w)
+	}
+	old := w.clock.now().Add(-150 * time.Second)
+	equal(w, "of the first minute", prune(old), 1)
+	for prune(old) > 0 { // until nothing is left
+	}
+	rows := w.h.Query(w.tb, "SELECT object FROM audit_log WHERE verb = 'v' ORDER BY at")
+	equal(w, "left", fmt.Sprint(rows), "[[o1] [o2]]")
+	equal(w, "others", len(w.audits()) < all, true)
 }
 
 func twoAtOnce(w *world) {
