@@ -142,8 +142,14 @@ var (
 	openEnd = regexp.MustCompile(`(?s)(\b(?:FOR|DO|NO\s+KEY)\s+)?\b(?:UPDATE|DELETE\s+FROM|TRUNCATE(?:\s+TABLE)?|REPLACE\s+INTO)\s*(?:%[a-z]|"?$)`)
 )
 
+// byAge is the one statement that removes rows of the log of changes: its retention.
+const byAge = "WITH old AS MATERIALIZED (SELECT id FROM audit_log WHERE at < $1 ORDER BY at {limit $2}) DELETE FROM audit_log WHERE id IN (SELECT id FROM old)"
+
 // logFault returns what is wrong with a piece of SQL, "" = nothing.
 func logFault(sql string) string {
+	if strings.Join(strings.Fields(sql), " ") == byAge {
+		return ""
+	}
 	if found := rewritesLog.FindString(sql); found != "" {
 		return "audit_log is only ever added to: " + strings.Join(strings.Fields(found), " ")
 	}
@@ -155,9 +161,9 @@ func logFault(sql string) string {
 	return ""
 }
 
-// The program has no statement that changes or removes a row of the log of changes, in no store and
-// in no migration.
-func TestTheLogOfChangesIsOnlyAddedTo(t *testing.T) {
+// No statement of a store or a migration changes a row of the log of changes; a row leaves by its
+// age only.
+func TestRowsLeaveTheLogOfChangesByAgeOnly(t *testing.T) {
 	t.Parallel()
 	mentions := 0
 	look := func(path, sql string) {
@@ -225,14 +231,16 @@ func TestRewritingTheLogIsSeen(t *testing.T) {
 		"INSERT INTO audit_log (id) VALUES (1) ON CONFLICT DO UPDATE SET a=1": true,
 		"REPLACE INTO audit_log (id) VALUES (1)":                              true,
 		"WITH gone AS (DELETE FROM audit_log RETURNING 1) SELECT 1":           true,
-		"DELETE FROM ":                  true,
-		"UPDATE %s SET at = 1":          true,
-		"x = 1; DELETE FROM \"":         true,
-		"SELECT 1 FROM a FOR UPDATE":    false,
-		"SELECT 1 FOR NO KEY UPDATE":    false,
-		"ON CONFLICT DO UPDATE SET a=1": false,
-		"DELETE FROM audit_log_copy":    false,
-		"UPDATE sessions SET a = 1":     false,
+		byAge:                             false,
+		byAge + "; DELETE FROM audit_log": true,
+		"DELETE FROM ":                    true,
+		"UPDATE %s SET at = 1":            true,
+		"x = 1; DELETE FROM \"":           true,
+		"SELECT 1 FROM a FOR UPDATE":      false,
+		"SELECT 1 FOR NO KEY UPDATE":      false,
+		"ON CONFLICT DO UPDATE SET a=1":   false,
+		"DELETE FROM audit_log_copy":      false,
+		"UPDATE sessions SET a = 1":       false,
 		"INSERT INTO audit_log (id) VALUES ($1); UPDATE runs SET a = 1": false,
 		"the last update": false,
 	} {

@@ -206,7 +206,7 @@ type Admission struct {
 func Admit(rows []Row, m *Row, s Settings, st SessionState) (a Admission) {
 	list := Units(append(slices.Clip(rows), *m), s, st)
 	if s.modeOf(m, st.Mode) == ModeInterrupt {
-		if st.Running > 0 || len(list) > 1 {
+		if len(list) > 1 { // while a turn runs it joins no window
 			a.Superseded = true
 			for i := range rows {
 				a.Ended = append(a.Ended, rows[i].Seq)

@@ -173,8 +173,8 @@ func burstCountsOnce(w *world) {
 	equal(w, "done_seq under a running message", w.session(key).DoneSeq, 0)
 }
 
-// announcementsAreSpared: announcements need no place, are not dropped, and end by no message that
-// interrupts only in their session's name.
+// announcementsAreSpared: announcements need no place, are not dropped, and supersede nothing, even
+// in a session that interrupts.
 func announcementsAreSpared(w *world) {
 	node, key := w.node(), w.key()
 	w.cap = 1
