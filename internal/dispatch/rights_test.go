@@ -96,7 +96,7 @@ func TestNoCallerMakesASessionThatWillBeMadeForAnother(t *testing.T) {
 }
 
 // A session that a job names belongs to the owner of the job before it exists, and is not listed
-// before its first entry.
+// before its first entry. A name that no job has any more is free.
 func TestNamesOfAJobAreTakenBeforeItRuns(t *testing.T) {
 	inJobs(t, func(t *testing.T, h *jobHarness) {
 		web := func(to string) map[string]any { return map[string]any{"mode": "announce", "channel": "web", "to": to} }
@@ -110,7 +110,7 @@ func TestNamesOfAJobAreTakenBeforeItRuns(t *testing.T) {
 		if _, err := h.d.CronUpdate(t.Context(), put.Job.ID, members(t, map[string]any{"sessionTarget": "session:later"}), "", all); err != nil {
 			t.Fatal(err)
 		}
-		for _, key := range []string{"code", "later", "reports", "failures", "alerts"} {
+		for _, key := range []string{"later", "reports", "failures", "alerts"} {
 			_, err := h.d.ReceiveFrom(t.Context(), h.msg(key, "hello"), bob)
 			refusedAsAbsent(t, "a message to "+key, err)
 			_, err = h.d.CronAdd(t.Context(), bobsJob(t, map[string]any{"sessionTarget": "session:" + key}), bob, nil)
@@ -119,11 +119,14 @@ func TestNamesOfAJobAreTakenBeforeItRuns(t *testing.T) {
 		if list, total, err := h.st.ListSessions(t.Context(), store.SessionFilter{}); err != nil || total != 0 || len(list) != 0 {
 			t.Errorf("%d sessions are listed before their first entry: %v (%v)", total, list, err)
 		}
-		if _, err := h.d.ReceiveFrom(t.Context(), h.msg("code", "hello"), all); err != nil {
+		if _, err := h.d.ReceiveFrom(t.Context(), h.msg("later", "hello"), all); err != nil {
 			t.Errorf("the operator: %v", err)
 		}
-		if _, total, err := h.st.ListSessions(t.Context(), store.SessionFilter{}); err != nil || total != 1 {
-			t.Errorf("%d sessions are listed after the first message (%v)", total, err)
+		if _, err := h.d.ReceiveFrom(t.Context(), h.msg("code", "hello"), bob); err != nil {
+			t.Errorf("a name that the job had: %v", err)
+		}
+		if _, total, err := h.st.ListSessions(t.Context(), store.SessionFilter{}); err != nil || total != 2 {
+			t.Errorf("%d sessions are listed after the first messages (%v)", total, err)
 		}
 	})
 }

@@ -332,7 +332,7 @@ func permanentFailureEnds(w *world) {
 	w.claimOne(node)
 	p := store.UndeliveredParams{Node: node, ID: first.ID, Error: "the chat does not exist", Permanent: true}
 	w.undelivered(p)
-	equal(w, "waiting and failed", w.counts(), store.OutboxCount{Waiting: 1, Failed: 1})
+	equal(w, "waiting and failed", w.counts(), store.OutboxCount{Waiting: 1, Failed: 1, FailedAt: w.storeNow()})
 	equal(w, "the next row of the chat", w.claimOne(node).ID, second.ID)
 	try(w.st.Delivered(w.ctx, store.DeliveredParams{Node: node, ID: first.ID, ProviderID: "p"})).fails(w, chat.ErrFenced)
 }
@@ -451,7 +451,7 @@ func countsByChannel(w *world) {
 	}
 	counts := try(w.st.OutboxCounts(w.ctx)).ok(w)
 	equal(w, "web", counts["web"], store.OutboxCount{Waiting: 3, Oldest: w.storeNow()})
-	equal(w, "api", counts["api"], store.OutboxCount{Failed: 3})
+	equal(w, "api", counts["api"], store.OutboxCount{Failed: 3, FailedAt: w.storeNow()})
 }
 
 func refusedFinishSendsNothing(w *world) {
