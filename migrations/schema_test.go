@@ -66,7 +66,7 @@ func reviewed(t *testing.T, name string) map[string]*table {
 			current = &table{}
 			tables[name] = current
 		} else if m := column.FindStringSubmatch(line); m != nil {
-			current.columns = append(current.columns, m[1]+m[2]+strings.NewReplacer("false", "0", "true", "1").Replace(m[3]))
+			current.columns = append(current.columns, m[1]+m[2]+strings.NewReplacer("false", "0", "true", "1", "'-1'::integer", "-1").Replace(m[3]))
 		} else if m := index.FindStringSubmatch(line); m != nil {
 			current.indexes = append(current.indexes, m[1]+" "+m[2])
 		}
