@@ -340,7 +340,7 @@ func emptyArgument(parsed *kong.Context) error {
 		if p.Positional == nil || p.Positional.Target.Kind() != reflect.String || p.Positional.Name == "text" { // an empty message has its sentence
 			continue
 		}
-		if value, given := parsed.Value(p).Interface().(string); given && strings.TrimSpace(value) == "" {
+		if value, given := reflect.TypeAssert[string](parsed.Value(p)); given && strings.TrimSpace(value) == "" {
 			return usageError(p.Positional.Summary() + " is empty; see " + parsed.Selected().FullPath() + " --help")
 		}
 	}

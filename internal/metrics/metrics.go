@@ -55,7 +55,7 @@ type Maker struct{ factory promauto.Factory }
 // In returns a maker; nil creates metrics that nobody reads.
 func In(r prometheus.Registerer) Maker { return Maker{promauto.With(r)} }
 
-// Counters, Counter, Histograms, Histogram and Gauge create a metric with the name laneway_NAME.
+// Counters creates a metric with the name laneway_NAME, as the other methods do.
 func (m Maker) Counters(name, help string, labels ...string) *prometheus.CounterVec {
 	return m.factory.NewCounterVec(prometheus.CounterOpts{Namespace: "laneway", Name: name, Help: help}, labels)
 }

@@ -287,7 +287,7 @@ func TestMCPConformanceOfTheClient(t *testing.T) {
 		return testmodel.Reply{Calls: []testmodel.ToolCall{{ID: "call00001", Name: call.Tools[0], Args: cmp.Or(args[call.Tools[0]], "{}")}}}
 	})
 	script := filepath.Join(t.TempDir(), "client.sh")
-	if err := os.WriteFile(script, fmt.Appendf(nil, clientScript, teste2e.Binary(t), model.URL()), 0o700); err != nil { //nolint:gosec // a program
+	if err := os.WriteFile(script, fmt.Appendf(nil, clientScript, teste2e.Binary(t), model.URL()), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	list, _ := run(t, os.Environ(), node(dir), suite, "list", "--client")

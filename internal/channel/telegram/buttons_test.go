@@ -214,7 +214,7 @@ func TestQuestionToTheGroupIsAnsweredInWords(t *testing.T) {
 		b := newBot(t, nil)
 		b.start()
 		defer b.stop()
-		choice := &chat.Choice{For: fmt.Sprint(group), Rows: [][]chat.Button{{{Label: "Allow", Text: "/allow q"}}}, Typed: "Write /allow q."}
+		choice := &chat.Choice{For: strconv.FormatInt(group, 10), Rows: [][]chat.Button{{{Label: "Allow", Text: "/allow q"}}}, Typed: "Write /allow q."}
 		if err := b.ask("a", to(group, ""), "Allow it?", choice); err != nil {
 			t.Fatal(err)
 		}

@@ -322,7 +322,6 @@ func takenSession(w *world) {
 	try(w.st.AppendReply(w.ctx, p)).fails(w, chat.ErrSessionNotFound)
 	p.Session, p.Job = older, other.ID
 	try(w.st.AppendReply(w.ctx, p)).ok(w)
-
 }
 
 // takenByHook deletes the session that hooks name, and lets another principal make it again: no

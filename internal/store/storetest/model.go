@@ -173,7 +173,7 @@ func (r *modelSession) displaced(l *line) (over []*line, outcome chat.Outcome) {
 // while a turn runs.
 func grouped(lines []*line, busy bool) (groups [][]*line) {
 	typed := func(l *line) bool {
-		return l.accept.Message.Content.Options.Typed && l.run == "" && !(busy && l.interrupts())
+		return l.accept.Message.Content.Options.Typed && l.run == "" && (!busy || !l.interrupts())
 	}
 	for _, l := range lines {
 		if i := slices.IndexFunc(groups, func(g []*line) bool { return l.run != "" && g[0].run == l.run }); i >= 0 {

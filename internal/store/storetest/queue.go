@@ -179,14 +179,14 @@ func announcementsAreSpared(w *world) {
 	node, key := w.node(), w.key()
 	w.cap = 1
 	w.turn(node, key)
-	announce := func() (store.AcceptParams, store.Accepted) {
+	announce := func() store.Accepted {
 		p := w.message(node, key)
 		p.Queue = scheduler.Settings{Cap: 1, DropNew: true, Mode: scheduler.ModeInterrupt}
 		p.Message.Content.Options.Task = &chat.Task{Announces: "task"}
-		return p, w.accept(p)
+		return w.accept(p)
 	}
 	announce()
-	_, a := announce()
+	a := announce()
 	equal(w, "ended by an announcement", len(a.Superseded)+len(a.Dropped), 0)
 	for i := range 3 {
 		p := w.message(node, key)

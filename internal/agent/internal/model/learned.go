@@ -188,8 +188,14 @@ var refusing = []string{ //nolint:gochecknoglobals // a constant
 var demands = map[string][][]string{ //nolint:gochecknoglobals // a constant
 	UserAfterTool: {{"role", "user", "after role", "tool"}, {"roles must alternate"}, {"role", "user", "must not follow", "tool"}},
 	CallIDs: {
-		{"tool call id", "length of 9"}, {"tool_calls", "].id", "too long"}, {"tool_call_id", "too long"}, {"tool_use.id", "pattern"}, {"tool_use_id", "pattern"},
-		{"tool_call_id", "pattern"}, {"tool call id", "invalid"}, {"toolu", "pattern"},
+		{"tool call id", "length of 9"},
+		{"tool_calls", "].id", "too long"},
+		{"tool_call_id", "too long"},
+		{"tool_use.id", "pattern"},
+		{"tool_use_id", "pattern"},
+		{"tool_call_id", "pattern"},
+		{"tool call id", "invalid"},
+		{"toolu", "pattern"},
 	},
 	TopP:      {{"temperature", "top_p", "both"}},
 	Unsigned:  {{"missing", "thought_signature"}, {"missing", "thought signature"}, {"missing", "thoughtsignature"}},
