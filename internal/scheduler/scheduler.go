@@ -42,12 +42,16 @@
 // rule by which the store will choose the messages of a turn itself, and until then a property test
 // gives one random history to it and to the scheduler. Where they differ, Next is what is wanted:
 //
-//   - A window depends on the state when a slot is free, not when the message arrives: a typed message of mode collect or
+//   - A window depends on the state when a slot is free, not when the message arrives: a typed
+//     message of mode collect or
 //     interrupt that arrived while turns ran may wait up to Debounce longer after them.
-//   - A number that is missing ends a window: a command, and also a message that was stopped or dropped between two others.
+//   - A number that is missing ends a window: a command, and also a message that was stopped or
+//     dropped between two others.
 //   - A message that ends the window of the one before it is in the same turn, in mode collect.
-//   - A mode that is chosen for a session applies to messages that wait already, but supersedes none.
-//   - A message is steered into a turn of its own thread; a turn of another thread does not shorten its window.
+//   - A mode that is chosen for a session applies to messages that wait already, but supersedes
+//     none.
+//   - A message is steered into a turn of its own thread; a turn of another thread does not shorten
+//     its window.
 //
 // # Who owns which state
 //
@@ -84,13 +88,19 @@
 //
 // # Promises
 //
-//   - Active and free slots add up to the lane's limit. While a lane shrinks, active slots may exceed it until turns end.
-//   - Turns of a session, stopping ones included, never exceed its MaxConcurrent at the time of a start.
+//   - Active and free slots add up to the lane's limit. While a lane shrinks, active slots may
+//     exceed it until turns end.
+//   - Turns of a session, stopping ones included, never exceed its MaxConcurrent at the time of a
+//     start.
 //   - Messages of a session start in the order of their sequence numbers.
-//   - Every accepted message gets exactly one outcome, and the counters add up to the number accepted.
-//   - While a session of a principal is ready, each other principal starts at most one turn before this principal does.
-//   - A principal never has more bounded turns than PrincipalTurns, except those that return from Yield.
-//   - Whenever a slot is free and a turn may start, it starts. A place that a principal holds while its lane is full counts as used.
+//   - Every accepted message gets exactly one outcome, and the counters add up to the number
+//     accepted.
+//   - While a session of a principal is ready, each other principal starts at most one turn before
+//     this principal does.
+//   - A principal never has more bounded turns than PrincipalTurns, except those that return from
+//     Yield.
+//   - Whenever a slot is free and a turn may start, it starts. A place that a principal holds while
+//     its lane is full counts as used.
 //   - A panic is an outcome of its turn, with the stack in the log.
 //   - An idle session costs nothing: no goroutine, no timer, no entry.
 //   - Submit and the stops never wait, however full a lane is.

@@ -4,12 +4,15 @@
 // Its tests carry the build tag compat, because they fetch npm packages and take minutes;
 // `make compat` runs them:
 //
-//   - the OpenClaw command line in two versions, and its terminal interface in a separate tmux server;
+//   - the OpenClaw command line in two versions, and its terminal interface in a separate tmux
+//     server;
 //   - the published JSON schema of the protocol, against every frame of the standard view;
-//   - three clients that share no code with the gateway: npm's ws, Python's standard library, a page in Chromium;
+//   - three clients that share no code with the gateway: npm's ws, Python's standard library, a
+//     page in Chromium;
 //   - the refusals of unauthenticated and invalid requests, with exact codes;
 //   - nginx in front of the gateway;
-//   - OpenAI's client and the library ai at /v1, and a fake of the model APIs that another project makes;
+//   - OpenAI's client and the library ai at /v1, and a fake of the model APIs that another project
+//     makes;
 //   - the conformance suite of MCP, for the gateway as a server and as a client;
 //   - coding agents from npm behind the gateway, with a scripted model.
 //
