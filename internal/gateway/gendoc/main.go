@@ -1,7 +1,6 @@
 // Command gendoc writes the description of the wire protocol from the gateway's method table: the
 // pages of docs/protocol for people, docs/protocol.json for programs, and wire.d.ts for the type
-// checker
-// of the dashboard.
+// checker of the dashboard.
 //
 // The table has the name, the scope, and the types of the parameters and the result of each method,
 // with their limits; the defaults of limits and deadlines also come from the gateway. So none of
