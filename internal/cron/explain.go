@@ -317,7 +317,7 @@ func (e Evidence) stopped(slot time.Time) (why Why, text string, cure Cure) {
 			verb = "ends"
 		}
 		return WhyEnded, "The job " + verb + " at " + e.when(j.EndsAt) + ".", Cure{}
-	case j.MaxRuns > 0 && j.State.Fired >= j.MaxRuns:
+	case j.Spent():
 		return WhyEnded, fmt.Sprintf("The job has had its %d runs.", j.MaxRuns), Cure{}
 	case !j.Enabled:
 		return WhyDisabled, "The job is disabled" + e.by("cron.update") + ".", Cure{"switch the job on: " + e.command("edit", `'{"enabled":true}'`), []Act{ActResume}}

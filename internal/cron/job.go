@@ -254,6 +254,9 @@ func (j Job) AsksAgent() bool {
 	return !j.Reminds() && j.Owner != SystemOwner
 }
 
+// Spent reports whether the job has had all its planned fires.
+func (j Job) Spent() bool { return j.MaxRuns > 0 && j.State.Fired >= j.MaxRuns }
+
 // MayFire reports whether the job has planned fires: it is enabled, not paused, and its row can be
 // decoded.
 func (j Job) MayFire() bool { return j.Enabled && j.Pause == nil && j.Invalid == "" }

@@ -127,11 +127,9 @@ func TestQuietHoursHoldWhatJobsWrite(t *testing.T) {
 		add("digest")
 		add("alarm", "--urgent")
 		c.Await("the urgent answers", func() bool { return c.Count(anna, "done: work of alarm") == 3 })
-		c.Await("the runs that are held", func() bool {
+		c.Await("the end of the job", func() bool {
 			out := run("cron", "runs", "digest")
-			ended := strings.Contains(run("cron", "get", "digest"), "it does not fire") && !strings.Contains(out, "running") && !strings.Contains(out, "queued")
-			// On a busy machine the last slots are skipped: why then explains those.
-			return ended && (strings.Contains(run("cron", "why", "digest"), "waits for the end of quiet hours at") || strings.Contains(out, "skipped") || strings.Contains(out, "missed"))
+			return strings.Contains(run("cron", "get", "digest"), "it does not fire") && !strings.Contains(out, "running") && !strings.Contains(out, "queued")
 		})
 		run("cron", "run", "alarm")
 		c.Telegram.Say(anna, anna, "/remind in 1s the oven")
@@ -139,6 +137,11 @@ func TestQuietHoursHoldWhatJobsWrite(t *testing.T) {
 		c.Await("what does not wait", func() bool {
 			return c.Count(anna, "done: work of alarm") == 4 && c.Count(anna, "Reminder: the oven") == 1 && c.Count(anna, "good morning") == 1
 		})
+		// The schedule has had further slots by now; the last run is what is asked for. On a busy machine
+		// its slot is one that was skipped.
+		if why := run("cron", "why", "digest"); !strings.Contains(why, "waits for the end of quiet hours at") && !strings.Contains(why, "active") {
+			t.Errorf("the last run of the job is explained by %q", why)
+		}
 		if n := c.Count(anna, "digest"); n != 0 {
 			t.Errorf("%d answers of the job during quiet hours: %q", n, c.seen(anna))
 		}

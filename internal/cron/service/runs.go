@@ -434,9 +434,9 @@ func (ed *Editor) ref(ctx context.Context, j *cron.Job, by chat.Caller) (string,
 }
 
 // newest is the moment that is explained when none is asked for: the newest slot, for a job that is
-// gone that of its last run.
+// gone or has had all its runs that of its last run.
 func (ed *Editor) newest(ctx context.Context, id string, by chat.Caller, e *cron.Evidence) (time.Time, error) {
-	if e.Job == nil {
+	if e.Job == nil || e.Job.Spent() {
 		last, err := ed.jobs.Runs(ctx, cron.RunFilter{Visible: visible(by), JobID: id, IncludeActive: true, Limit: 1})
 		if err != nil {
 			return time.Time{}, err
