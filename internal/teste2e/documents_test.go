@@ -2,9 +2,11 @@ package teste2e
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -25,20 +27,21 @@ import (
 // notRun are commands of the documents that no test runs, with the reason. An entry that is in no
 // document fails the test.
 var notRun = map[string]string{
-	"TELEGRAM_TOKEN=123456789:AAH… laneway serve --agent claude":                               "needs Telegram; TestAnUpdateBecomesOneAnswer and its like use a Bot API of their own",
-	"laneway pair approve K7QF2M3A     # in a second terminal: the code that the bot sent you": "needs that bot",
-	"cd ~/project                      # the agent works here":                                 "needs a project",
-	"useradd --system --no-create-home agent":                                                  "changes the users of the host",
-	"install -d -o agent -m 0755 /run/my-agent":                                                "needs that user",
+	"useradd --system --no-create-home agent":   "changes the users of the host",
+	"install -d -o agent -m 0755 /run/my-agent": "needs that user",
 	"setpriv --reuid=agent --regid=agent --clear-groups \\\n  systemd-socket-activate --accept --inetd -l /run/my-agent/agent.sock /usr/local/bin/my-agent": "needs systemd",
 	"useradd --system --home-dir /var/lib/laneway --shell /usr/sbin/nologin laneway":                                                                        "changes the users of the host",
 	"install -m 0755 bin/laneway /usr/local/bin/laneway":                                                                                                    "changes the host",
 	"install -D -m 0644 deploy/config.yaml /etc/laneway/config.yaml":                                                                                        "changes the host",
 	"install -m 0644 deploy/laneway.service /etc/systemd/system/laneway.service":                                                                            "changes the host",
-	"laneway dashboard": "opens a browser; make ui-test does it",
-	"laneway dashboard                 # in a second terminal: the gateway in your browser": "opens a browser; make ui-test does it",
-	"systemctl daemon-reload && systemctl enable --now laneway":                             "needs systemd",
+	"systemctl daemon-reload && systemctl enable --now laneway":                                                                                             "needs systemd",
+	"LANEWAY_FROM=$PWD/dist sh dist/install.sh            # from a directory":                                                                               "needs a release; make packages-test installs one",
+	"LANEWAY_BIN=$HOME/bin sh install.sh                  # to another place":                                                                               "needs a release",
+	"LANEWAY_TOKEN=... laneway mcp --url https://gateway.example.org":                                                                                       "needs that gateway; make compat connects the official client",
 }
+
+// notHere are the first words of commands for programs that no test host has.
+var notHere = regexp.MustCompile(`^(docker|kubectl) `)
 
 // stage runs the commands of one document, in order and in a new home directory.
 type stage struct {
@@ -49,6 +52,9 @@ type stage struct {
 	replace *strings.Replacer // what a reader substitutes for an example
 	ready   func()            // called once, before the first command with printed output; may be nil
 	as      *syscall.Credential
+	leave   func()               // ends the gateway of the page
+	bot     *testtelegram.Server // of pages with a bot; the person there is anna
+	paired  string               // the code that the bot sent
 }
 
 // configDir returns a directory that only its owner can change, because root accepts no
@@ -69,7 +75,7 @@ func newStage(t *testing.T, replace ...string) *stage {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &stage{t: t, home: home, bin: bin, replace: strings.NewReplacer(append(replace, "go run ./cmd/laneway", "laneway", "make test", "make -n test")...)}
+	s := &stage{t: t, home: home, bin: bin, replace: strings.NewReplacer(append(replace, "go run ./cmd/laneway", "laneway", "make test", "make -n test", "node docs/", "node --experimental-websocket docs/")...)}
 	for _, name := range []string{"GOPATH", "GOMODCACHE", "GOCACHE", "GOFLAGS", "GOPROXY"} {
 		out, err := exec.Command("go", "env", name).Output()
 		if err != nil {
@@ -79,6 +85,40 @@ func newStage(t *testing.T, replace ...string) *stage {
 	}
 	s.env = append(s.env, "PATH="+bin+":"+os.Getenv("PATH"), "HOME="+home, "CGO_ENABLED=0", "LANEWAY_LISTEN=127.0.0.1:0", "LANEWAY_METRICS_LISTEN=off", raceSettings)
 	return s
+}
+
+// telegram gives the page a Bot API, whose token and pairing code replace those of the page.
+func (s *stage) telegram() {
+	s.t.Helper()
+	s.bot = testtelegram.New(testtelegram.Config{})
+	s.bot.AddPrivate(anna, "Anna")
+	api := httptest.NewServer(s.bot)
+	s.t.Cleanup(api.Close)
+	s.t.Cleanup(api.CloseClientConnections)
+	s.env = append(s.env, "API="+api.URL)
+}
+
+const tokenOfPages, codeOfPages = "TELEGRAM_TOKEN=123456789:AAH…", "K7QF2M3A"
+
+// ask has Anna write to the bot, and returns its answer.
+func (s *stage) ask(text string) string {
+	s.t.Helper()
+	n := len(s.bot.Texts(anna))
+	s.bot.Say(anna, anna, text, testtelegram.With("from", map[string]any{"id": anna, "is_bot": false, "first_name": "Anna"}))
+	if err := s.bot.Await(withTimeout(s.t, testrun.Patience), func() bool { return len(s.bot.Texts(anna)) > n }); err != nil {
+		s.t.Fatalf("the bot does not answer %q: %v", text, err)
+	}
+	return s.bot.Texts(anna)[n]
+}
+
+// browser puts a browser into the PATH that ends the command which opens it, if the page that it
+// gets forwards to a gateway.
+func (s *stage) browser() {
+	s.t.Helper()
+	script := "#!/bin/sh\ngrep -q 'url=http' \"${1#file://}\" && kill -INT $PPID\n"
+	if err := os.WriteFile(filepath.Join(s.bin, "xdg-open"), []byte(script), 0o755); err != nil {
+		s.t.Fatal(err)
+	}
 }
 
 // claude puts a program of the name that the preset claude looks for into the PATH: an agent that
@@ -95,7 +135,7 @@ func (s *stage) claude() {
 func (s *stage) command(line string, as *syscall.Credential) *exec.Cmd {
 	ctx, cancel := context.WithTimeout(s.t.Context(), time.Minute)
 	s.t.Cleanup(cancel)
-	cmd := exec.CommandContext(ctx, "sh", "-c", s.replace.Replace(line))
+	cmd := exec.CommandContext(ctx, "sh", "-c", strings.ReplaceAll(s.replace.Replace(line), codeOfPages, cmp.Or(s.paired, codeOfPages)))
 	cmd.Dir, cmd.Env = "../..", s.env
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: as, Setpgid: true}
 	return cmd
@@ -116,8 +156,17 @@ func (s *stage) serve(line string) (stop func()) {
 	}
 	ended := make(chan struct{})
 	go func() { defer close(ended); _ = cmd.Wait() }()
-	stop = func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL); <-ended }
+	stop = func() { // as Ctrl-C does, so that its agents end before their directories are removed
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGINT)
+		select {
+		case <-ended:
+		case <-time.After(testrun.Patience):
+			_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+			<-ended
+		}
+	}
 	s.t.Cleanup(stop)
+	s.leave = stop
 	testrun.Eventually(s.t, line, func() bool {
 		select {
 		case <-ended:
@@ -138,7 +187,7 @@ func (s *stage) page(blocks []block) {
 	s.t.Helper()
 	for _, b := range blocks {
 		for _, e := range b.exchanges() {
-			if _, left := notRun[e.command]; !left {
+			if _, left := notRun[e.command]; !left && !notHere.MatchString(e.command) {
 				s.exchange(b, e)
 			}
 		}
@@ -229,19 +278,40 @@ func (s *stage) exchange(b block, e exchange) {
 	if e.root {
 		s.keepToken(out)
 	}
+	if s.paired != "" && strings.Contains(e.command, "pair approve") {
+		s.ask("does it work?")
+		testrun.Eventually(s.t, "the agent answers in the chat", func() bool {
+			return slices.ContainsFunc(s.bot.Texts(anna), func(text string) bool { return strings.Contains(text, "does it work?") })
+		})
+	}
 }
 
-// gateway starts a gateway for the rest of the page, or, when it already has one, briefly in
-// another home directory.
+// gateway starts a gateway for the rest of the page. When it already has one, a line with a bot
+// replaces it, and another line starts one briefly in another home directory.
 func (s *stage) gateway(line string) {
-	if !slices.ContainsFunc(s.env, func(v string) bool { return strings.HasPrefix(v, "LANEWAY_URL=") }) {
-		s.serve(line)
+	switch bot := strings.Contains(line, tokenOfPages); {
+	case s.leave != nil && !bot:
+		env, leave := s.env, s.leave
+		s.env = append(slices.Clone(env), "LANEWAY_DATA="+s.t.TempDir())
+		s.serve(line)()
+		s.env, s.leave = env, leave
+		return
+	case s.leave != nil:
+		s.leave()
+		s.env = slices.DeleteFunc(s.env, func(v string) bool { return strings.HasPrefix(v, "LANEWAY_URL=") })
+		fallthrough
+	case bot:
+		line = strings.Replace(line, tokenOfPages, "LANEWAY_CHANNELS_TELEGRAM_API_URL=$API TELEGRAM_TOKEN="+s.bot.Token(), 1)
+	}
+	s.serve(line)
+	if s.bot == nil || !strings.Contains(line, s.bot.Token()) {
 		return
 	}
-	kept := s.env
-	s.env = append(slices.Clone(kept), "LANEWAY_DATA="+s.t.TempDir())
-	s.serve(line)()
-	s.env = kept
+	code := pairingCode.FindStringSubmatch(s.ask("hello"))
+	if code == nil {
+		s.t.Fatalf("the bot sends no pairing code: %q", s.bot.Texts(anna))
+	}
+	s.paired = code[1]
 }
 
 // keepToken does what the page instructs the reader to do with the printed secret.
@@ -326,16 +396,22 @@ func stageOf(t *testing.T, page string) *stage {
 		s.env = append(s.env, "XDG_CONFIG_HOME="+h.dir+"/etc", "LANEWAY_URL="+h.url)
 		s.replace = strings.NewReplacer("laneway status", "laneway status 2>&1 | sed s,"+h.dir+"/state,/var/lib/laneway,")
 		return s
-	case "README.md":
+	case "README.md", "quickstart.md", "claude-code.md", "telegram.md":
 		s := newStage(t)
 		s.claude()
+		s.browser()
+		s.telegram()
+		if err := os.Mkdir(filepath.Join(s.home, "project"), 0o755); err != nil {
+			t.Fatal(err)
+		}
 		return s
-	case "claude-code.md":
+	case "dashboard.md":
 		s := newStage(t)
-		s.claude()
+		s.browser()
+		s.serve("laneway serve")
 		return s
 	case "cron.md", "troubleshooting.md", "chat-commands.md", "desk-and-phone.md", "team.md", "write-a-client.md":
-		s := newStage(t)
+		s := newStage(t, "127.0.0.1:18790", "${LANEWAY_URL#http://}")
 		s.serve("laneway serve")
 		return s
 	case "usage.md":

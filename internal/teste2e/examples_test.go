@@ -260,7 +260,7 @@ func TestTheExamplesOfClientsOutliveAKill(t *testing.T) {
 			if err := cmd.Wait(); err != nil || !strings.HasSuffix(strings.TrimSpace(out.String()), text) {
 				t.Errorf("%v: %q", err, out.String())
 			}
-			if history := historyOf(t, mustDial(t, g, nil), "agent:main:main"); strings.Count(history, "user: "+text) != 1 || strings.Count(history, "assistant: "+text) != 1 {
+			if history := historyOf(t, mustDial(t, g, nil), "agent:main:example"); strings.Count(history, "user: "+text) != 1 || strings.Count(history, "assistant: "+text) != 1 {
 				t.Errorf("the conversation:\n%s", history)
 			}
 			cmd, out = client("wrong", text)

@@ -70,9 +70,9 @@ func talk(url, text, key string, shown *string) error {
 		"client": map[string]any{"id": "example", "version": "1.0", "platform": "go", "mode": "cli"},
 	})
 	call("sessions.subscribe", map[string]any{}) // events of a run that an earlier connection began
-	call("chat.send", map[string]any{"sessionKey": "main", "message": text, "idempotencyKey": key})
+	call("chat.send", map[string]any{"sessionKey": "example", "message": text, "idempotencyKey": key})
 	if s := f.Payload.Status; err == nil && s != "started" && s != "in_flight" {
-		call("chat.history", map[string]any{"sessionKey": "main"}) // it ended while we were away
+		call("chat.history", map[string]any{"sessionKey": "example"}) // it ended while we were away
 		for _, m := range f.Payload.Messages {
 			if m.RunID == key && m.Role == "assistant" {
 				show("final", m.Content[0].Text, shown)

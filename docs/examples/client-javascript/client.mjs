@@ -22,8 +22,9 @@ function connect() {
   };
   let lost = false;
   const again = () => { // once for each socket: the gateway restarts, or the network is away
-    if (!lost) setTimeout(connect, 1000);
+    if (lost) return; // close() may call this again, before it returns
     lost = true;
+    setTimeout(connect, 1000);
     socket.close();
   };
   socket.onclose = socket.onerror = again;
@@ -38,9 +39,9 @@ async function talk(call) {
   const client = { id: "example", version: "1.0", platform: "javascript", mode: "cli" };
   await call("connect", { minProtocol: 4, maxProtocol: 4, client, scopes: ["operator.read", "operator.write"], auth: { token: process.env.LANEWAY_TOKEN } });
   await call("sessions.subscribe", {}); // events of a run that an earlier connection began
-  const { status } = await call("chat.send", { sessionKey: "main", message: text, idempotencyKey: key });
+  const { status } = await call("chat.send", { sessionKey: "example", message: text, idempotencyKey: key });
   if (status === "started" || status === "in_flight") return;
-  const { messages } = await call("chat.history", { sessionKey: "main" }); // it ended while we were away
+  const { messages } = await call("chat.history", { sessionKey: "example" }); // it ended while we were away
   show({ state: "final", message: messages.findLast((m) => m.runId === key && m.role === "assistant") });
 }
 

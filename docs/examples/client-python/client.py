@@ -53,8 +53,8 @@ def talk(sock):
     call("connect", {"minProtocol": 4, "maxProtocol": 4, "auth": {"token": os.environ["LANEWAY_TOKEN"]}, "scopes": ["operator.read", "operator.write"],
                      "client": {"id": "example", "version": "1.0", "platform": "python", "mode": "cli"}})
     call("sessions.subscribe", {})  # events of a run that an earlier connection began
-    if call("chat.send", {"sessionKey": "main", "message": text, "idempotencyKey": key})["status"] not in ("started", "in_flight"):
-        for m in call("chat.history", {"sessionKey": "main"})["messages"]:  # it ended while we were away
+    if call("chat.send", {"sessionKey": "example", "message": text, "idempotencyKey": key})["status"] not in ("started", "in_flight"):
+        for m in call("chat.history", {"sessionKey": "example"})["messages"]:  # it ended while we were away
             if m.get("runId") == key and m["role"] == "assistant":
                 show("final", m["content"][0]["text"])
     for chat in (f["payload"] for f in incoming if f.get("event") == "chat" and f["payload"]["runId"] == key):
