@@ -55,7 +55,7 @@ func (n *Node) heartbeatLoop(ctx context.Context) {
 // heartbeat extends the lease or registers a new incarnation; it returns the wait until the next
 // call.
 func (n *Node) heartbeat(ctx context.Context) time.Duration {
-	every := n.cfg.Heartbeat
+	every, loop := n.cfg.Heartbeat, ctx
 	ctx, cancel := context.WithTimeoutCause(ctx, n.cfg.Lease/3, errors.New("the heartbeat took too long"))
 	defer cancel()
 	me := n.current.Load()
@@ -64,14 +64,14 @@ func (n *Node) heartbeat(ctx context.Context) time.Duration {
 			n.log.WarnContext(ctx, "not registered yet; trying again", "err", err)
 			return every / 3
 		}
-		return every
+		return 0 // the first heartbeat learns the history: a failover before it would pass unnoticed
 	}
 	asked, known := time.Now(), n.peers.Load()
 	beat, err := n.store.Heartbeat(ctx, me.id, n.draining.Load())
 	switch {
 	case err == nil:
 		if sign, before := n.witness.sees(beat, n.handler.Running(), asked, n.cfg.Lease); sign != "" {
-			n.startOver(ctx, me, sign, before, beat.History)
+			n.startOver(loop, me, sign, before, beat.History)
 			return 0
 		}
 		n.current.Store(&incarnation{id: me.id, lease: n.until(asked), leases: me.leases})
@@ -329,22 +329,32 @@ func (n *Node) missing(ctx context.Context) (ids []string, err error) {
 // process about its messages and runs may be wrong, so the next incarnation reads everything from
 // the database. No crash is counted. It runs on the goroutine of the heartbeat.
 func (n *Node) startOver(ctx context.Context, me *incarnation, sign RollbackSign, before, after string) {
-	lost, err := n.missing(ctx)
+	n.abandon(ctx, me)
+	var lost []string
+	wait, cancel := context.WithTimeout(ctx, n.cfg.Lease)
+	defer cancel()
+	// A server that has just taken over is slow, and an answer that did not come is no loss.
+	err := retry.Do(wait, retry.Options{Policy: pauses(), Retryable: func(error) bool { return true }}, func(ctx context.Context) (err error) {
+		try, cancel := context.WithTimeoutCause(ctx, n.cfg.Lease/3, errors.New("the search for acknowledged commits took too long"))
+		defer cancel()
+		lost, err = n.missing(try)
+		return err
+	})
 	if sign == SignHistory && len(lost) == 0 && err == nil {
 		n.log.WarnContext(ctx, "the database failed over; nothing acknowledged by this gateway is missing; everything is read again",
 			"history_before", before, "history_after", after)
-		n.abandon(ctx, me)
 		return
 	}
 	n.counters.rolledBack.WithLabelValues(string(sign)).Inc()
 	n.log.ErrorContext(ctx, "the database has lost commits, perhaps in a failover; messages acknowledged shortly before may be missing; everything is read again",
 		"sign", sign, "history_before", before, "history_after", after, "missing", lost, "err", err)
-	n.abandon(ctx, me)
 	if len(lost) > 0 {
 		after += "; missing: " + strings.Join(lost, ", ")
 	}
 	row := chat.Audit{Who: "gateway", Verb: store.VerbRollback, Object: string(sign), Before: before, After: after}
-	if err := n.store.Audit(ctx, row); err != nil {
+	note, cancel := context.WithTimeout(ctx, n.cfg.Lease)
+	defer cancel()
+	if err := n.store.Audit(note, row); err != nil {
 		n.log.WarnContext(ctx, "the loss of commits was not noted in the log of changes", "err", err)
 	}
 }
@@ -353,6 +363,8 @@ func (n *Node) startOver(ctx context.Context, me *incarnation, sign RollbackSign
 func (n *Node) abandon(ctx context.Context, me *incarnation) {
 	n.current.Store(nil)
 	n.handler.LeaseLost()
+	ctx, cancel := context.WithTimeout(ctx, n.cfg.Lease/3)
+	defer cancel()
 	if err := n.store.Unregister(ctx, me.id); err != nil {
 		n.log.WarnContext(ctx, "the old incarnation was not unregistered; its lease ends by itself", "err", err)
 	}

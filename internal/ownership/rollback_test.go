@@ -30,6 +30,7 @@ type forgetful struct {
 	history string
 	runs    []string
 	noted   []chat.Audit
+	slow    int // so many look-ups of a message get no answer
 }
 
 func (f *forgetful) set(history string, runs ...string) {
@@ -51,6 +52,18 @@ func (f *forgetful) Audit(ctx context.Context, a chat.Audit) error {
 	f.noted = append(f.noted, a)
 	f.mu.Unlock()
 	return f.Store.Audit(ctx, a)
+}
+
+func (f *forgetful) MessageByID(ctx context.Context, id string) (store.Waiting, error) {
+	f.mu.Lock()
+	f.slow--
+	slow := f.slow >= 0
+	f.mu.Unlock()
+	if slow {
+		<-ctx.Done()
+		return store.Waiting{}, ctx.Err()
+	}
+	return f.Store.MessageByID(ctx, id)
 }
 
 // accept stores a message and returns its id.
@@ -76,7 +89,7 @@ func rollbackTest(t *testing.T, steps func(st *forgetful, h *handler), lost int,
 		loop.Go(func() { n.Run(ctx) })
 		defer loop.Wait()
 		defer cancel()
-		time.Sleep(ownership.DefaultLease)
+		synctest.Wait() // for the first heartbeat: even a failover just after the start is noticed
 		first := n.ID()
 		steps(st, h)
 		synctest.Wait()
@@ -110,6 +123,17 @@ func TestFailoverWithoutLossIsNoLoss(t *testing.T) {
 		st.node.Acknowledged(st.accept(t, st.node.ID()), time.Time{})
 		st.set("two")
 		time.Sleep(ownership.DefaultLease)
+	}, 1, nil, nil)
+}
+
+// A server that has just taken over answers late, which says nothing about what it has.
+func TestLateAnswerAfterFailoverIsNoLoss(t *testing.T) {
+	t.Parallel()
+	rollbackTest(t, func(st *forgetful, _ *handler) {
+		st.node.Acknowledged(st.accept(t, st.node.ID()), time.Time{})
+		st.slow = 1
+		st.set("two")
+		time.Sleep(3 * ownership.DefaultLease)
 	}, 1, nil, nil)
 }
 

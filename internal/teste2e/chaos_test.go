@@ -351,8 +351,13 @@ func newFailover(t *testing.T) *failover {
 	}
 	t.Cleanup(func() { _ = f.standby.Stop() })
 	f.line = cuttable(t, f.primary.URL())
-	f.g = Install(t, f.line.url, "cluster: {lease: 3s, heartbeat: 500ms, sweep: 200ms}\nagents: {main: {runner: echo, script: true}}\ndrain_timeout: 2s\n", "--metrics-listen", "main")
+	f.g = Install(t, f.line.url, "cluster: {lease: 10s, heartbeat: 500ms, sweep: 200ms}\nagents: {main: {runner: echo, script: true}}\ndrain_timeout: 2s\n", "--metrics-listen", "main")
 	f.g.env = append(f.g.env, "LANEWAY_DATABASE_URL="+f.line.url)
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log(f.g.Output())
+		}
+	})
 	f.g.Start()
 	return f
 }

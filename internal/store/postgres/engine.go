@@ -346,7 +346,8 @@ type control struct {
 	cfg  *pgx.ConnConfig
 	turn chan struct{} // holds one token; the goroutine that has it may use conn
 	conn *pgx.Conn
-	// history is the commit history of the database of conn, see [store.Beat].
+	// history is the commit history of the database of conn, see [store.Beat]; "" until a heartbeat
+	// has asked for it.
 	history string
 }
 
@@ -369,7 +370,7 @@ func (c *control) use(ctx context.Context, fn func(*pgx.Conn) error) error {
 		if err != nil {
 			return err
 		}
-		c.conn, c.history = conn, historyOf(ctx, conn)
+		c.conn, c.history = conn, ""
 	}
 	return fn(c.conn)
 }
@@ -517,7 +518,10 @@ func (s *Store) Heartbeat(ctx context.Context, nodeID string, draining bool) (st
 	if err != nil {
 		return b, err
 	}
-	err = s.beat.use(ctx, func(*pgx.Conn) error {
+	err = s.beat.use(ctx, func(conn *pgx.Conn) error {
+		if s.beat.history == "" { // the question failed, or the server was a standby
+			s.beat.history = historyOf(ctx, conn)
+		}
 		b.History = s.beat.history
 		return nil
 	})
