@@ -508,7 +508,8 @@ func TestAFloodOfOnePersonIsTheirOwn(t *testing.T) {
 		c := loadedChatroom(t, database, "")
 		c.Start()
 		c.Await("a poll that waits", c.Telegram.Polling)
-		const flood, others = 200, 20
+		const flood, others, aMinute = 200, 20, 20
+		start := time.Now()
 		for i := range flood {
 			c.Telegram.Say(anna, anna, fmt.Sprintf("and %d", i))
 		}
@@ -527,8 +528,8 @@ func TestAFloodOfOnePersonIsTheirOwn(t *testing.T) {
 		took := time.Since(began)
 		testrun.Eventually(t, "every update is confirmed", func() bool { return len(c.Telegram.Pending()) == 0 })
 		oracle := OpenOracle(t, c.Gateway, database)
-		if n := oracle.Count("SELECT count(*) FROM inbox WHERE principal LIKE 'telegram:%:7'"); n != 20 {
-			t.Errorf("%d messages of the flood were taken; 20 a minute are allowed", n)
+		if n := oracle.Count("SELECT count(*) FROM inbox WHERE principal LIKE 'telegram:%:7'"); n < aMinute || n > allowed(aMinute, start) {
+			t.Errorf("%d messages of the flood were taken; %d a minute are allowed", n, aMinute)
 		}
 		c.Await("the one who writes too much is told", func() bool { return c.Count(anna, "You have reached the limit") > 0 })
 		c.rest()
