@@ -101,7 +101,7 @@ chaos: ## long histories: hundreds of kills, a million turns, thousands of rando
 compat: ## foreign programs, unmodified, against the binary: OpenClaw, its schema, ws, Python, Chromium, nginx, Caddy (needs npm, tmux, chromium)
 	$(TESTPG) $(GO) test -tags compat -count=1 -timeout 60m -run '$(RUN)' -v ./internal/testcompat
 
-ui-test: build ui-test/node_modules ## the dashboard of the binary in Chromium, on both engines (PROXY=nginx or caddy, REPLICAS=3, UPDATE=1 for the table of docs/dashboard.md; needs npm, chromium, psql)
+ui-test: build ui-test/node_modules ## the dashboard of the binary in Chromium, on both engines (PROXY=nginx or caddy, REPLICAS=3, UPDATE=1 for the table of docs/figures-scale.md; needs npm, chromium, psql)
 	rm -f bin/actions
 	ACTIONS='$(CURDIR)/bin/actions' $(TESTPG) node --test ui-test/
 	$(if $(UPDATE),node ui-test/actions.mjs bin/actions)

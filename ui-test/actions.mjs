@@ -1,9 +1,9 @@
-// How many actions a question takes, and how long. The tests record it in the file of ACTIONS; node actions.mjs FILE writes the table of docs/dashboard.md from one
+// How many actions a question takes, and how long. The tests record it in the file of ACTIONS; node actions.mjs FILE writes the table of docs/figures-scale.md from one
 // run of all of them.
 
 import { appendFileSync, readFileSync, writeFileSync } from "node:fs";
 
-const PAGE = new URL("../docs/dashboard.md", import.meta.url);
+const PAGE = new URL("../docs/figures-scale.md", import.meta.url);
 const HEAD = "| question | actions | seconds |\n|---|---|---|\n";
 
 const QUESTIONS = {

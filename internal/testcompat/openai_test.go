@@ -126,21 +126,22 @@ func TestOfficialOpenAIClient(t *testing.T) {
 // fence matches a code block of a document.
 var fence = regexp.MustCompile("(?s)```(js|bash)\n(.*?)```")
 
-// TestExamplesOfTheOpenAIPage runs every JavaScript and curl example of docs/openai.md against the
-// gateway, unchanged except for the address.
+// TestExamplesOfTheOpenAIPage runs every JavaScript and curl example of docs/openai.md and
+// docs/openai-files.md against the gateway, unchanged except for the address.
 func TestExamplesOfTheOpenAIPage(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
 	dir, run := installOpenAI(ctx, t)
 	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "openai.md"))
-	if err != nil {
+	files, bad := os.ReadFile(filepath.Join("..", "..", "docs", "openai-files.md"))
+	if err := errors.Join(err, bad); err != nil {
 		t.Fatal(err)
 	}
 	g := installGateway(t, "", secrets+"agents: {main: {runner: echo}}\n")
 	g.Start()
 	env := []string{"LANEWAY_TOKEN=" + writeToken}
 	ran := map[string]int{}
-	for i, block := range fence.FindAllStringSubmatch(string(page), -1) {
+	for i, block := range fence.FindAllStringSubmatch(string(page)+string(files), -1) {
 		code := strings.ReplaceAll(block[2], "http://127.0.0.1:18790", g.URL())
 		if strings.HasPrefix(code, "laneway ") { // needs access to the store; the tests of the commands cover it
 			continue

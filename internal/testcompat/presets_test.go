@@ -124,7 +124,7 @@ const presetTime = 20 * time.Minute
 const presetWait = 5 * time.Minute
 
 // TestPresetsAnswer runs the unmodified npm packages of presets behind the gateway, with a scripted
-// model. The table of docs/agents.md lists what works; -update writes it. With LANEWAY_RECORD=DIR
+// model. The table of docs/coding-agents.md lists what works; -update writes it. With LANEWAY_RECORD=DIR
 // the test records the agents' output for the tests of internal/agent/acp.
 func TestPresetsAnswer(t *testing.T) {
 	for name, one := range presetCases() {
@@ -168,9 +168,9 @@ func TestPresetsAnswer(t *testing.T) {
 	}
 }
 
-var update = flag.Bool("update", false, "write the rows of the table of presets in docs/agents.md")
+var update = flag.Bool("update", false, "write the rows of the table of presets in docs/coding-agents.md")
 
-// presetHeader is the first line of the table in docs/agents.md.
+// presetHeader is the first line of the table in docs/coding-agents.md.
 const presetHeader = "| preset | version |"
 
 // presetRow is a row of the table. works are the cells after the version.
@@ -190,7 +190,7 @@ func cells(line string) (list []string) {
 // check compares the row with the one in the table, or writes it. The version may differ.
 func (r presetRow) check(t *testing.T) {
 	t.Helper()
-	file := filepath.Join("..", "..", "docs", "agents.md")
+	file := filepath.Join("..", "..", "docs", "coding-agents.md")
 	raw, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
@@ -198,12 +198,12 @@ func (r presetRow) check(t *testing.T) {
 	lines := strings.Split(string(raw), "\n")
 	header := slices.IndexFunc(lines, func(line string) bool { return strings.HasPrefix(line, presetHeader) })
 	if header < 0 {
-		t.Fatalf("docs/agents.md has no table that begins with %q", presetHeader)
+		t.Fatalf("docs/coding-agents.md has no table that begins with %q", presetHeader)
 	}
 	first := "`" + r.name + "`"
 	row := header + slices.IndexFunc(lines[header:], func(line string) bool { return cells(line)[0] == first })
 	if row < header {
-		t.Fatalf("the table of docs/agents.md has no row of %s", r.name)
+		t.Fatalf("the table of docs/coding-agents.md has no row of %s", r.name)
 	}
 	names, was, is := cells(lines[header]), cells(lines[row]), append([]string{first, r.version}, r.works...)
 	if len(is) != len(names) {
@@ -218,7 +218,7 @@ func (r presetRow) check(t *testing.T) {
 	}
 	for i, name := range names {
 		if i > 1 && (i >= len(was) || was[i] != is[i]) {
-			t.Errorf("%s, %s: %q; docs/agents.md has %q", r.name, name, is[i], was[min(i, len(was)-1)])
+			t.Errorf("%s, %s: %q; docs/coding-agents.md has %q", r.name, name, is[i], was[min(i, len(was)-1)])
 		}
 	}
 }

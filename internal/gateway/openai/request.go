@@ -113,7 +113,7 @@ func invalid(member, format string, args ...any) error {
 }
 
 // undone returns the members of both forms that would change the meaning of the answer and have no
-// effect here. A request with one of them is refused; the list is in docs/openai.md.
+// effect here. A request with one of them is refused; the list is in docs/openai-reference.md.
 func undone() []string {
 	return []string{
 		"audio", "frequency_penalty", "function_call", "functions", "logit_bias", "logprobs", "modalities", "presence_penalty", "prompt", "seed", "tool_choice", "top_logprobs",
