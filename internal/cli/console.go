@@ -403,10 +403,7 @@ func (m *markdown) marks(out *strings.Builder, last bool) bool {
 	for run > 0 {
 		style, n := m.nextStyle(mark, run, opens, closes)
 		if style == nil {
-			n = 1
-			if mark == "~" {
-				n = run
-			}
+			n = run // a part of a run has no other meaning than the whole
 			for range n {
 				m.show(out, mark[0])
 			}

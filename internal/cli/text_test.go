@@ -74,6 +74,23 @@ func TestMarkdownIsShownInStyles(t *testing.T) {
 	}
 }
 
+// A run of marks that neither begins nor ends a style is shown as it was written.
+func TestMarksWithoutMeaningAreShown(t *testing.T) {
+	t.Parallel()
+	named := strings.NewReplacer(styleBold, "<b>", styleReset, "</>")
+	for text, want := range map[string]string{
+		"**a.**b":       "</><b>a.**b</>",
+		"**مهم:**متن":   "</><b>مهم:**متن</>",
+		"**ไทย:**ไทย x": "</><b>ไทย:**ไทย x</>",
+		"a ** b *** c":  "a ** b *** c",
+	} {
+		m := markdown{}
+		if got := named.Replace(m.write(text) + m.end()); got != want {
+			t.Errorf("%s:\n got %q\nwant %q", text, got, want)
+		}
+	}
+}
+
 // TestMarksNextToIdeographsInTerminal: the cases are shared with Telegram and the page.
 func TestMarksNextToIdeographsInTerminal(t *testing.T) {
 	t.Parallel()
@@ -110,12 +127,16 @@ func TestMarksNextToIdeographsInTerminal(t *testing.T) {
 				}
 			}
 			r, size := utf8.DecodeRuneInString(text)
-			out, text = append(out, fmt.Sprintf("%c%v", r, slices.Sorted(maps.Keys(has)))), text[size:]
+			shown := slices.Sorted(maps.Keys(has))
+			if has["c"] { // Telegram shows code in no other style
+				shown = []string{"c"}
+			}
+			out, text = append(out, fmt.Sprintf("%c%v", r, shown)), text[size:]
 		}
 		return out
 	}
-	tags, ends := map[string]string{"<b>": "b", "<i>": "i", "<s>": "s"}, map[string]string{"</b>": "b", "</i>": "i", "</s>": "s"}
-	codes, reset := map[string]string{styleBold: "b", styleItalic: "i", styleStrike: "s"}, map[string]string{styleReset: ""}
+	tags, ends := map[string]string{"<b>": "b", "<i>": "i", "<s>": "s", "<code>": "c"}, map[string]string{"</b>": "b", "</i>": "i", "</s>": "s", "</code>": "c"}
+	codes, reset := map[string]string{styleBold: "b", styleItalic: "i", styleStrike: "s", styleCode: "c"}, map[string]string{styleReset: ""}
 	for _, c := range cases {
 		if c.Unclosed {
 			continue

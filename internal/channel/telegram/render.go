@@ -62,13 +62,27 @@ type document struct {
 // Markdown is text.
 func render(markdown string) *document {
 	src := []byte(chat.CleanText(markdown))
-	md := goldmark.New(goldmark.WithExtensions(extension.Strikethrough, extension.Table, extension.TaskList, marks{}),
-		goldmark.WithParserOptions(parser.WithInlineParsers(util.Prioritized(addressParser{}, 480))))
+	md := goldmark.New(goldmark.WithExtensions(extension.Strikethrough, extension.Table, marks{}), goldmark.WithParserOptions(parser.WithInlineParsers(
+		util.Prioritized(boxParser{extension.NewTaskCheckBoxParser()}, 0), util.Prioritized(addressParser{}, 480))))
 	w := newWalker(src)
-	defined := parser.NewContext()
+	defined := &definitions{Context: parser.NewContext()}
 	w.blocks(md.Parser().Parse(text.NewReader(src), parser.WithContext(defined)), 0)
-	w.unused(defined.References())
+	w.unused(defined.all)
 	return w.finish()
+}
+
+// definitions keeps each address that a text defines for links: of two under one name, goldmark
+// keeps the first only.
+type definitions struct {
+	parser.Context
+
+	all []parser.Reference
+}
+
+// AddReference implements parser.Context.
+func (d *definitions) AddReference(r parser.Reference) {
+	d.all = append(d.all, r)
+	d.Context.AddReference(r)
 }
 
 // unused writes the addresses that are defined for links and that no link uses: Markdown hides
@@ -79,7 +93,7 @@ func (w *walker) unused(defined []parser.Reference) {
 			continue
 		}
 		w.due(borderLine)
-		w.write(string(r.Label()) + ": " + w.unescape(r.Destination(), false))
+		w.write(string(r.Label()) + ": " + w.address(r.Destination()))
 	}
 }
 
@@ -678,6 +692,18 @@ func (markParser) CanOpenCloser(opener, closer *parser.Delimiter) bool {
 
 // OnMatch implements parser.DelimiterProcessor.
 func (p markParser) OnMatch(consumes int) ast.Node { return p.node(consumes) }
+
+// boxParser reads the box of a task. One that white space does not follow is the word of a link: an
+// item that links to the site X is not a task.
+type boxParser struct{ parser.InlineParser }
+
+// Parse implements parser.InlineParser.
+func (p boxParser) Parse(parent ast.Node, block text.Reader, pc parser.Context) ast.Node {
+	if line, _ := block.PeekLine(); len(line) > len("[x]") && !util.IsSpace(line[len("[x]")]) {
+		return nil
+	}
+	return p.InlineParser.Parse(parent, block, pc)
+}
 
 // addressParser reads an address that stands alone as text without marks: the underscores of
 // /__init__.py and the asterisks of /web/*/page are parts of it. A mark after which the address
