@@ -523,6 +523,12 @@ func TestSurprisesNameTheRealDistances(t *testing.T) {
 		"*/15 0-6 * * *":  "when the clock goes back on Sun 31 Oct 2027, the repeated hour has no runs: 1h15m pass between 01:45 and 02:00 instead of 15m",
 		"0 1,2,3 * * *":   "2h pass between 01:00 and 02:00 instead of 1h",
 		"*/15 * * * *":    "", "*/15 0-23 * * *": "", "0 0-11,12-23 * * *": "", "5/20 * * * *": "", "0 */8 * * *": "", "*/45 9 * * *": "", "0 8-18/3 * * *": "", "0 9 * * MON-FRI": "",
+		"0 9 31 * *":      "day of month 31 is not in each month: no run in February, April, June, September and November; the last day of a month is written L",
+		"0 9 1,15,30 * *": "day of month 30 is not in each month: no run in February; the last day",
+		"0 9 29 * *":      "no run in February, except in leap years; the last day",
+		"0 9 29 2 *":      "no run in February, except in leap years",
+		"0 9 31 1,4 *":    "no run in April;",
+		"0 9 28-31 * *":   "", "0 9 28 * *": "", "0 9 31 1,3 *": "", "0 9 L * *": "", "0 9 31 12 *": "", "0 9 30 APR *": "",
 		"30 1 * * *": "", "0 1,13 * * *": "", "0 9 ? * FRI": "", "0 9 1 */3 *": "", "@hourly": "",
 		"0 9 * * MON-FRI/2": "", "0 1-23/2 * * *": "", "5-55/10 * * * *": "", "0 0 * * */7": "",
 	} {

@@ -2,6 +2,7 @@ package schedule
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -15,8 +16,8 @@ const (
 )
 
 // Surprises are sentences about fires at other distances than the expression suggests, each with
-// the real ones: a step that does not divide its unit, both day fields, and a repeated hour without
-// runs. They are for a person who makes a job; the schedule is valid.
+// the real ones: a step that does not divide its unit, a day that some months do not have, both day
+// fields, and a repeated hour without runs. They are for a person who makes a job; the schedule is valid.
 func (s Schedule) Surprises(now time.Time) []string {
 	if s.wall == nil {
 		return nil
@@ -35,6 +36,9 @@ func (s Schedule) Surprises(now time.Time) []string {
 			out = append(out, text)
 		}
 	}
+	if text := e.shortMonths(); text != "" && !both {
+		out = append(out, text)
+	}
 	if both {
 		days := s.Count(now, now.AddDate(1, 0, 0)) / s.wall.fields.perDay
 		text := "day of month and day of week are both given: it runs on each day that matches one of them"
@@ -47,6 +51,31 @@ func (s Schedule) Surprises(now time.Time) []string {
 		out = append(out, text)
 	}
 	return out
+}
+
+// shortMonths is a sentence about the months that do not have the last of the given days; "" = each
+// has it, or the day before is given as well, as by those who mean the end of a month.
+func (e expression) shortMonths() string {
+	const leap = 2028
+	days, months := valuesOf(e.fields[atDay], 1, 31), valuesOf(e.fields[atMonth], 1, 12)
+	if len(days) == 0 || strings.ContainsAny(e.fields[atDay], "*/") {
+		return ""
+	}
+	last := days[len(days)-1]
+	var without []string
+	for _, m := range months {
+		if time.Date(leap, time.Month(m)+1, 0, 0, 0, 0, 0, time.UTC).Day() < last || last == 29 && m == 2 {
+			without = append(without, time.Month(m).String())
+		}
+	}
+	if len(without) == 0 || slices.Contains(days, last-1) {
+		return ""
+	}
+	text := fmt.Sprintf("day of month %d is not in each month: no run in %s", last, joined(without))
+	if last == 29 {
+		text += ", except in leap years"
+	}
+	return text + "; the last day of a month is written L"
 }
 
 // continues reports whether the values of a unit follow those of the unit before: minutes do if two
