@@ -197,7 +197,7 @@ func readSecretFile(path, noun string, as identity) ([]byte, error) {
 		return nil, refuse("%s %s cannot be read: %s", noun, path, cause(err))
 	case strings.TrimSpace(string(text[:n])) == "":
 		return nil, refuse("%s %s is empty; remove it or %s", noun, path, cure(noun))
-	case bytes.HasPrefix(text, []byte{0xff, 0xfe}), bytes.HasPrefix(text, []byte{0xfe, 0xff}), bytes.IndexByte(text[:n], 0) >= 0:
+	case bytes.HasPrefix(text, []byte{0xff, 0xfe}), bytes.HasPrefix(text, []byte{0xfe, 0xff}), 3*bytes.Count(text[:n], []byte{0}) >= n:
 		return nil, refuse("%s %s is in UTF-16; save it in UTF-8", noun, path)
 	}
 	return text[:n], nil

@@ -270,6 +270,8 @@ func TestCompletionRefusesWhatItCannotDo(t *testing.T) {
 		status int
 		kind   string
 		code   string
+		param  string
+		says   string
 	}{
 		"no token":       {body: ask("x"), change: header("Authorization", ""), status: 401, kind: "authentication_error", code: "auth_token_missing"},
 		"wrong token":    {body: ask("x"), change: header("Authorization", "Bearer no"), status: 401, kind: "authentication_error", code: "auth_token_mismatch"},
@@ -283,7 +285,10 @@ func TestCompletionRefusesWhatItCannotDo(t *testing.T) {
 		"no model":       {body: params{"messages": []any{says("user", "x")}}, status: 400, kind: "invalid_request_error"},
 		"other model":    {body: ask("x", params{"model": "gpt-4o"}), status: 404, kind: "invalid_request_error", code: "model_not_found"},
 		"other agent":    {body: ask("x", params{"model": "laneway/absent"}), status: 404, kind: "invalid_request_error", code: "model_not_found"},
-		"no messages":    {body: ask("x", params{"messages": []any{}}), status: 400, kind: "invalid_request_error"},
+		"no messages":    {body: ask("x", params{"messages": []any{}}), status: 400, kind: "invalid_request_error", param: "messages"},
+		"half a token":   {body: ask("x", params{"max_tokens": 1.5}), status: 400, kind: "invalid_request_error", param: "max_tokens", says: "max_tokens must be a whole number, not number 1.5"},
+		"no list":        {body: ask("x", params{"messages": params{}}), status: 400, kind: "invalid_request_error", param: "messages", says: "messages must be a list, not object"},
+		"a number":       {body: ask("x", params{"messages": []any{params{"role": "user", "content": 5}}}), status: 400, kind: "invalid_request_error", param: "messages"},
 		"answer last":    {body: ask("x", params{"messages": []any{says("assistant", "x")}}), status: 400, kind: "invalid_request_error"},
 		"role":           {body: ask("x", params{"messages": []any{says("robot", "x"), says("user", "x")}}), status: 400, kind: "invalid_request_error"},
 		"image":          {body: ask("x", params{"messages": []any{image}}), status: 400, kind: "invalid_request_error"},
@@ -307,6 +312,9 @@ func TestCompletionRefusesWhatItCannotDo(t *testing.T) {
 			kind, code := got.fault(t)
 			if got.status != tc.status || kind != tc.kind || (tc.code != "" && code != tc.code) {
 				t.Errorf("got %d %s %s, want %d %s %s", got.status, kind, code, tc.status, tc.kind, tc.code)
+			}
+			if e := got.json(t)["error"].(map[string]any); tc.param != "" && e["param"] != tc.param || tc.says != "" && e["message"] != tc.says {
+				t.Errorf("got %v, want param %s and the sentence %q", e, tc.param, tc.says)
 			}
 		})
 	}

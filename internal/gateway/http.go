@@ -169,6 +169,9 @@ func preflight(answer http.Header, r *http.Request, methods []string) bool {
 	if names := r.Header.Get("Access-Control-Request-Headers"); names != "" { // none of them is a credential that a browser adds by itself
 		answer.Set("Access-Control-Allow-Headers", names)
 	}
+	if r.Header.Get("Access-Control-Request-Private-Network") == "true" { // a public page, and a gateway in the network of its reader
+		answer.Set("Access-Control-Allow-Private-Network", "true")
+	}
 	answer.Add("Vary", "Access-Control-Request-Headers")
 	answer.Set("Access-Control-Max-Age", "600")
 	return true

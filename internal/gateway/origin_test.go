@@ -47,20 +47,22 @@ func TestPreflightOfListedOriginsIsAnswered(t *testing.T) {
 			r.Header.Set("Origin", origin)
 			r.Header.Set("Access-Control-Request-Method", "POST")
 			r.Header.Set("Access-Control-Request-Headers", "authorization,content-type,x-stainless-arch")
+			r.Header.Set("Access-Control-Request-Private-Network", "true")
 		})
 		return status, header
 	}
 	for path, methods := range map[string]string{"/v1/chat/completions": "POST", "/v1/responses": "POST", "/v1/models": "GET, HEAD", "/v1/models/laneway%2Fmain": "GET, HEAD"} {
 		status, header := ask(http.MethodOptions, path, friend)
 		if status != http.StatusNoContent || header.Get("Access-Control-Allow-Origin") != friend || header.Get("Access-Control-Allow-Methods") != methods ||
-			header.Get("Access-Control-Allow-Headers") != "authorization,content-type,x-stainless-arch" || header.Get("Access-Control-Allow-Credentials") != "" {
+			header.Get("Access-Control-Allow-Headers") != "authorization,content-type,x-stainless-arch" || header.Get("Access-Control-Allow-Credentials") != "" ||
+			header.Get("Access-Control-Allow-Private-Network") != "true" {
 			t.Errorf("%s: %d %v", path, status, header)
 		}
 	}
 	for _, one := range [][3]string{
 		{http.MethodOptions, "/v1/models", "https://evil.example.org"}, {http.MethodOptions, "/v1/nothing", friend}, {http.MethodOptions, "/hooks/x", friend}, {http.MethodPut, "/v1/models", friend},
 	} {
-		if status, header := ask(one[0], one[1], one[2]); status < 400 || header.Get("Access-Control-Allow-Headers") != "" || header.Get("Access-Control-Allow-Methods") != "" {
+		if status, header := ask(one[0], one[1], one[2]); status < 400 || header.Get("Access-Control-Allow-Headers") != "" || header.Get("Access-Control-Allow-Private-Network") != "" || header.Get("Access-Control-Allow-Methods") != "" {
 			t.Errorf("%v: %d %v", one, status, header)
 		}
 	}

@@ -22,6 +22,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/url"
+	"regexp"
 	"strings"
 	"unicode"
 )
@@ -37,7 +38,14 @@ const (
 var (
 	ErrBlank   = errors.New("is set but empty")
 	ErrNotLine = errors.New("must be one line without control characters")
+	ErrQuoted  = errors.New("is in quotes; write it without them")
+	ErrNamed   = errors.New("begins with a name, as in a file of variables; write only the value")
+	ErrBearer  = errors.New("begins with Bearer, the word of the header; write only the value")
 )
+
+// named is the beginning of a line that assigns a variable. Its name has an underscore, because a
+// random value may have letters and = as well.
+var named = regexp.MustCompile(`^(?:export\s+)?[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+=[^=]`)
 
 // Secret is text that must not be printed: a token, a password, a key. Every way of formatting it
 // prints [Redacted]; only Reveal returns the text. The zero value is no secret, and prints as
@@ -115,8 +123,9 @@ func (s Secret) MarshalYAML() (any, error) { return Redacted, nil }
 
 // UnmarshalText sets the secret. It cuts a byte order mark, blanks and invisible characters around
 // the text, because a file or a variable often ends with a newline. It refuses blank text with
-// [ErrBlank], because "set but empty" never means "no secret", and control characters and invisible
-// ones with [ErrNotLine]; an error leaves the secret unchanged.
+// [ErrBlank], because "set but empty" never means "no secret", control characters and invisible
+// ones with [ErrNotLine], and what was copied together with the value: quotes, the name of a
+// variable, the word of a header. An error leaves the secret unchanged.
 func (s *Secret) UnmarshalText(text []byte) error {
 	invisible := func(r rune) bool { return unicode.Is(unicode.Cf, r) }
 	trimmed := strings.TrimFunc(string(text), func(r rune) bool { return unicode.IsSpace(r) || invisible(r) })
@@ -125,6 +134,14 @@ func (s *Secret) UnmarshalText(text []byte) error {
 	}
 	if strings.ContainsFunc(trimmed, func(r rune) bool { return r < ' ' || r == 0x7f || invisible(r) }) {
 		return ErrNotLine
+	}
+	switch first, last := trimmed[0], trimmed[len(trimmed)-1]; {
+	case len(trimmed) > 1 && first == last && strings.IndexByte("\"'`", first) >= 0:
+		return ErrQuoted
+	case named.MatchString(trimmed):
+		return ErrNamed
+	case len(trimmed) > len("Bearer ") && strings.EqualFold(trimmed[:len("Bearer ")], "Bearer "):
+		return ErrBearer
 	}
 	*s = New(trimmed)
 	return nil

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -69,7 +70,7 @@ func (completions) read(body []byte) (prompt, error) {
 	}
 	for i := range req.Messages {
 		if err := req.Messages[i].read(); err != nil {
-			return prompt{}, fmt.Errorf("messages[%d]: %w", i, err)
+			return prompt{}, invalid("messages", "messages[%d]: %s", i, err)
 		}
 	}
 	p := prompt{model: req.Model, stream: req.Stream, usage: req.StreamOptions.IncludeUsage, messages: req.Messages, member: "messages", passing: req.Store != nil && !*req.Store}
@@ -89,9 +90,9 @@ func (completions) read(body []byte) (prompt, error) {
 func (req *request) check() error {
 	switch {
 	case req.Model == "":
-		return errors.New("model is required; GET /v1/models lists what there is")
+		return invalid("model", "model is required; GET /v1/models lists what there is")
 	case len(req.Messages) == 0 || len(req.Messages) > maxMessages:
-		return fmt.Errorf("messages must have 1 to %d entries", maxMessages)
+		return invalid("messages", "messages must have 1 to %d entries", maxMessages)
 	case req.N != nil && *req.N != 1:
 		return invalid("n", "n is %d; it must be 1", *req.N)
 	default:
@@ -254,11 +255,31 @@ func decode(body []byte, into any) error {
 	if err := json.Unmarshal(body, into); err != nil {
 		var kind *json.UnmarshalTypeError
 		if errors.As(err, &kind) && kind.Field != "" {
-			return invalid(kind.Field, "%s must not be a %s", kind.Field, kind.Value)
+			return invalid(kind.Field, "%s must be %s, not %s", kind.Field, named(kind.Type), kind.Value)
 		}
 		return errors.New("the body is not a JSON object")
 	}
 	return nil
+}
+
+// named is the JSON type of a member in words.
+func named(t reflect.Type) string {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	switch t.Kind() {
+	case reflect.Bool:
+		return "true or false"
+	case reflect.String:
+		return "a string"
+	case reflect.Float64:
+		return "a number"
+	case reflect.Int, reflect.Int64:
+		return "a whole number"
+	case reflect.Slice:
+		return "a list"
+	}
+	return "an object"
 }
 
 // form is one of the two forms of the API: [completions] and [responses].

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net/http"
 	"slices"
 	"strconv"
@@ -403,7 +402,7 @@ func separated(text string) string {
 func (req *responseRequest) check() error {
 	switch {
 	case req.Model == "":
-		return errors.New("model is required; GET /v1/models lists what there is")
+		return invalid("model", "model is required; GET /v1/models lists what there is")
 	case req.Background:
 		return invalid("background", "background is not supported; send the header X-Laneway-Detach: 1 and close the connection instead")
 	default:
@@ -421,10 +420,10 @@ func (req *responseRequest) messages() ([]inputMessage, error) {
 	}
 	var items []inputItem
 	if len(raw) == 0 || json.Unmarshal(raw, &items) != nil {
-		return nil, errors.New("input must be a string or a list of messages")
+		return nil, invalid("input", "input must be a string or a list of messages")
 	}
 	if len(items) == 0 || len(items) > maxMessages {
-		return nil, fmt.Errorf("input must have 1 to %d items", maxMessages)
+		return nil, invalid("input", "input must have 1 to %d items", maxMessages)
 	}
 	messages := make([]inputMessage, 0, len(items))
 	for i, item := range items {
@@ -433,7 +432,7 @@ func (req *responseRequest) messages() ([]inputMessage, error) {
 			return nil, err
 		}
 		if err != nil {
-			return nil, fmt.Errorf("input[%d]: %w", i, err)
+			return nil, invalid("input", "input[%d]: %s", i, err)
 		}
 		if m != nil {
 			messages = append(messages, *m)
