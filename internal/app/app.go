@@ -293,11 +293,7 @@ func (p *Process) freeSpace() *diskspace.Floor {
 // seesOwn reads the named tokens before work starts, so that work of an earlier process has the
 // limits of its sender from the beginning.
 func (p *Process) seesOwn(ctx context.Context) func(principal string) bool {
-	tokens, ok := p.store.(store.Credentials)
-	if !ok {
-		return nil
-	}
-	p.tokens = &namedTokens{store: tokens}
+	p.tokens = &namedTokens{store: p.store}
 	if _, err := p.tokens.Credentials(ctx); err != nil {
 		p.log.WarnContext(ctx, "the named tokens were not read; trying again", "err", err)
 	}

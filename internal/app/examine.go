@@ -142,7 +142,7 @@ func longestQueue(cfg config.Config) int {
 	return longest
 }
 
-func examineRules(ctx context.Context, look store.Inspector, values map[string]any) []Finding {
+func examineRules(ctx context.Context, look store.Admin, values map[string]any) []Finding {
 	var found []Finding
 	checked, skipped := 0, 0
 	for _, rule := range store.Invariants() {
@@ -167,7 +167,7 @@ func examineRules(ctx context.Context, look store.Inspector, values map[string]a
 
 // examineSecrets searches the tables for the secrets of the configuration. It compares in this
 // process, so no secret is sent to the database.
-func examineSecrets(ctx context.Context, look store.Inspector, secrets []secret.Secret) Finding {
+func examineSecrets(ctx context.Context, look store.Admin, secrets []secret.Secret) Finding {
 	rule := store.RevealingTexts()
 	rows, err := look.Violations(ctx, rule, nil, textsRead)
 	if err != nil {
@@ -190,7 +190,7 @@ func examineSecrets(ctx context.Context, look store.Inspector, secrets []secret.
 }
 
 // examineAgentless reports work that waits for an agent that no running gateway has.
-func examineAgentless(ctx context.Context, look store.Inspector, values map[string]any) []Finding {
+func examineAgentless(ctx context.Context, look store.Admin, values map[string]any) []Finding {
 	rows, err := look.Violations(ctx, store.Agentless(), values, rowsPerRule)
 	if err != nil {
 		return []Finding{{Failure, fmt.Sprintf("whether work waits for an agent that is missing could not be read: %v", err), ""}}
@@ -208,7 +208,7 @@ func examineAgentless(ctx context.Context, look store.Inspector, values map[stri
 }
 
 // examineRollbacks reports whether the database was found to have lost commits.
-func examineRollbacks(ctx context.Context, look store.Inspector, now time.Time) []Finding {
+func examineRollbacks(ctx context.Context, look store.Admin, now time.Time) []Finding {
 	rows, err := look.Violations(ctx, store.Rollbacks(), map[string]any{"since": now.Add(-rollbackShown).UnixMilli()}, rowsPerRule)
 	if err != nil {
 		return []Finding{{Failure, fmt.Sprintf("whether the database lost commits could not be read: %v", err), ""}}
@@ -265,7 +265,7 @@ func count(n int) string {
 
 // examineRole checks whether the role of the database has the permissions of a gateway, and whether
 // it could rewrite the audit log. SQLite has no roles.
-func examineRole(ctx context.Context, s commandStore) []Finding {
+func examineRole(ctx context.Context, s store.Admin) []Finding {
 	db, ok := s.(*postgres.Store)
 	if !ok {
 		return nil

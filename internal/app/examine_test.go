@@ -74,21 +74,25 @@ func TestStoreIsExaminedInEveryState(t *testing.T) {
 }
 
 // brokenRules returns rows for the rules that it names.
-type brokenRules map[string][][]string
+type brokenRules struct {
+	store.Admin
+
+	rows map[string][][]string
+}
 
 func (b brokenRules) Violations(_ context.Context, rule store.Invariant, _ map[string]any, _ int) ([][]string, error) {
-	if rows, ok := b[rule.ID]; ok && rows == nil {
+	if rows, ok := b.rows[rule.ID]; ok && rows == nil {
 		return nil, errors.New("the table is gone")
 	}
-	return b[rule.ID], nil
+	return b.rows[rule.ID], nil
 }
 
 func TestBrokenRulesAreNamedWithTheirPlaces(t *testing.T) {
 	t.Parallel()
 	cfg := configAt(t)
-	found := examineRules(t.Context(), brokenRules{
+	found := examineRules(t.Context(), brokenRules{rows: map[string][][]string{
 		"I8.seq": {{"I8.seq", "agent:main:a", "7"}, {"I8.seq", "agent:main:b", "9"}}, "I7.left": {{"I7.left", "r1", "n1"}}, "I8.twice": nil,
-	}, ruleValues(cfg, time.Now()))
+	}}, ruleValues(cfg, time.Now()))
 	lines := make([]string, 0, len(found))
 	for _, f := range found {
 		lines = append(lines, string(f.Weight)+" "+f.Text+"; "+f.Cure)

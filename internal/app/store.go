@@ -128,12 +128,6 @@ type (
 	CopyResult = transfer.Result
 )
 
-// closingTarget is a side of a copy that is closed at the end.
-type closingTarget interface {
-	transfer.Target
-	Close() error
-}
-
 // CopyStore copies the whole content of from into to, and verifies that both are equal. A copy that
 // was interrupted continues when it is called again. While a gateway uses one of the two, it
 // changes nothing and returns a *[LiveNodesError] or an error wrapping sqlite.ErrInUse.
@@ -152,7 +146,7 @@ func CopyStore(ctx context.Context, from, to config.DatabaseURL, o CopyOptions) 
 }
 
 // openSide opens one side of a copy.
-func openSide(ctx context.Context, at config.DatabaseURL, write bool) (closingTarget, error) {
+func openSide(ctx context.Context, at config.DatabaseURL, write bool) (transfer.Side, error) {
 	if path, ok := at.SQLitePath(); ok {
 		open := sqlite.OpenSource
 		if write {
@@ -324,7 +318,7 @@ func copyFile(from, to string) (n int64, err error) {
 // SetHold holds every gateway on the configured store. Each gateway applies it at its next
 // heartbeat. by says who requested it, and from where.
 func SetHold(ctx context.Context, cfg config.Config, reason, by string) error {
-	return withHold(ctx, cfg, func(s commandStore) error {
+	return withHold(ctx, cfg, func(s store.Admin) error {
 		return s.SetHold(ctx, &store.Hold{Who: by, Reason: reason}, store.ChangedBy{Who: "cli", Peer: by})
 	})
 }
@@ -348,7 +342,7 @@ func (r Released) Sentence() string {
 
 // WhatIsHeld returns the work that a release would start now.
 func WhatIsHeld(ctx context.Context, cfg config.Config) (r Released, err error) {
-	err = withHold(ctx, cfg, func(s commandStore) error {
+	err = withHold(ctx, cfg, func(s store.Admin) error {
 		if r.Hold, err = s.Hold(ctx); err != nil || r.Hold == nil {
 			return err
 		}
@@ -379,12 +373,12 @@ func (r *Released) add(j cron.Job, w store.HeldWork) {
 
 // ReleaseHold ends the hold. by is as in [SetHold].
 func ReleaseHold(ctx context.Context, cfg config.Config, by string) error {
-	return withHold(ctx, cfg, func(s commandStore) error {
+	return withHold(ctx, cfg, func(s store.Admin) error {
 		return s.SetHold(ctx, nil, store.ChangedBy{Who: "cli", Peer: by})
 	})
 }
 
-func withHold(ctx context.Context, cfg config.Config, do func(commandStore) error) error {
+func withHold(ctx context.Context, cfg config.Config, do func(store.Admin) error) error {
 	s, err := openCommandStore(ctx, cfg)
 	if err != nil {
 		return err

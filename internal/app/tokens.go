@@ -52,7 +52,7 @@ func CreateToken(ctx context.Context, cfg config.Config, r TokenRequest, by stri
 	}
 	token := secret.Generate()
 	var made Token
-	err = withTokens(ctx, cfg, func(s tokenStore) error {
+	err = withTokens(ctx, cfg, func(s store.Admin) error {
 		now, err := s.Now(ctx)
 		if err != nil {
 			return err
@@ -74,7 +74,7 @@ func CreateToken(ctx context.Context, cfg config.Config, r TokenRequest, by stri
 // ListTokens lists the named tokens of the configured store.
 func ListTokens(ctx context.Context, cfg config.Config) ([]Token, error) {
 	list := []Token{}
-	err := withTokens(ctx, cfg, func(s tokenStore) error {
+	err := withTokens(ctx, cfg, func(s store.Admin) error {
 		all, err := s.Credentials(ctx)
 		for _, c := range all {
 			list = append(list, tokenOf(c))
@@ -86,7 +86,7 @@ func ListTokens(ctx context.Context, cfg config.Config) ([]Token, error) {
 
 // RevokeToken removes a named token. Its connections end within five seconds.
 func RevokeToken(ctx context.Context, cfg config.Config, name, by string) error {
-	return withTokens(ctx, cfg, func(s tokenStore) error {
+	return withTokens(ctx, cfg, func(s store.Admin) error {
 		return s.RevokeCredential(ctx, name, store.ChangedBy{Who: "cli", Peer: by})
 	})
 }
@@ -128,15 +128,8 @@ func (r TokenRequest) check() ([]string, error) {
 	return all[:most+1], nil
 }
 
-// tokenStore is the part of a store that tokens need.
-type tokenStore interface {
-	store.Credentials
-	Now(ctx context.Context) (time.Time, error)
-	Close() error
-}
-
 // withTokens opens the configured store beside a gateway that may use it.
-func withTokens(ctx context.Context, cfg config.Config, do func(tokenStore) error) error {
+func withTokens(ctx context.Context, cfg config.Config, do func(store.Admin) error) error {
 	s, err := openCommandStore(ctx, cfg)
 	if err != nil {
 		return err
@@ -144,18 +137,9 @@ func withTokens(ctx context.Context, cfg config.Config, do func(tokenStore) erro
 	return errors.Join(do(s), s.Close())
 }
 
-// commandStore is a store for a command, without the loops of a gateway.
-type commandStore interface {
-	tokenStore
-	store.Inspector
-	store.Rehearser
-	store.Holds
-	Kind() string
-}
-
 // openCommandStore opens the configured store for a command that may run beside a gateway. It does
 // not lock the data directory and applies no migration. The caller closes the store.
-func openCommandStore(ctx context.Context, cfg config.Config) (commandStore, error) {
+func openCommandStore(ctx context.Context, cfg config.Config) (store.Admin, error) {
 	if !cfg.Database.IsPostgres() {
 		return sqlite.Visit(ctx, sqlite.Config{Path: sqlitePath(cfg)})
 	}
@@ -165,7 +149,7 @@ func openCommandStore(ctx context.Context, cfg config.Config) (commandStore, err
 // namedTokens provides the tokens of the store to the gateway, and caches which of them see only
 // their own data.
 type namedTokens struct {
-	store store.Credentials
+	store store.Admin
 	own   atomic.Pointer[map[string]bool]
 }
 

@@ -72,7 +72,7 @@ type JobStore interface {
 	// created.
 	EnqueueRuns(ctx context.Context, p EnqueueParams) (Enqueued, error)
 	// CancelRuns ends active runs: queued and retrying ones immediately (cancelled, reason); for
-	// running ones it records a stop of their message (stop_by) as store.Inbox.Stop does. It
+	// running ones it records a stop of their message (stop_by) as store.Store.Stop does. It
 	// returns ids and, for running ones, their sessions and nodes. chat.ErrNotFound when p.RunID is
 	// unknown, or p.JobID matches neither a job nor an active run.
 	CancelRuns(ctx context.Context, p CancelParams) (Cancelled, error)
@@ -85,6 +85,12 @@ type JobStore interface {
 	Run(ctx context.Context, id, visible string) (Run, error)
 	// Summary counts for status pages.
 	Summary(ctx context.Context, visible string) (Summary, error)
+
+	// The history of jobs that is stored outside of the ledger.
+
+	// Past reads the history of a job since a moment, by its id or its key, at most limit entries
+	// of each kind.
+	Past(ctx context.Context, id, key string, since time.Time, limit int) (Past, error)
 }
 
 // PutParams are the parameters of PutJob.

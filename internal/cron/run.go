@@ -1,7 +1,6 @@
 package cron
 
 import (
-	"context"
 	"fmt"
 	"strconv"
 	"strings"
@@ -300,13 +299,6 @@ type Event struct {
 	Action Action
 	Job    Job
 	Run    *Run
-}
-
-// History is the history of jobs that is stored outside of the ledger.
-type History interface {
-	// Past reads the history of a job since a moment, by its id or its key, at most limit entries
-	// of each kind.
-	Past(ctx context.Context, id, key string, since time.Time, limit int) (Past, error)
 }
 
 // Past is the history of a job besides its runs.

@@ -345,7 +345,7 @@ func (a actions) Compact(ctx context.Context, c command.Call) (command.Compactio
 
 // compacts reports whether a compaction waits or runs, in any process. key is the key of its
 // session.
-func compacts(ctx context.Context, sessions store.Sessions, key chat.SessionKey) (bool, error) {
+func compacts(ctx context.Context, sessions store.Store, key chat.SessionKey) (bool, error) {
 	s, err := sessions.Session(ctx, key, "")
 	if errors.Is(err, chat.ErrSessionNotFound) {
 		return false, nil

@@ -64,7 +64,6 @@ import (
 	"laneway/internal/channel"
 	"laneway/internal/chat"
 	"laneway/internal/command"
-	"laneway/internal/cron"
 	"laneway/internal/cron/service"
 	"laneway/internal/events"
 	"laneway/internal/files"
@@ -91,8 +90,6 @@ const (
 // Store is the durable storage that dispatch needs: messages and jobs.
 type Store interface {
 	store.Store
-	cron.JobStore
-	cron.History
 	usage.Store
 }
 
@@ -434,7 +431,7 @@ type work struct {
 
 // source is the input of a turn's work and the destination of its end. It is chosen where work is
 // created ([queue.fromInbox], [jobTurns.Launch]). Currently it is always the inbox; rows of the job
-// ledger could be another source. The edge cases of the operations are those of [store.Inbox].
+// ledger could be another source. The edge cases of the operations are those of [store.Store].
 type source interface {
 	// Start turns waiting work into a run, Join adds work to a running one.
 	Start(ctx context.Context, p store.StartParams) (store.Started, error)

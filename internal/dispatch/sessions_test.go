@@ -253,7 +253,7 @@ func TestADeletionRemovesRunningSubTurnsAndFiles(t *testing.T) {
 }
 
 // rollingUp configures the agent main for summaries. Its model keeps the facts of its input.
-func rollingUp(st history.TocStore, zone *time.Location) option {
+func rollingUp(st store.Store, zone *time.Location) option {
 	return func(c *dispatch.Config) {
 		c.Agents[0].ContextWindow, c.Agents[0].EstimateUsage = 8000, true
 		c.Agents[0].Runner = runnerFunc(func(_ context.Context, req agent.Request, _ func(agent.Event)) (agent.Result, error) {
@@ -282,7 +282,7 @@ func (f runnerFunc) Run(ctx context.Context, req agent.Request, emit func(agent.
 // ofAnn makes a message one of ann.
 func ofAnn(m *chat.Message) { m.Principal = "telegram:1:7" }
 
-func tocOf(t *testing.T, st store.Toc, level store.TocLevel) []store.TocNode {
+func tocOf(t *testing.T, st store.Store, level store.TocLevel) []store.TocNode {
 	t.Helper()
 	list, err := st.Toc(t.Context(), store.TocQuery{Level: level, Limit: store.MaxTocNodes})
 	if err != nil {

@@ -50,7 +50,7 @@ func (d *Dispatcher) Progress() chat.Progress {
 		DispatcherAge: d.node.SweepAge(),
 		CronAge:       d.svc.Age(), WriterAge: -1,
 	}
-	if w, ok := d.store.(store.Progresser); ok {
+	if w, ok := d.store.(store.OneWriter); ok {
 		p.WriterAge = w.WriterAge()
 	}
 	return p

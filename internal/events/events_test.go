@@ -28,6 +28,8 @@ type wire struct {
 
 // end is the store of one replica: its transcript, and the messages that others have sent.
 type end struct {
+	store.Store
+
 	wire  *wire
 	texts chan string
 	tr    store.Transcript
@@ -107,7 +109,7 @@ func (w *watcher) kinds() string {
 	return strings.Join(out, " ")
 }
 
-func publisher(st events.Store) *events.Publisher {
+func publisher(st store.Store) *events.Publisher {
 	return events.New(events.Config{DefaultAgent: "main"}, st, &peers{}, slog.New(slog.DiscardHandler))
 }
 

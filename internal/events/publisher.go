@@ -65,12 +65,6 @@ const (
 // ReasonDeleted is the reason of the event about a deleted session.
 const ReasonDeleted = "delete"
 
-// Store is the persistent side. A [store.Broadcaster] connects the replicas; without one, this
-// process is the only one.
-type Store interface {
-	Transcript(ctx context.Context, q store.TranscriptQuery) (store.Transcript, error)
-}
-
 // Config configures a [Publisher].
 type Config struct {
 	// DefaultAgent completes the session keys of cluster events.
@@ -87,7 +81,7 @@ type Config struct {
 // use.
 type Publisher struct {
 	cfg     Config
-	store   Store
+	store   store.Store
 	log     *slog.Logger
 	hub     Hub[chat.Event]
 	logs    logs
@@ -98,7 +92,7 @@ type Publisher struct {
 }
 
 // New creates a publisher.
-func New(cfg Config, st Store, peers Peers, log *slog.Logger) *Publisher {
+func New(cfg Config, st store.Store, peers Peers, log *slog.Logger) *Publisher {
 	p := &Publisher{cfg: cfg, store: st, log: log, missed: make(chan struct{}, 1)}
 	p.logs.hub = &p.hub
 	topics := Topics{topicChat: p.receive}

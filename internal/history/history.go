@@ -79,14 +79,9 @@ const (
 	IndexJitter = time.Minute
 )
 
-// Store is the part of the store that the indexer needs, see store.Search.
-type Store interface {
-	IndexTranscripts(ctx context.Context) (int, error)
-}
-
 // IndexerConfig of an [Indexer]. All members without a default are required.
 type IndexerConfig struct {
-	Store Store
+	Store store.Store
 	// Lease takes or confirms a named lease for this process; ok is false while another replica
 	// holds it.
 	Lease func(ctx context.Context, name string) (ok bool, err error)
@@ -164,16 +159,9 @@ const (
 	mostWaits = 60
 )
 
-// TocStore is the part of the store that roll-ups need, see [store.Toc].
-type TocStore interface {
-	store.Toc
-
-	Now(ctx context.Context) (time.Time, error)
-}
-
 // RollupConfig of a [Rollup]. Store is required.
 type RollupConfig struct {
-	Store TocStore
+	Store store.Store
 	// Zone is the time zone of days; nil means UTC.
 	Zone *time.Location
 	// Wait waits while another process makes a summary; nil means by the clock of this host. It

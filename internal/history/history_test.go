@@ -26,6 +26,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // index is a store that counts commits.
 type index struct {
+	store.Store
+
 	commits atomic.Int64
 	err     error
 }

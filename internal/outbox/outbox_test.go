@@ -122,11 +122,11 @@ type bench struct {
 // start runs a sender until the returned function is called.
 func start(t *testing.T) (b *bench, stop func()) {
 	t.Helper()
-	return startOn(t, func(st *sqlite.Store) outbox.Store { return st })
+	return startOn(t, func(st *sqlite.Store) store.Store { return st })
 }
 
 // startOn is start with a store that a test has changed.
-func startOn(t *testing.T, changed func(*sqlite.Store) outbox.Store) (b *bench, stop func()) {
+func startOn(t *testing.T, changed func(*sqlite.Store) store.Store) (b *bench, stop func()) {
 	t.Helper()
 	b = &bench{t: t, st: sqlitetest.Open(t, sqlite.Config{}), box: &mailbox{}, res: results{prometheus.NewRegistry()}}
 	if err := b.st.Register(t.Context(), store.Node{ID: "n1", Lease: time.Hour * 1000, Exclusive: true}); err != nil {
@@ -451,7 +451,7 @@ func (l *lossy) Delivered(ctx context.Context, p store.DeliveredParams) (*store.
 func TestLostClaimDoesNotBlockItsChat(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b, stop := startOn(t, func(st *sqlite.Store) outbox.Store { return &lossy{Store: st} })
+		b, stop := startOn(t, func(st *sqlite.Store) store.Store { return &lossy{Store: st} })
 		defer stop()
 		b.add("7", "one")
 		b.add("7", "two")
@@ -464,7 +464,7 @@ func TestLostClaimDoesNotBlockItsChat(t *testing.T) {
 func TestUnrecordedDeliveryDoesNotBlockItsChat(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b, stop := startOn(t, func(st *sqlite.Store) outbox.Store {
+		b, stop := startOn(t, func(st *sqlite.Store) store.Store {
 			l := &lossy{Store: st}
 			l.lost.Store(true)
 			l.broken.Store(true)

@@ -86,15 +86,6 @@ const (
 	recordTime = time.Second
 )
 
-// Store is the persistent side.
-type Store interface {
-	ClaimOutgoing(ctx context.Context, p store.ClaimOutgoingParams) ([]store.Outgoing, error)
-	RecordProgress(ctx context.Context, nodeID, id, progress string, parts []chat.Part) error
-	Delivered(ctx context.Context, p store.DeliveredParams) (*store.ShownEntry, error)
-	Undelivered(ctx context.Context, p store.UndeliveredParams) (store.Gone, error)
-	OutboxCounts(ctx context.Context) (map[string]store.OutboxCount, error)
-}
-
 // Node is the incarnation of this process under which rows are claimed.
 type Node interface {
 	// Alive is the id of the current incarnation, or an error when none exists or its lease may
@@ -146,7 +137,7 @@ type Config struct {
 type Sender struct {
 	cfg       Config
 	names     []string // of the channels, sorted
-	store     Store
+	store     store.Store
 	node      Node
 	counters  *counters
 	log       *slog.Logger
@@ -160,7 +151,7 @@ type Sender struct {
 }
 
 // New creates a sender. It does nothing before Run.
-func New(cfg Config, st Store, node Node, log *slog.Logger) *Sender {
+func New(cfg Config, st store.Store, node Node, log *slog.Logger) *Sender {
 	return &Sender{
 		cfg: cfg, names: slices.Sorted(maps.Keys(cfg.Channels)), store: st, node: node, counters: newCounters(cfg.Metrics, cfg.Channels), log: log, wake: make(chan struct{}, 1),
 		closing: make(chan struct{}), abandoned: make(chan struct{}), ended: make(chan struct{}),

@@ -79,22 +79,6 @@ const (
 	maxMargin = 2 * time.Second
 )
 
-// Store is the persistent side. A [store.Waker] delivers hints; without one the sweep and the
-// heartbeat find everything.
-type Store interface {
-	Register(ctx context.Context, n store.Node) error
-	Heartbeat(ctx context.Context, nodeID string, draining bool) (store.Beat, error)
-	Unregister(ctx context.Context, nodeID string) error
-	AcquireLease(ctx context.Context, name, nodeID string) (l store.Lease, ok bool, err error)
-	ReleaseLease(ctx context.Context, l store.Lease) error
-	Sweep(ctx context.Context, p store.SweepParams) ([]store.Taken, error)
-	Hinted(ctx context.Context, nodeID string, known func(chat.SessionKey) int64, limit int) ([]store.Taken, error)
-	Hold(ctx context.Context) (*store.Hold, error)
-	Audit(ctx context.Context, a chat.Audit) error
-	MessageByID(ctx context.Context, id string) (store.Waiting, error)
-	RunByID(ctx context.Context, id string) (store.Run, error)
-}
-
 // Handler executes the decisions of ownership. Its methods are called on the goroutines of
 // [Node.Run].
 type Handler interface {
@@ -181,7 +165,7 @@ func (c Config) margin() time.Duration { return min(maxMargin, c.Lease/5) }
 // use.
 type Node struct {
 	cfg      Config
-	store    Store
+	store    store.Store
 	waker    store.Waker // nil when the store has no hints
 	handler  Handler
 	counters *counters
@@ -219,7 +203,7 @@ type lease struct {
 func (l lease) over(now time.Time) bool { return now.After(l.until) || now.Round(0).After(l.wall) }
 
 // New creates a node. It does nothing before Register or Run.
-func New(cfg Config, st Store, handler Handler, log *slog.Logger) *Node {
+func New(cfg Config, st store.Store, handler Handler, log *slog.Logger) *Node {
 	n := &Node{
 		cfg: cfg.withDefaults(), store: st, handler: handler, counters: newCounters(cfg.Metrics), log: log,
 		renew: make(chan chan struct{}), sweepNow: make(chan struct{}, 1),

@@ -103,7 +103,7 @@ type process struct {
 	end func()
 }
 
-func start(t *testing.T, cfg ownership.Config, st ownership.Store) *process {
+func start(t *testing.T, cfg ownership.Config, st store.Store) *process {
 	t.Helper()
 	p := &process{h: &handler{}}
 	p.Node = ownership.New(cfg, st, p.h, slog.New(slog.DiscardHandler))

@@ -10,7 +10,6 @@ import (
 
 	"laneway/internal/chat"
 	"laneway/internal/cron"
-	"laneway/internal/cron/schedule"
 )
 
 // Credential is one named token. The store has only the digest of its secret.
@@ -59,20 +58,9 @@ const (
 	VerbTokenRotate = "token.rotate"      // a secret of the configuration, by its file
 )
 
-// Credentials is an optional ability of a store: it keeps named tokens. Every change writes one row
-// of the audit log in the same transaction.
-type Credentials interface {
-	// Credentials lists all tokens by name, expired ones included.
-	Credentials(ctx context.Context) ([]Credential, error)
-	// CreateCredential adds a token. chat.ErrConflict: the name or the secret is taken.
-	CreateCredential(ctx context.Context, c Credential, by ChangedBy) error
-	// RevokeCredential removes a token. chat.ErrNotFound: no token has this name.
-	RevokeCredential(ctx context.Context, name string, by ChangedBy) error
-}
-
 // Hold is the state in which a gateway can be inspected but starts nothing on its own. It is one
-// row for all replicas. While the row exists [Outbox].ClaimOutgoing, cron.JobStore.Claim and
-// [Inbox].Sweep return nothing, and [Nodes].Heartbeat returns it, so that each replica stops
+// row for all replicas. While the row exists [Store].ClaimOutgoing, cron.JobStore.Claim and
+// [Store].Sweep return nothing, and [Store].Heartbeat returns it, so that each replica stops
 // receiving from its channels.
 type Hold struct {
 	Since time.Time
@@ -87,17 +75,6 @@ func (h *Hold) Sentence() string {
 		s += " (" + h.Reason + ")"
 	}
 	return s + ": nothing is sent, received from channels or started by the clock; release it with: laneway release"
-}
-
-// Holds read and set the hold.
-type Holds interface {
-	// Hold reads the hold; nil when the gateway is not held.
-	Hold(ctx context.Context) (*Hold, error)
-	// SetHold holds the gateway; an existing hold stays unchanged. The store sets Since. nil
-	// releases the hold, and is a no-op when the gateway is not held.
-	SetHold(ctx context.Context, h *Hold, by ChangedBy) error
-	// Held counts the work that waits for the release.
-	Held(ctx context.Context) (HeldWork, error)
 }
 
 // HeldWork is the work that starts when the hold is released.
@@ -139,29 +116,4 @@ type TokenRatio struct {
 	Endpoint, Model string
 	// Permille is the number of tokens counted per thousand estimated.
 	Permille int
-}
-
-// TokenRatios stores the measured ratios, so that a restart does not begin with estimates that are
-// too high.
-type TokenRatios interface {
-	// TokenRatios lists all ratios by endpoint and model.
-	TokenRatios(ctx context.Context) ([]TokenRatio, error)
-	// SaveTokenRatios stores ratios; those of the same endpoint and model are replaced.
-	SaveTokenRatios(ctx context.Context, list []TokenRatio) error
-}
-
-// Zones stores when people are reached: the time zones that principals chose, and the quiet hours of
-// chats. A choice outlives their sessions.
-type Zones interface {
-	// ZoneOf is the zone of a principal, as given to SetZone; "" when it chose none.
-	ZoneOf(ctx context.Context, principal string) (string, error)
-	// SetZone records a choice; "" removes it. The caller has checked that the zone exists.
-	SetZone(ctx context.Context, principal, zone string) error
-	// QuietHours are those of the chat of an address, in all its threads and with all bots of its
-	// network; ok is false when it has none.
-	QuietHours(ctx context.Context, at chat.Target) (q schedule.Quiet, ok bool, err error)
-	// SetQuietHours records a choice, nil removes it. What waits in the chat is due at once, and
-	// waits again if it is in the new hours. Their zone is that of principal, if it has chosen one,
-	// also later; "" = the zone of q.
-	SetQuietHours(ctx context.Context, at chat.Target, q *schedule.Quiet, principal string) error
 }

@@ -1,7 +1,6 @@
 package store
 
 import (
-	"context"
 	"regexp"
 	"slices"
 )
@@ -248,21 +247,6 @@ func nodeInvariants() []Invariant {
 		{ID: "I10.nodes", Rule: "Dead nodes are forgotten.", Params: []string{"since"}, SQL: `
 			SELECT 'I10.nodes', id, lease_until FROM nodes WHERE lease_until < :since`},
 	}
-}
-
-// Rehearser is an optional ability of a store: to try whether the database takes messages.
-type Rehearser interface {
-	// Rehearse accepts a message and starts its turn under a key that no session has, and rolls
-	// both back. It notifies no process.
-	Rehearse(ctx context.Context) error
-}
-
-// Inspector is an optional ability of a store: read-only queries of its tables.
-type Inspector interface {
-	// Violations runs one rule in a read-only transaction and returns the first limit rows as
-	// strings: the rule's id, then the location. values has a value for every name in
-	// [Invariant.Params].
-	Violations(ctx context.Context, rule Invariant, values map[string]any, limit int) ([][]string, error)
 }
 
 var boundName = regexp.MustCompile(`:[a-z]+`)

@@ -325,7 +325,7 @@ type Hint string
 // ignores unknown values.
 const (
 	HintMessage Hint = ""      // one of its sessions has a new message
-	HintStop    Hint = " stop" // a stop of one of its runs was requested: [Nodes].Heartbeat returns the request
+	HintStop    Hint = " stop" // a stop of one of its runs was requested: [Store].Heartbeat returns the request
 )
 
 // Waker is an optional ability of a store: hints between processes that share it. A hint means

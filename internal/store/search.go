@@ -14,22 +14,6 @@ import (
 	"laneway/internal/words"
 )
 
-// Search finds entries of transcripts by their words.
-//
-// It covers the current and the archived transcripts of existing sessions, except those of the
-// gateway's own jobs. Transcripts that a deletion kept are not covered. A search reads the index
-// and, for entries that are not indexed yet, the transcripts themselves. So its result does not
-// depend on when IndexTranscripts ran. The entries of deleted transcripts leave the index in the
-// transaction that deletes them.
-type Search interface {
-	// SearchTranscripts finds entries, see [SearchQuery].
-	SearchTranscripts(ctx context.Context, q SearchQuery) (SearchResult, error)
-	// IndexTranscripts adds all missing entries to the index in batches, each in a transaction of
-	// its own. It checks ctx between them; committed batches stay. It returns how many entries it
-	// has added. Several processes may call it at once.
-	IndexTranscripts(ctx context.Context) (int, error)
-}
-
 // The bounds of a search.
 const (
 	DefaultHits = 20
@@ -159,40 +143,6 @@ const (
 	DefaultTocNodes = 20
 	MaxTocNodes     = 100
 )
-
-// Toc is the table of contents of conversations, by day, week and month. It covers the sessions
-// that have an owner, except the gateway's own sessions and those of single cron runs and
-// sub-turns. So a run that is a row of the ledger is never a part.
-//
-// Summaries are deleted with their sources: the deletion of a session removes its parts in the same
-// transaction, and the summaries of their weeks and months, which are then due again. The same
-// happens when a session is given to another owner, which receives its parts.
-type Toc interface {
-	// TocBehind lists at most limit sessions whose first entry that no part covers is older than
-	// before, ordered by the time of that entry, the oldest first.
-	TocBehind(ctx context.Context, before time.Time, limit int) ([]TocBehind, error)
-	// TocEntries reads the entries of all transcripts of a session after a number, ascending, at
-	// most limit and at most [ReadBytes] or maxBytes.
-	TocEntries(ctx context.Context, key chat.SessionKey, after int64, limit, maxBytes int) ([]TocEntry, error)
-	// PutTocPart adds entries to the part of their day, see [TocPart]. added is false, and nothing
-	// changes, when another call has moved past p.After, or the entries or the owner no longer
-	// match the session. The week and the month of the day become due.
-	PutTocPart(ctx context.Context, p TocPart) (added bool, err error)
-	// TocDue lists at most limit weeks or months, up to a period, whose summaries are missing or
-	// outdated, the oldest first.
-	TocDue(ctx context.Context, level TocLevel, upto string, limit int) ([]TocRef, error)
-	// BeginTocNode records that the summary of a week or a month is being made; data read
-	// afterwards may be used for it. ok is false when it is no longer due, or another call began it
-	// less than [TocClaimTime] ago.
-	BeginTocNode(ctx context.Context, ref TocRef, claim string) (ok bool, err error)
-	// EndTocNode stores the summary of a week or a month. ok is false, and nothing changes, when
-	// its sources have changed since BeginTocNode, or another call has begun it since. text ""
-	// means that no sources are left: the summary is removed.
-	EndTocNode(ctx context.Context, ref TocRef, claim, text string) (ok bool, err error)
-	// Toc reads summaries, the newest period first; within a period by owner and session. At most
-	// [ReadBytes].
-	Toc(ctx context.Context, q TocQuery) ([]TocNode, error)
-}
 
 // TocClaimTime is how long the process that began the summary of a week or a month may exclusively
 // work on it.

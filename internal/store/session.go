@@ -71,7 +71,7 @@ type Deleted struct {
 	// returns none.
 	Ended []Waiting `json:"-"`
 	// Files are the files that the removed messages named. The caller removes those that no other
-	// message names ([Retention].FilesNamed). A repetition returns none.
+	// message names ([Store].FilesNamed). A repetition returns none.
 	Files []chat.Attachment `json:"-"`
 }
 
@@ -221,7 +221,7 @@ const (
 	PruneChanges Prunable = "changes"
 )
 
-// PruneParams are the parameters of [Retention].Prune.
+// PruneParams are the parameters of [Store].Prune.
 type PruneParams struct {
 	What   Prunable
 	Before time.Time
@@ -253,40 +253,6 @@ func Paths(lists ...[]chat.Attachment) []string {
 		}
 	}
 	return paths
-}
-
-// AgentSessions are the sessions that agents keep of conversations. Each belongs to one transcript:
-// the reset or the deletion of a conversation removes it.
-type AgentSessions interface {
-	// AgentSession is the session of the agent for the current transcript of a conversation, or the
-	// zero value when none is stored.
-	AgentSession(ctx context.Context, key chat.SessionKey) (chat.AgentSession, error)
-	// PutAgentSession replaces the stored session. A session with the id of the stored one keeps
-	// its transcript, because its turn may end after a reset. For a deleted conversation nothing is
-	// stored.
-	PutAgentSession(ctx context.Context, key chat.SessionKey, s chat.AgentSession) error
-}
-
-// Journal records what the models of running turns requested and the results. It spans all attempts
-// of a run and is removed when the run ends ([FinishParams.Journal]).
-type Journal interface {
-	// Record commits the request of a model ([AskedRow]), or the result of a call of a recorded
-	// round ([ResultRow]). A recorded row never changes: recording it again is a no-op, so a
-	// repetition after an unknown commit is harmless. chat.ErrFenced: the run does not run under
-	// this claim.
-	Record(ctx context.Context, c Claim, runID string, row JournalRow) error
-	// RecordPreview commits what shows the unfinished answer of a run, in the form of its channel:
-	// later attempts get it as [Started].Preview. chat.ErrFenced as for Record.
-	RecordPreview(ctx context.Context, c Claim, runID, preview string) error
-	// RecordOutside commits that the agent of a run has read text from outside by its own tools:
-	// later attempts get it as [Started].Outside. chat.ErrFenced as for Record.
-	RecordOutside(ctx context.Context, c Claim, runID string) error
-	// RecordProgram commits which process works for a run: the next attempt gets it as
-	// [Started].Program. chat.ErrFenced as for Record.
-	RecordProgram(ctx context.Context, c Claim, runID string, p chat.Program) error
-	// Rounds reads the recorded rounds of a run in order; empty when the run has no journal. The
-	// caller bounds what it records for a run to less than [ReadBytes].
-	Rounds(ctx context.Context, runID string) ([]Round, error)
 }
 
 // Round is a recorded round.
@@ -383,13 +349,15 @@ func (r *Round) add(row JournalRow) error {
 	return nil
 }
 
-// Progresser is an optional ability of a store with one writer: it reports whether the writer makes
-// progress.
-type Progresser interface {
+// OneWriter is an optional ability: that of a store with one writer, which needs periodic
+// maintenance.
+type OneWriter interface {
 	// WriterAge is how long the current operation or batch has been running; 0 when the writer is
 	// idle. It keeps growing while the disk does not respond, so that a health check can
 	// distinguish a slow store from a blocked one. It never blocks.
 	WriterAge() time.Duration
+	// Upkeep is the maintenance. It checks its context between the steps.
+	Upkeep(ctx context.Context) (report string, err error)
 }
 
 // RunOfSession is the run that a session was made for, by its key; "" when the session was not made

@@ -58,6 +58,8 @@ import (
 	"time"
 
 	"laneway/internal/chat"
+	"laneway/internal/cron"
+	"laneway/internal/cron/schedule"
 )
 
 // ErrSchema is wrapped when the schema of the database does not fit this program.
@@ -69,38 +71,17 @@ var ErrSchema = errors.New("the schema does not fit this program")
 // port takes a function. Some operations of cron.JobStore do; their comments define what the
 // function may do.
 type Store interface {
-	Nodes
-	Inbox
-	Journal
-	Questions
-	Tasks
-	Turns
-	Sessions
-	Outbox
-	IdempotencyRecords
-	Search
-	Toc
-	Retention
-	Zones
-	TokenRatios
-	AgentSessions
-	Holds
+	Admin
+	cron.JobStore
 
-	// Kind is "sqlite" or "postgres". Status pages show it instead of a path or an address.
-	Kind() string
 	// Ping returns nil when the store is usable, else an error with the reason (unreachable,
 	// read-only). It returns within the context. An error that wraps [ErrSchema] means that the
 	// schema lacks a step that this program needs. A newer schema is not an error: steps only
 	// extend it.
 	Ping(ctx context.Context) error
-	// Now is the store's clock.
-	Now(ctx context.Context) (time.Time, error)
-	// Close waits for the operations in progress and ends every goroutine of the store.
-	Close() error
-}
 
-// Nodes is the part of the ownership protocol that concerns processes.
-type Nodes interface {
+	// Processes, as far as the ownership protocol concerns them.
+
 	// Register creates a new incarnation with a lease. With Exclusive, every other node is declared
 	// dead at once: the caller ensures that no other process can use this store (by the lock on a
 	// data directory).
@@ -129,14 +110,9 @@ type Nodes interface {
 	AcquireLease(ctx context.Context, name, nodeID string) (l Lease, ok bool, err error)
 	// ReleaseLease releases the lease; a no-op when the claim is not current.
 	ReleaseLease(ctx context.Context, l Lease) error
-}
 
-// HintedAfter is how long after a node has accepted a message [Inbox.Hinted] returns it to the same
-// node.
-const HintedAfter = time.Second
+	// The life of a message from Accept to its outcome.
 
-// Inbox is the life of a message from Accept to its outcome.
-type Inbox interface {
 	// Accept makes a message durable, see [AcceptParams]. Sequence numbers of a session have no
 	// gaps: a refused message or a duplicate does not use one. chat.ErrQueueFull: the queue is at
 	// Cap and DropNew is set. chat.ErrKeyReused: Dedupe or MessageID exists with another
@@ -195,10 +171,88 @@ type Inbox interface {
 	PendingInputs(ctx context.Context, key chat.SessionKey, after int64, limit int) ([]Waiting, int, error)
 	// RunByID reads a run; chat.ErrNotFound.
 	RunByID(ctx context.Context, id string) (Run, error)
-}
 
-// Sessions are conversations and their transcripts.
-type Sessions interface {
+	// The journal: what the models of running turns requested and the results. It spans all attempts of
+	// a run and is removed when the run ends ([FinishParams].Journal).
+
+	// Record commits the request of a model ([AskedRow]), or the result of a call of a recorded
+	// round ([ResultRow]). A recorded row never changes: recording it again is a no-op, so a
+	// repetition after an unknown commit is harmless. chat.ErrFenced: the run does not run under
+	// this claim.
+	Record(ctx context.Context, c Claim, runID string, row JournalRow) error
+	// RecordPreview commits what shows the unfinished answer of a run, in the form of its channel:
+	// later attempts get it as [Started].Preview. chat.ErrFenced as for Record.
+	RecordPreview(ctx context.Context, c Claim, runID, preview string) error
+	// RecordOutside commits that the agent of a run has read text from outside by its own tools:
+	// later attempts get it as [Started].Outside. chat.ErrFenced as for Record.
+	RecordOutside(ctx context.Context, c Claim, runID string) error
+	// RecordProgram commits which process works for a run: the next attempt gets it as
+	// [Started].Program. chat.ErrFenced as for Record.
+	RecordProgram(ctx context.Context, c Claim, runID string, p chat.Program) error
+	// Rounds reads the recorded rounds of a run in order; empty when the run has no journal. The
+	// caller bounds what it records for a run to less than [ReadBytes].
+	Rounds(ctx context.Context, runID string) ([]Round, error)
+
+	// Turns, which users call runs: a message that leads a turn, or would lead one, with its run.
+	// Messages that share the turn of another are not listed.
+
+	// Turns lists turns without an outcome by age, oldest first, and those with an outcome by their
+	// end, newest first.
+	Turns(ctx context.Context, f TurnFilter) ([]Turn, error)
+
+	// Sub-turns: messages that running turns have requested. They are messages like all others;
+	// these operations maintain the parent run of a message and the root run of its tree.
+
+	// Spawn accepts the message of a sub-turn under the fence of its running parent. A repetition
+	// returns the existing message as a duplicate, whatever the bounds are. [ErrManyChildren], [ErrManyInTree]:
+	// a bound is reached. [ErrRunStops]: the parent was stopped. So a stop that first marks the
+	// parent and then lists its sub-turns misses none. chat.ErrFenced: the parent does not run
+	// under the claim.
+	Spawn(ctx context.Context, p SpawnParams) (Accepted, error)
+	// Yield records that a run waits for sub-turns and has no slot ([RunYielded]), or that it has
+	// one again ([RunRunning]). chat.ErrFenced: it does not run under the claim. Idempotent.
+	Yield(ctx context.Context, c Claim, runID string, away bool) error
+	// Tasks lists sub-turns, newest first; with Left the oldest first.
+	Tasks(ctx context.Context, f TaskFilter) ([]Task, error)
+	// Announced records that the end of a sub-turn is announced, or needs no announcement.
+	// Idempotent.
+	Announced(ctx context.Context, id string) error
+
+	// Questions to persons. An allowed call is durable from the answer on: the node that received the
+	// answer makes the call; if that node dies, another one does. An answer for which a turn waits is
+	// useless without that turn, so its question ends with it.
+
+	// PutQuestion stores an open question for its life. A question whose ID exists is left
+	// unchanged. [ErrQuestionsFull]: nothing was stored; questions of turns whose node has died do
+	// not count.
+	PutQuestion(ctx context.Context, q Question) error
+	// Question reads a question; chat.ErrNotFound.
+	Question(ctx context.Context, id string) (Question, error)
+	// OpenQuestions lists at most limit questions of a person that can be answered, the oldest
+	// first; owner "" = of all persons.
+	OpenQuestions(ctx context.Context, owner string, limit int) ([]Question, error)
+	// AnswerQuestion answers an open question and returns it. Repeating the same answer returns the
+	// current question. chat.ErrNotFound: this person has no such question, it has expired, it has
+	// another answer, or the turn that waited has ended.
+	AnswerQuestion(ctx context.Context, a AnswerQuestion) (Question, error)
+	// Approvals lists the approvals of a person for the current transcript of a conversation, the
+	// oldest first, at most [chat.MaxApprovals].
+	Approvals(ctx context.Context, owner string, key chat.SessionKey) ([]chat.Approval, error)
+	// Revoke removes one approval, or all with id "", and returns how many it removed.
+	Revoke(ctx context.Context, owner string, key chat.SessionKey, id string) (int, error)
+	// CloseQuestion ends the wait of a turn: an open question cannot be answered any more. It
+	// returns the question as it is then; chat.ErrNotFound.
+	CloseQuestion(ctx context.Context, id string) (Question, error)
+	// EndQuestion stores the result of an allowed call. first is false when a result exists
+	// already; that one is kept.
+	EndQuestion(ctx context.Context, id string, result chat.ToolResult) (first bool, err error)
+	// TakeQuestions assigns to the node at most Limit allowed calls that no process makes: their
+	// node has died, or is this one, which does not know them because the reply to the commit that
+	// gave it the call was lost.
+	TakeQuestions(ctx context.Context, p TakeQuestionsParams) ([]Question, error)
+
+	// Conversations and their transcripts.
+
 	// Session reads a session; chat.ErrSessionNotFound. Visible restricts to sessions of that
 	// principal; "" = all.
 	Session(ctx context.Context, key chat.SessionKey, visible string) (Session, error)
@@ -246,10 +300,66 @@ type Sessions interface {
 	// GiveSession transfers a session from one owner to another. It is a no-op when the session
 	// does not exist or belongs to another principal than from.
 	GiveSession(ctx context.Context, key chat.SessionKey, from, to string) error
-}
 
-// Outbox are the outgoing messages.
-type Outbox interface {
+	// The sessions that agents keep of conversations. Each belongs to one transcript: the reset or the
+	// deletion of a conversation removes it.
+
+	// AgentSession is the session of the agent for the current transcript of a conversation, or the
+	// zero value when none is stored.
+	AgentSession(ctx context.Context, key chat.SessionKey) (chat.AgentSession, error)
+	// PutAgentSession replaces the stored session. A session with the id of the stored one keeps
+	// its transcript, because its turn may end after a reset. For a deleted conversation nothing is
+	// stored.
+	PutAgentSession(ctx context.Context, key chat.SessionKey, s chat.AgentSession) error
+
+	// Search finds entries of transcripts by their words. It covers the current and the archived
+	// transcripts of existing sessions, except those of the gateway's own jobs. Transcripts that a
+	// deletion kept are not covered. A search reads the index and, for entries that are not indexed
+	// yet, the transcripts themselves. So its result does not depend on when IndexTranscripts ran. The
+	// entries of deleted transcripts leave the index in the transaction that deletes them.
+
+	// SearchTranscripts finds entries, see [SearchQuery].
+	SearchTranscripts(ctx context.Context, q SearchQuery) (SearchResult, error)
+	// IndexTranscripts adds all missing entries to the index in batches, each in a transaction of
+	// its own. It checks ctx between them; committed batches stay. It returns how many entries it
+	// has added. Several processes may call it at once.
+	IndexTranscripts(ctx context.Context) (int, error)
+
+	// The table of contents of conversations, by day, week and month. It covers the sessions that have
+	// an owner, except the gateway's own sessions and those of single cron runs and sub-turns. So a run
+	// that is a row of the ledger is never a part.
+	//
+	// Summaries are deleted with their sources: the deletion of a session removes its parts in the same
+	// transaction, and the summaries of their weeks and months, which are then due again. The same
+	// happens when a session is given to another owner, which receives its parts.
+
+	// TocBehind lists at most limit sessions whose first entry that no part covers is older than
+	// before, ordered by the time of that entry, the oldest first.
+	TocBehind(ctx context.Context, before time.Time, limit int) ([]TocBehind, error)
+	// TocEntries reads the entries of all transcripts of a session after a number, ascending, at
+	// most limit and at most [ReadBytes] or maxBytes.
+	TocEntries(ctx context.Context, key chat.SessionKey, after int64, limit, maxBytes int) ([]TocEntry, error)
+	// PutTocPart adds entries to the part of their day, see [TocPart]. added is false, and nothing
+	// changes, when another call has moved past p.After, or the entries or the owner no longer
+	// match the session. The week and the month of the day become due.
+	PutTocPart(ctx context.Context, p TocPart) (added bool, err error)
+	// TocDue lists at most limit weeks or months, up to a period, whose summaries are missing or
+	// outdated, the oldest first.
+	TocDue(ctx context.Context, level TocLevel, upto string, limit int) ([]TocRef, error)
+	// BeginTocNode records that the summary of a week or a month is being made; data read
+	// afterwards may be used for it. ok is false when it is no longer due, or another call began it
+	// less than [TocClaimTime] ago.
+	BeginTocNode(ctx context.Context, ref TocRef, claim string) (ok bool, err error)
+	// EndTocNode stores the summary of a week or a month. ok is false, and nothing changes, when
+	// its sources have changed since BeginTocNode, or another call has begun it since. text ""
+	// means that no sources are left: the summary is removed.
+	EndTocNode(ctx context.Context, ref TocRef, claim, text string) (ok bool, err error)
+	// Toc reads summaries, the newest period first; within a period by owner and session. At most
+	// [ReadBytes].
+	Toc(ctx context.Context, q TocQuery) ([]TocNode, error)
+
+	// Outgoing messages.
+
 	// Enqueue adds outgoing messages outside of a run (notices, command replies). A row whose
 	// (RunID, N) exists is left unchanged. A row with Coalesce raises the count of the pending row
 	// of the same session and word, if one exists whose first attempt has not begun.
@@ -283,26 +393,19 @@ type Outbox interface {
 	// OutboxCounts counts the rows that wait, have failed or may have arrived, by channel. Those that
 	// wait for the end of quiet hours do not count.
 	OutboxCounts(ctx context.Context) (map[string]OutboxCount, error)
-}
 
-// IdempotencyTTL is how long the result of a call with an idempotency key is kept.
-const IdempotencyTTL = 24 * time.Hour
+	// The results of calls with an idempotency key. The operations that take a chat.IdempotencyKey
+	// write the record in the transaction of their effect.
 
-// IdempotencyRecords are the results of calls with an idempotency key. The operations that take a
-// chat.IdempotencyKey write the record in the transaction of their effect.
-type IdempotencyRecords interface {
 	// IdempotencyRecord is the result of the first call with this key, as JSON of the operation's
 	// result; nil when no call was made within [IdempotencyTTL]. chat.ErrKeyReused: the first call
 	// had other parameters.
 	IdempotencyRecord(ctx context.Context, o chat.IdempotencyKey) (json.RawMessage, error)
 	// Audit adds one row to the audit log, for a change outside of the store.
 	Audit(ctx context.Context, a chat.Audit) error
-}
 
-// Retention deletes history that is too old.
-//
-// The audit log has no such operation: the program only adds rows to it.
-type Retention interface {
+	// Deletion of history that is too old.
+
 	// Prune deletes about p.Limit rows of one kind, see [Prunable], in a transaction of its own. It
 	// returns how many it deleted; 0 when no more exist.
 	Prune(ctx context.Context, p PruneParams) (int, error)
@@ -316,7 +419,74 @@ type Retention interface {
 	// FilesNamed returns the subset of paths that any message or unfinished outgoing message names.
 	// It reads the whole inbox.
 	FilesNamed(ctx context.Context, paths []string) ([]string, error)
+	// Compact frees the space of deleted rows. It blocks no writer for longer than a usual
+	// transaction, checks its context between the steps, and returns a report.
+	Compact(ctx context.Context) (report string, err error)
+
+	// When people are reached: the time zones that principals chose, and the quiet hours of chats. A
+	// choice outlives their sessions.
+
+	// ZoneOf is the zone of a principal, as given to SetZone; "" when it chose none.
+	ZoneOf(ctx context.Context, principal string) (string, error)
+	// SetZone records a choice; "" removes it. The caller has checked that the zone exists.
+	SetZone(ctx context.Context, principal, zone string) error
+	// QuietHours are those of the chat of an address, in all its threads and with all bots of its
+	// network; ok is false when it has none.
+	QuietHours(ctx context.Context, at chat.Target) (q schedule.Quiet, ok bool, err error)
+	// SetQuietHours records a choice, nil removes it. What waits in the chat is due at once, and
+	// waits again if it is in the new hours. Their zone is that of principal, if it has chosen one,
+	// also later; "" = the zone of q.
+	SetQuietHours(ctx context.Context, at chat.Target, q *schedule.Quiet, principal string) error
+
+	// The measured ratios of tokens, so that a restart does not begin with estimates that are too high.
+
+	// TokenRatios lists all ratios by endpoint and model.
+	TokenRatios(ctx context.Context) ([]TokenRatio, error)
+	// SaveTokenRatios stores ratios; those of the same endpoint and model are replaced.
+	SaveTokenRatios(ctx context.Context, list []TokenRatio) error
 }
+
+// Admin is what commands use of a store, also beside a gateway that uses it.
+type Admin interface {
+	// Kind is "sqlite" or "postgres". Status pages show it instead of a path or an address.
+	Kind() string
+	// Now is the store's clock.
+	Now(ctx context.Context) (time.Time, error)
+	// Close waits for the operations in progress and ends every goroutine of the store.
+	Close() error
+
+	// Named tokens. Every change writes one row of the audit log in the same transaction.
+
+	// Credentials lists all tokens by name, expired ones included.
+	Credentials(ctx context.Context) ([]Credential, error)
+	// CreateCredential adds a token. chat.ErrConflict: the name or the secret is taken.
+	CreateCredential(ctx context.Context, c Credential, by ChangedBy) error
+	// RevokeCredential removes a token. chat.ErrNotFound: no token has this name.
+	RevokeCredential(ctx context.Context, name string, by ChangedBy) error
+
+	// Hold reads the hold; nil when the gateway is not held.
+	Hold(ctx context.Context) (*Hold, error)
+	// SetHold holds the gateway; an existing hold stays unchanged. The store sets Since. nil
+	// releases the hold, and is a no-op when the gateway is not held.
+	SetHold(ctx context.Context, h *Hold, by ChangedBy) error
+	// Held counts the work that waits for the release.
+	Held(ctx context.Context) (HeldWork, error)
+
+	// Rehearse accepts a message and starts its turn under a key that no session has, and rolls
+	// both back. It notifies no process.
+	Rehearse(ctx context.Context) error
+	// Violations runs one rule in a read-only transaction and returns the first limit rows as
+	// strings: the rule's id, then the location. values has a value for every name in
+	// [Invariant.Params].
+	Violations(ctx context.Context, rule Invariant, values map[string]any, limit int) ([][]string, error)
+}
+
+// HintedAfter is how long after a node has accepted a message [Store].Hinted returns it to the same
+// node.
+const HintedAfter = time.Second
+
+// IdempotencyTTL is how long the result of a call with an idempotency key is kept.
+const IdempotencyTTL = 24 * time.Hour
 
 // CommitUnknown reports whether an error leaves open whether the operation was committed. Every
 // operation may be repeated as a whole.
@@ -324,7 +494,7 @@ func CommitUnknown(err error) bool {
 	return errors.Is(err, chat.ErrStoreUnavailable) || errors.Is(err, context.DeadlineExceeded)
 }
 
-// EndedRun is what a store reads about a run that [Inbox].Finish finds ended.
+// EndedRun is what a store reads about a run that [Store].Finish finds ended.
 type EndedRun struct {
 	Run Run
 	// Owner and Epoch are the current ones of the session; zero when the session was deleted.

@@ -2,7 +2,6 @@ package store
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,14 +11,6 @@ import (
 
 	"laneway/internal/chat"
 )
-
-// Turns lists turns, which users call runs: a message that leads a turn, or would lead one, with
-// its run. Messages that share the turn of another are not listed.
-type Turns interface {
-	// Turns lists turns without an outcome by age, oldest first, and those with an outcome by their
-	// end, newest first.
-	Turns(ctx context.Context, f TurnFilter) ([]Turn, error)
-}
 
 // The values of [TurnFilter].Which.
 const (
@@ -289,31 +280,12 @@ func spell(d time.Duration) string {
 	}
 }
 
-// The refusals of [Tasks].Spawn. In each case nothing is stored.
+// The refusals of [Store].Spawn. In each case nothing is stored.
 var (
 	ErrManyChildren = errors.New("the run has as many sub-turns as one may have")
 	ErrManyInTree   = errors.New("the tree has as many sub-turns as one may have")
 	ErrRunStops     = errors.New("the run was asked to stop")
 )
-
-// Tasks are sub-turns: messages that running turns have requested. They are messages like all
-// others; these operations maintain the parent run of a message and the root run of its tree.
-type Tasks interface {
-	// Spawn accepts the message of a sub-turn under the fence of its running parent. A repetition
-	// returns the existing message as a duplicate, whatever the bounds are. [ErrManyChildren], [ErrManyInTree]:
-	// a bound is reached. [ErrRunStops]: the parent was stopped. So a stop that first marks the
-	// parent and then lists its sub-turns misses none. chat.ErrFenced: the parent does not run
-	// under the claim.
-	Spawn(ctx context.Context, p SpawnParams) (Accepted, error)
-	// Yield records that a run waits for sub-turns and has no slot ([RunYielded]), or that it has
-	// one again ([RunRunning]). chat.ErrFenced: it does not run under the claim. Idempotent.
-	Yield(ctx context.Context, c Claim, runID string, away bool) error
-	// Tasks lists sub-turns, newest first; with Left the oldest first.
-	Tasks(ctx context.Context, f TaskFilter) ([]Task, error)
-	// Announced records that the end of a sub-turn is announced, or needs no announcement.
-	// Idempotent.
-	Announced(ctx context.Context, id string) error
-}
 
 // SpawnParams is a sub-turn to accept.
 type SpawnParams struct {
@@ -474,40 +446,6 @@ type AnswerQuestion struct {
 	Node string
 	// Always is stored with the answer of a turn; nil stores nothing.
 	Always *chat.Approval
-}
-
-// Questions are the questions to persons. An allowed call is durable from the answer on: the node
-// that received the answer makes the call; if that node dies, another one does. An answer for which
-// a turn waits is useless without that turn, so its question ends with it.
-type Questions interface {
-	// PutQuestion stores an open question for its life. A question whose ID exists is left
-	// unchanged. [ErrQuestionsFull]: nothing was stored; questions of turns whose node has died do
-	// not count.
-	PutQuestion(ctx context.Context, q Question) error
-	// Question reads a question; chat.ErrNotFound.
-	Question(ctx context.Context, id string) (Question, error)
-	// OpenQuestions lists at most limit questions of a person that can be answered, the oldest
-	// first; owner "" = of all persons.
-	OpenQuestions(ctx context.Context, owner string, limit int) ([]Question, error)
-	// AnswerQuestion answers an open question and returns it. Repeating the same answer returns the
-	// current question. chat.ErrNotFound: this person has no such question, it has expired, it has
-	// another answer, or the turn that waited has ended.
-	AnswerQuestion(ctx context.Context, a AnswerQuestion) (Question, error)
-	// Approvals lists the approvals of a person for the current transcript of a conversation, the
-	// oldest first, at most [chat.MaxApprovals].
-	Approvals(ctx context.Context, owner string, key chat.SessionKey) ([]chat.Approval, error)
-	// Revoke removes one approval, or all with id "", and returns how many it removed.
-	Revoke(ctx context.Context, owner string, key chat.SessionKey, id string) (int, error)
-	// CloseQuestion ends the wait of a turn: an open question cannot be answered any more. It
-	// returns the question as it is then; chat.ErrNotFound.
-	CloseQuestion(ctx context.Context, id string) (Question, error)
-	// EndQuestion stores the result of an allowed call. first is false when a result exists
-	// already; that one is kept.
-	EndQuestion(ctx context.Context, id string, result chat.ToolResult) (first bool, err error)
-	// TakeQuestions assigns to the node at most Limit allowed calls that no process makes: their
-	// node has died, or is this one, which does not know them because the reply to the commit that
-	// gave it the call was lost.
-	TakeQuestions(ctx context.Context, p TakeQuestionsParams) ([]Question, error)
 }
 
 // TakeQuestionsParams are the parameters of TakeQuestions. InHand are the allowed calls that the

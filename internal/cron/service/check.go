@@ -14,6 +14,7 @@ import (
 	"laneway/internal/chat"
 	"laneway/internal/cron"
 	"laneway/internal/cron/schedule"
+	"laneway/internal/store"
 )
 
 // jobNotFound is the refusal for a job that does not exist or is not visible to the caller.
@@ -218,7 +219,7 @@ const accountsEvery = 15 * time.Second
 // accounts caches the accounts of channels in the store's leases, of all processes: a process
 // without the channel may claim a run. It is safe for concurrent use.
 type accounts struct {
-	store  Store
+	store  store.Store
 	known  atomic.Pointer[[]string] // sorted
 	readAt atomic.Int64             // Unix nanoseconds
 }

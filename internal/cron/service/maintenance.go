@@ -68,15 +68,12 @@ func (mt *maintenance) run(ctx context.Context, what string, by agent.Summariser
 	case pruneMessages:
 		return mt.pruneMessages(ctx)
 	case upkeep:
-		if u, ok := mt.store.(Upkeeper); ok {
+		if u, ok := mt.store.(store.OneWriter); ok {
 			return u.Upkeep(ctx)
 		}
 		return "this store needs no upkeep", nil
 	case compaction:
-		if c, ok := mt.store.(Compacter); ok {
-			return c.Compact(ctx)
-		}
-		return "this store needs no compaction", nil
+		return mt.store.Compact(ctx)
 	}
 	return "", &agent.Error{Reason: chat.FailBadRequest, Message: "there is no built-in job " + chat.Cut(what, 64)}
 }
@@ -168,12 +165,10 @@ func (mt *maintenance) builtIn() []cron.Job {
 		{Name: "ledger retention", Key: "system:retention", Payload: cron.Payload{Text: pruneLedger}, Schedule: schedule.Spec{Kind: schedule.KindCron, Expr: "17 3 * * *", TZ: "UTC"}},
 		{Name: "message retention", Key: "system:messages", Payload: cron.Payload{Text: pruneMessages}, Schedule: schedule.Spec{Kind: schedule.KindCron, Expr: "37 3 * * *", TZ: "UTC"}},
 	}
-	if _, ok := mt.store.(Upkeeper); ok {
+	if _, ok := mt.store.(store.OneWriter); ok {
 		list = append(list, cron.Job{Name: "store upkeep", Key: "system:upkeep", Payload: cron.Payload{Text: upkeep}, Schedule: schedule.Spec{Kind: schedule.KindCron, Expr: "47 4 * * *", TZ: "UTC"}})
 	}
-	if _, ok := mt.store.(Compacter); ok {
-		list = append(list, cron.Job{Name: "store compaction", Key: "system:compaction", Payload: cron.Payload{Text: compaction}, Schedule: schedule.Spec{Kind: schedule.KindCron, Expr: "0 0 4 * * 0", TZ: "UTC"}})
-	}
+	list = append(list, cron.Job{Name: "store compaction", Key: "system:compaction", Payload: cron.Payload{Text: compaction}, Schedule: schedule.Spec{Kind: schedule.KindCron, Expr: "0 0 4 * * 0", TZ: "UTC"}})
 	if mt.cfg.RollUp != nil {
 		list = append(list, mt.rollUps()...)
 	}

@@ -43,7 +43,6 @@ package service
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -106,7 +105,7 @@ type HostPayload func(job cron.Job) (runner agent.Runner, input string, err erro
 
 // Deps are the dependencies of the service in its process. All are required, except Files.
 type Deps struct {
-	Store     Store
+	Store     store.Store
 	Node      Node
 	Turns     Turns
 	Callers   Callers
@@ -128,7 +127,7 @@ type Deps struct {
 // parts is the state that every part of the service needs. It does not change after New.
 type parts struct {
 	cfg       Config
-	store     Store
+	store     store.Store
 	node      Node
 	turns     Turns
 	callers   Callers
@@ -276,34 +275,6 @@ func visible(by chat.Caller) string {
 // hasWebhooks reports whether this process sends webhooks about runs.
 func (p *parts) hasWebhooks() bool {
 	return p.cfg.WebhookBody != nil && slices.Contains(p.channels, webhookChannel)
-}
-
-// Store is the part of the store that the service needs besides the jobs. The contracts are those
-// of package store.
-type Store interface {
-	cron.JobStore
-	cron.History
-
-	Hold(ctx context.Context) (*store.Hold, error)
-	Now(ctx context.Context) (time.Time, error)
-	Cluster(ctx context.Context) (store.Cluster, error)
-	IdempotencyRecord(ctx context.Context, o chat.IdempotencyKey) (json.RawMessage, error)
-	Enqueue(ctx context.Context, rows []store.Outgoing) error
-	Undelivered(ctx context.Context, p store.UndeliveredParams) (store.Gone, error)
-	Prune(ctx context.Context, p store.PruneParams) (int, error)
-	FilesInUse(ctx context.Context) ([]string, error)
-	ZoneOf(ctx context.Context, principal string) (string, error)
-}
-
-// Upkeeper is a store with periodic maintenance. Upkeep checks its context between the steps.
-type Upkeeper interface {
-	Upkeep(ctx context.Context) (report string, err error)
-}
-
-// Compacter is a store that can free the space of deleted rows. Compact blocks no writer for longer
-// than a usual transaction, checks its context between the steps, and returns a report.
-type Compacter interface {
-	Compact(ctx context.Context) (report string, err error)
 }
 
 // Node is this process as an owner of sessions.

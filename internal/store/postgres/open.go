@@ -70,7 +70,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"laneway/internal/chat"
-	"laneway/internal/cron"
 	"laneway/internal/store"
 	"laneway/internal/store/sqlstore"
 )
@@ -129,8 +128,6 @@ type Store struct {
 var (
 	_ store.Store = (*Store)(nil)
 	_ store.Waker = (*Store)(nil)
-
-	_ cron.JobStore = (*Store)(nil)
 )
 
 // Open connects and checks the schema. It returns chat.ErrStoreUnavailable when the database cannot

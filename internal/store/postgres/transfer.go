@@ -26,7 +26,7 @@ type Transfer struct {
 	tx   pgx.Tx // of a source: one snapshot, which keeps gateways out; nil for a target
 }
 
-var _ transfer.Target = (*Transfer)(nil)
+var _ transfer.Side = (*Transfer)(nil)
 
 // OpenSource opens a database to copy from it. Its schema must be that of this program. A
 // *[LiveNodesError] means that gateways use it. A gateway that starts later waits for the end of

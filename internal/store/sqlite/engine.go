@@ -275,10 +275,7 @@ type Visitor struct {
 	conn *conn
 }
 
-var (
-	_ store.Credentials = (*Visitor)(nil)
-	_ store.Inspector   = (*Visitor)(nil)
-)
+var _ store.Admin = (*Visitor)(nil)
 
 // Visit opens the database without locking the data directory. It wraps fs.ErrNotExist when no
 // database exists; [ErrForeign] and [ErrNewerSchema] as in [Open]; [ErrOldSchema] when it must be

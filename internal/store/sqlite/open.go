@@ -105,8 +105,8 @@ import (
 )
 
 var (
-	_ store.Store      = (*Store)(nil)
-	_ store.Progresser = (*Store)(nil)
+	_ store.Store     = (*Store)(nil)
+	_ store.OneWriter = (*Store)(nil)
 )
 
 // Config locates the database. Only Path is required.
@@ -393,11 +393,6 @@ func (s *Store) Unregister(ctx context.Context, nodeID string) error {
 	s.gate.Leased(nodeID, time.Time{})
 	return s.Store.Unregister(ctx, nodeID)
 }
-
-var (
-	_ store.Holds = (*Store)(nil)
-	_ store.Holds = (*Visitor)(nil)
-)
 
 // holdCopy holds the gateway of a backup: the database at path, which no process uses.
 func holdCopy(ctx context.Context, path string, at int64, h store.Hold) error {

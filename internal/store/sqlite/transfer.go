@@ -29,7 +29,7 @@ type Transfer struct {
 	path string
 }
 
-var _ transfer.Target = (*Transfer)(nil)
+var _ transfer.Side = (*Transfer)(nil)
 
 // OpenSource opens a database to copy from it. Its schema must be that of this program. Errors as
 // in [Open].

@@ -20,8 +20,6 @@ type Inbox struct {
 	finishes *together[*finishOp]
 }
 
-var _ store.Inbox = Inbox{}
-
 func newInbox(db Engine, jobs Cron) Inbox {
 	s := Inbox{db: db, cron: jobs}
 	s.accepts = newTogether(db, "accept a message", s.acceptAll)

@@ -18,8 +18,6 @@ import (
 // stores the zone that a person chose, and the quiet hours of chats.
 type Access struct{ db Engine }
 
-var _ store.Credentials = Access{}
-
 const (
 	pairingColumns = `code, id, channel, user_id, chat_id, name, created_at, expires_at`
 	peerCondition  = `channel = $1 AND user_id = $2 AND chat_id = $3`
@@ -345,8 +343,6 @@ func (s Access) TakeButton(ctx context.Context, id string, by channel.Peer, pres
 // Calls are the results of calls with an idempotency key, and the audit log.
 type Calls struct{ db Engine }
 
-var _ store.IdempotencyRecords = Calls{}
-
 const (
 	// reserveSQL inserts the record of a call. It changes no row when an unexpired record exists.
 	// On PostgreSQL it waits for a transaction that inserts the same key. $5 is how long records
@@ -401,7 +397,7 @@ func findRecord(ctx context.Context, tx Tx, o chat.IdempotencyKey) (json.RawMess
 	return json.RawMessage(answer), nil
 }
 
-// IdempotencyRecord reads the result of the first call with a key; see store.IdempotencyRecords.
+// IdempotencyRecord reads the result of the first call with a key; see store.Store.
 func (s Calls) IdempotencyRecord(ctx context.Context, o chat.IdempotencyKey) (answer json.RawMessage, err error) {
 	err = s.db.View(ctx, "read an answer", func(ctx context.Context, tx Tx) error {
 		answer, err = findRecord(ctx, tx, o)

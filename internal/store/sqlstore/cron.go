@@ -18,8 +18,6 @@ type Cron struct {
 	unknown *unknownLaunches
 }
 
-var _ cron.JobStore = Cron{}
-
 func newCron(db Engine) Cron {
 	return Cron{db: db, parts: &cron.PartsDecoder{}, unknown: &unknownLaunches{list: map[string]cron.Launched{}}}
 }

@@ -49,7 +49,7 @@ const (
 )
 
 // DeleteSession removes a session that does not run, with everything that belongs to it; see
-// store.Sessions.
+// store.Store.
 func (s Sessions) DeleteSession(ctx context.Context, p store.DeleteParams) (store.Deleted, error) {
 	return result(ctx, s.db.Update, "delete a session", func(ctx context.Context, tx Tx) (store.Deleted, error) {
 		return idempotent(ctx, tx, p.IdempotencyKey, func() (store.Deleted, error) { return remove(ctx, tx, p) })
@@ -202,8 +202,6 @@ func emptySummaries(ctx context.Context, tx Tx, key chat.SessionKey) error {
 // an update per turn.
 type Retention struct{ db Engine }
 
-var _ store.Retention = Retention{}
-
 // joinedAhead is how far after the numbers of its run a joined message may lie. A message beyond
 // that is deleted separately, a moment later.
 const joinedAhead = 1000
@@ -266,7 +264,7 @@ type oldMessage struct {
 	run     string
 }
 
-// Prune deletes old rows; see store.Retention.
+// Prune deletes old rows; see store.Store.
 func (s Retention) Prune(ctx context.Context, p store.PruneParams) (int, error) {
 	switch p.What {
 	case store.PruneMessages:
@@ -398,7 +396,7 @@ func (s Retention) changes(ctx context.Context, p store.PruneParams) (int, error
 	})
 }
 
-// Passed lists sessions that are to be deleted; see store.Retention.
+// Passed lists sessions that are to be deleted; see store.Store.
 func (s Retention) Passed(ctx context.Context, ago time.Duration, limit int) (keys []chat.SessionKey, err error) {
 	err = s.db.View(ctx, "list sessions to delete", func(ctx context.Context, tx Tx) error {
 		names, err := all(ctx, tx, `SELECT s.key FROM sessions s {by sessions_passing} WHERE s.key LIKE 'agent:%:api:passing-%' AND s.key NOT LIKE 'agent:%:api:passing-%:%'
@@ -415,7 +413,7 @@ func (s Retention) Passed(ctx context.Context, ago time.Duration, limit int) (ke
 	return keys, err
 }
 
-// FilesInUse lists the files that unfinished work names; see store.Retention.
+// FilesInUse lists the files that unfinished work names; see store.Store.
 func (s Retention) FilesInUse(ctx context.Context) (paths []string, err error) {
 	err = s.db.View(ctx, "list files in use", func(ctx context.Context, tx Tx) error {
 		paths = nil
@@ -434,7 +432,7 @@ func (s Retention) FilesInUse(ctx context.Context) (paths []string, err error) {
 	return paths, err
 }
 
-// FilesNamed returns the paths that messages name; see store.Retention.
+// FilesNamed returns the paths that messages name; see store.Store.
 func (s Retention) FilesNamed(ctx context.Context, paths []string) (named []string, err error) {
 	err = s.db.View(ctx, "find messages that name files", func(ctx context.Context, tx Tx) (err error) {
 		named, err = all(ctx, tx, tx.PerEngine(filesNamedSQL, filesNamedOnSQLite), scanText, paths)

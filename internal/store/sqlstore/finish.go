@@ -386,8 +386,6 @@ func (f *finishing) finishedBefore(ctx context.Context, o *finishOp, u runRow) (
 // Journal records what the models of running turns requested and the results.
 type Journal struct{ db Engine }
 
-var _ store.Journal = Journal{}
-
 const recordSQL = `INSERT INTO turn_rounds (run_id, round, kind, n, body) VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING`
 
 // Record commits a row; see store.Journal.

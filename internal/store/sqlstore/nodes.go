@@ -32,7 +32,7 @@ const (
 		RETURNING epoch`
 )
 
-// Heartbeat extends the lease of a live node; see store.Nodes.
+// Heartbeat extends the lease of a live node; see store.Store.
 func (s Nodes) Heartbeat(ctx context.Context, nodeID string, draining bool) (store.Beat, error) {
 	return result(ctx, control(s.db, Beat), "extend the lease of this gateway", func(ctx context.Context, tx Tx) (store.Beat, error) {
 		return beat(ctx, tx, nodeID, draining)
@@ -94,7 +94,7 @@ const (
 			addr = excluded.addr, version = excluded.version, fires = excluded.fires, agents = excluded.agents, draining = false, draining_since = NULL RETURNING lease_until`
 )
 
-// Register creates a new incarnation; see store.Nodes.
+// Register creates a new incarnation; see store.Store.
 func (s Nodes) Register(ctx context.Context, n store.Node) error {
 	_, err := s.Registered(ctx, n)
 	return err
@@ -129,7 +129,7 @@ func (s Nodes) Registered(ctx context.Context, n store.Node) (time.Time, error) 
 	})
 }
 
-// Unregister is the clean stop of a node; see store.Nodes. Running runs keep their state: because
+// Unregister is the clean stop of a node; see store.Store. Running runs keep their state: because
 // the node row is deleted, the next owner counts no crash. It reads all sessions once: ownership
 // intentionally has no index.
 func (s Nodes) Unregister(ctx context.Context, nodeID string) error {
@@ -165,7 +165,7 @@ func takenRowsSQL() []string {
 	}
 }
 
-// TakenRows lists the rows that nodes have taken; see store.Nodes.
+// TakenRows lists the rows that nodes have taken; see store.Store.
 func (s Nodes) TakenRows(ctx context.Context) (found []store.TakenRow, err error) {
 	for _, text := range takenRowsSQL() {
 		rows, err := list(ctx, s.db, query{"list the rows that gateways have taken", text, nil}, func(r Row) (t store.TakenRow, err error) {
@@ -181,7 +181,7 @@ func (s Nodes) TakenRows(ctx context.Context) (found []store.TakenRow, err error
 	return found, nil
 }
 
-// Cluster reads the live nodes, those that are gone, and the named leases; see store.Nodes.
+// Cluster reads the live nodes, those that are gone, and the named leases; see store.Store.
 func (s Nodes) Cluster(ctx context.Context) (c store.Cluster, err error) {
 	err = s.db.View(ctx, "list the gateways", func(ctx context.Context, tx Tx) (err error) {
 		c = store.Cluster{Leases: map[string]bool{}}
@@ -223,7 +223,7 @@ const unownedSQL = `SELECT s.agent, true, count(*) FROM inbox i JOIN sessions s 
 		AND owner <> '` + cron.SystemOwner + `' GROUP BY agent
 	UNION ALL SELECT agent, false, count(*) FROM cron_run_logs WHERE state = 'retrying' AND next_attempt_at <= {now} AND owner <> '` + cron.SystemOwner + `' GROUP BY agent`
 
-// Unowned counts the work that waits for agents that no live node has; see store.Nodes.
+// Unowned counts the work that waits for agents that no live node has; see store.Store.
 func (s Nodes) Unowned(ctx context.Context) (left map[string]store.Unowned, err error) {
 	err = s.db.View(ctx, "count the work that no gateway has", func(ctx context.Context, tx Tx) error {
 		left = map[string]store.Unowned{}
@@ -271,7 +271,7 @@ func proveAlive(ctx context.Context, tx Tx, nodeID string) error {
 }
 
 // AcquireLease takes a named lease that no live node holds, or confirms that nodeID holds it; see
-// store.Nodes.
+// store.Store.
 func (s Nodes) AcquireLease(ctx context.Context, name, nodeID string) (l store.Lease, ok bool, err error) {
 	l, err = result(ctx, s.db.Update, "acquire the lease "+name, func(ctx context.Context, tx Tx) (store.Lease, error) {
 		l := store.Lease{Name: name, Owner: nodeID}
@@ -384,9 +384,7 @@ type Holds struct {
 	jobs Cron
 }
 
-var _ store.Holds = Holds{}
-
-// Hold reads the hold; see store.Holds.
+// Hold reads the hold; see store.Store.
 func (s Holds) Hold(ctx context.Context) (held *store.Hold, err error) {
 	err = s.db.View(ctx, "read the hold", func(ctx context.Context, tx Tx) error {
 		var h store.Hold
@@ -399,7 +397,7 @@ func (s Holds) Hold(ctx context.Context) (held *store.Hold, err error) {
 	return held, err
 }
 
-// SetHold holds or releases the gateway; see store.Holds.
+// SetHold holds or releases the gateway; see store.Store.
 func (s Holds) SetHold(ctx context.Context, h *store.Hold, by store.ChangedBy) error {
 	return s.db.Update(ctx, "hold or release the gateway", func(ctx context.Context, tx Tx) error {
 		now, err := tx.Now(ctx)
@@ -418,7 +416,7 @@ func (s Holds) SetHold(ctx context.Context, h *store.Hold, by store.ChangedBy) e
 	})
 }
 
-// Held counts the work that waits for the release; see store.Holds.
+// Held counts the work that waits for the release; see store.Store.
 func (s Holds) Held(ctx context.Context) (w store.HeldWork, err error) {
 	err = s.db.View(ctx, "read what is held", func(ctx context.Context, tx Tx) error {
 		w = store.HeldWork{}
@@ -442,8 +440,6 @@ func (s Holds) Held(ctx context.Context) (w store.HeldWork, err error) {
 
 // History is the history of jobs that is stored outside of the ledger.
 type History struct{ db Engine }
-
-var _ cron.History = History{}
 
 const (
 	// outagesKept is how long an outage is kept.

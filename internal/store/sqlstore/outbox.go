@@ -18,8 +18,6 @@ type Outbox struct {
 	jobs Cron
 }
 
-var _ store.Outbox = Outbox{}
-
 const (
 	// unsent is the condition of the index of pending and sending rows. The engines have it in two
 	// forms.
@@ -163,7 +161,7 @@ func notify(ctx context.Context, tx Tx, session string, notice *store.Outgoing, 
 	return o.ID, addOutgoing(ctx, tx, []store.Outgoing{o})
 }
 
-// Enqueue adds outgoing messages outside of a run; see store.Outbox.
+// Enqueue adds outgoing messages outside of a run; see store.Store.
 func (s Outbox) Enqueue(ctx context.Context, rows []store.Outgoing) error {
 	return s.db.Update(ctx, "enqueue outgoing messages", func(ctx context.Context, tx Tx) error {
 		for rest := rows; len(rest) > 0; {
@@ -192,7 +190,7 @@ func (s Outbox) Enqueue(ctx context.Context, rows []store.Outgoing) error {
 	})
 }
 
-// ClaimOutgoing takes due rows; see store.Outbox. A dead node gets chat.ErrFenced.
+// ClaimOutgoing takes due rows; see store.Store. A dead node gets chat.ErrFenced.
 func (s Outbox) ClaimOutgoing(ctx context.Context, p store.ClaimOutgoingParams) ([]store.Outgoing, error) {
 	// An attempt without a recorded result has changed no row, so it ends no rest of the poll. With
 	// its id this is another poll.
@@ -525,7 +523,7 @@ func (e *entering) add(ctx context.Context, tx Tx) (*store.ShownEntry, error) {
 	return &store.ShownEntry{TranscriptEntry: entries[0], Session: e.Session, Principal: e.principal}, nil
 }
 
-// Delivered records that a message has arrived; see store.Outbox.
+// Delivered records that a message has arrived; see store.Store.
 func (s Outbox) Delivered(ctx context.Context, p store.DeliveredParams) (*store.ShownEntry, error) {
 	if p.ProviderID == "" {
 		return nil, chat.Errorf(chat.CodeInvalid, "a delivered message needs the provider's id")
@@ -565,7 +563,7 @@ func addParts(ctx context.Context, tx Tx, id string, parts []chat.Part) error {
 	return tx.Later(ctx, addPartsSQL, nil, rows)
 }
 
-// SentMessage finds the row that a message in a chat shows; see store.Outbox.
+// SentMessage finds the row that a message in a chat shows; see store.Store.
 func (s Outbox) SentMessage(ctx context.Context, in chat.Target, message string) (out store.SentMessage, err error) {
 	err = s.db.View(ctx, "find the row of a message", func(ctx context.Context, tx Tx) error {
 		o := &out
@@ -582,7 +580,7 @@ func (s Outbox) SentMessage(ctx context.Context, in chat.Target, message string)
 	return out, err
 }
 
-// RecordProgress stores what part of a row has arrived; see store.Outbox.
+// RecordProgress stores what part of a row has arrived; see store.Store.
 func (s Outbox) RecordProgress(ctx context.Context, nodeID, id, progress string, parts []chat.Part) error {
 	return s.db.Update(ctx, "note the progress of a delivery", func(ctx context.Context, tx Tx) error {
 		n, err := tx.Exec(ctx, `UPDATE outbox SET progress = $3 WHERE id = $1 AND state = 'sending' AND node = $2`, id, nodeID, progress)
@@ -596,7 +594,7 @@ func (s Outbox) RecordProgress(ctx context.Context, nodeID, id, progress string,
 	})
 }
 
-// Undelivered returns the row for a later attempt, or ends it; see store.Outbox.
+// Undelivered returns the row for a later attempt, or ends it; see store.Store.
 func (s Outbox) Undelivered(ctx context.Context, p store.UndeliveredParams) (store.Gone, error) {
 	return result(ctx, s.db.Update, "note a failed delivery", func(ctx context.Context, tx Tx) (out store.Gone, err error) {
 		if p.Gone != nil { // jobs are locked first, as everywhere

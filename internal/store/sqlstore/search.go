@@ -28,9 +28,7 @@ type Search struct {
 	Recent, Loose int
 }
 
-var _ store.Search = Search{}
-
-// SearchTranscripts finds entries of transcripts; see store.Search. Index and transcripts are read
+// SearchTranscripts finds entries of transcripts; see store.Store. Index and transcripts are read
 // in one state of the database, because an entry can enter the index meanwhile. Entries that are
 // not indexed yet are newer than all indexed ones, so they are read first.
 func (s Search) SearchTranscripts(ctx context.Context, q store.SearchQuery) (out store.SearchResult, err error) {

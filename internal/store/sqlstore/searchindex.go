@@ -62,7 +62,7 @@ type indexing struct {
 	after string // PostgreSQL: the session up to which the index is complete
 }
 
-// IndexTranscripts adds entries to the index; see store.Search.
+// IndexTranscripts adds entries to the index; see store.Store.
 func (s Search) IndexTranscripts(ctx context.Context) (int, error) {
 	x := &indexing{db: s.db}
 	x.next = x.onPostgres

@@ -13,8 +13,6 @@ import (
 // Sessions are conversations and their transcripts.
 type Sessions struct{ db Engine }
 
-var _ store.Sessions = Sessions{}
-
 const (
 	selectSessions = `SELECT key, session_id, principal, lane, COALESCE(owner, ''), epoch, last_seq, taken_seq, done_seq, stop_seq, run_limit, waiting,
 		mode, notes, created_at, updated_at, last_message_at, last_run_id, last_state, last_cause, last_error, preview, total_tokens
@@ -84,7 +82,7 @@ func readSession(ctx context.Context, tx Tx, key chat.SessionKey) (store.Session
 	return list[0], nil
 }
 
-// Session reads one session that the principal may see; see store.Sessions.
+// Session reads one session that the principal may see; see store.Store.
 func (s Sessions) Session(ctx context.Context, key chat.SessionKey, visible string) (v store.Session, err error) {
 	err = s.db.View(ctx, "read a session", func(ctx context.Context, tx Tx) (err error) {
 		v, err = readSession(ctx, tx, key)
@@ -96,7 +94,7 @@ func (s Sessions) Session(ctx context.Context, key chat.SessionKey, visible stri
 	return v, err
 }
 
-// ListSessions lists sessions and returns how many match the filter; see store.Sessions.
+// ListSessions lists sessions and returns how many match the filter; see store.Store.
 func (s Sessions) ListSessions(ctx context.Context, f store.SessionFilter) (list []store.Session, total int, err error) {
 	err = s.db.List(ctx, "list sessions", func(ctx context.Context, tx Tx) (err error) {
 		var keys []string
@@ -158,7 +156,7 @@ func scanText(r Row) (text string, err error) {
 }
 
 // SetSession changes the choices of persons for a session, which is created if needed; see
-// store.Sessions.
+// store.Store.
 func (s Sessions) SetSession(ctx context.Context, key chat.SessionKey, principal string, set store.SessionSettings) error {
 	return s.db.Update(ctx, "change a session", func(ctx context.Context, tx Tx) error {
 		if _, err := makeSession(ctx, tx, key, principal); err != nil {
@@ -188,7 +186,7 @@ func (s Sessions) SetSession(ctx context.Context, key chat.SessionKey, principal
 	})
 }
 
-// GiveSession makes another principal the owner of a session; see store.Sessions.
+// GiveSession makes another principal the owner of a session; see store.Store.
 func (s Sessions) GiveSession(ctx context.Context, key chat.SessionKey, from, to string) error {
 	return s.db.Update(ctx, "give a session", func(ctx context.Context, tx Tx) error {
 		n, err := tx.Exec(ctx, `UPDATE sessions SET principal = $3, updated_at = {now} WHERE key = $1 AND principal = $2`, key.String(), from, to)
@@ -199,7 +197,7 @@ func (s Sessions) GiveSession(ctx context.Context, key chat.SessionKey, from, to
 	})
 }
 
-// ResetSession archives the transcript and begins an empty one; see store.Sessions. The archive is
+// ResetSession archives the transcript and begins an empty one; see store.Store. The archive is
 // every entry under another session_id.
 func (s Sessions) ResetSession(ctx context.Context, p store.ResetParams) (store.Session, error) {
 	if p.NewID == "" {
@@ -423,7 +421,7 @@ func endMessages(ctx context.Context, tx Tx, session string, list []store.Waitin
 	return endRunsOf(ctx, tx, list)
 }
 
-// EndWaiting gives waiting messages an outcome; see store.Inbox.
+// EndWaiting gives waiting messages an outcome; see store.Store.
 func (s Inbox) EndWaiting(ctx context.Context, p store.EndParams) ([]store.Waiting, error) {
 	if p.Outcome == "" {
 		return nil, chat.Errorf(chat.CodeInvalid, "a message that ends needs an outcome")
@@ -462,12 +460,10 @@ func (s Inbox) EndWaiting(ctx context.Context, p store.EndParams) ([]store.Waiti
 // AgentSessions are the sessions that agents keep of conversations.
 type AgentSessions struct{ db Engine }
 
-var _ store.AgentSessions = AgentSessions{}
-
 const agentSessionSQL = `SELECT a.agent_session, a.runs, a.seen, a.used_input, a.used_output, a.used_cached, a.dir, a.host, a.pid, a.pid_started
 	FROM agent_sessions a JOIN sessions s ON s.key = a.session_key AND s.session_id = a.transcript WHERE a.session_key = $1`
 
-// AgentSession reads a session of an agent; see store.AgentSessions.
+// AgentSession reads a session of an agent; see store.Store.
 func (s AgentSessions) AgentSession(ctx context.Context, key chat.SessionKey) (chat.AgentSession, error) {
 	found, err := list(ctx, s.db, query{"read the session of an agent", agentSessionSQL, []any{key.String()}}, func(r Row) (a chat.AgentSession, err error) {
 		var runs string
@@ -489,7 +485,7 @@ const putAgentSessionSQL = `INSERT INTO agent_sessions (session_key, transcript,
 		used_input = excluded.used_input, used_output = excluded.used_output, used_cached = excluded.used_cached, dir = excluded.dir,
 		host = excluded.host, pid = excluded.pid, pid_started = excluded.pid_started, updated_at = excluded.updated_at`
 
-// PutAgentSession stores a session of an agent; see store.AgentSessions.
+// PutAgentSession stores a session of an agent; see store.Store.
 func (s AgentSessions) PutAgentSession(ctx context.Context, key chat.SessionKey, a chat.AgentSession) error {
 	return s.db.Update(ctx, "keep the session of an agent", func(ctx context.Context, tx Tx) error {
 		_, err := tx.Exec(ctx, putAgentSessionSQL, key.String(), a.ID, strings.Join(a.Runs, " "), a.Seen, a.Used.InputTokens, a.Used.OutputTokens, a.Used.CachedTokens,

@@ -413,7 +413,7 @@ type Inspection struct {
 // errRehearsed rolls a rehearsal back.
 var errRehearsed = errors.New("rehearsed")
 
-// Rehearse implements store.Rehearser. The transactions of turns and the others are on different
+// Rehearse implements store.Store. The transactions of turns and the others are on different
 // connections of PostgreSQL: a pooler that gives both the same session refuses the second.
 func (s Inspection) Rehearse(ctx context.Context) error {
 	turn := func(ctx context.Context, doing string, change func(context.Context, Tx) error) error {

@@ -13,7 +13,7 @@ import (
 // SubTurns are messages that running turns have requested.
 type SubTurns struct{ db Engine }
 
-// Yield records that a run has no slot, or has one again; see store.Tasks.
+// Yield records that a run has no slot, or has one again; see store.Store.
 func (s SubTurns) Yield(ctx context.Context, c store.Claim, runID string, away bool) error {
 	state := store.RunRunning
 	if away {
@@ -27,7 +27,7 @@ func (s SubTurns) Yield(ctx context.Context, c store.Claim, runID string, away b
 	})
 }
 
-// Announced records that the end of a sub-turn needs no further announcement; see store.Tasks.
+// Announced records that the end of a sub-turn needs no further announcement; see store.Store.
 func (s SubTurns) Announced(ctx context.Context, id string) error {
 	return s.db.Turn(ctx, "note an announcement", Alone, func(ctx context.Context, tx Tx) error {
 		return tx.Later(ctx, `UPDATE inbox SET announce = 0 WHERE message_id = $1`, nil, id)
@@ -62,7 +62,7 @@ func scanTask(r Row) (v store.Task, err error) {
 	return v, err
 }
 
-// Tasks lists sub-turns; see store.Tasks. Reading what a crash may have left is a poll.
+// Tasks lists sub-turns; see store.Store. Reading what a crash may have left is a poll.
 func (s SubTurns) Tasks(ctx context.Context, f store.TaskFilter) (list []store.Task, err error) {
 	if f.Left {
 		return poll(ctx, s.db, store.Poll{Kind: PollTasks}, func(ctx context.Context, tx Tx) (left found[[]store.Task], err error) {
@@ -148,7 +148,7 @@ func scanTurn(r Row) (v store.Turn, err error) {
 	return v, err
 }
 
-// Turns lists turns; see store.Turns. The cost of a list of open turns is proportional to the open
+// Turns lists turns; see store.Store. The cost of a list of open turns is proportional to the open
 // messages, that of ended ones to the page.
 func (s SubTurns) Turns(ctx context.Context, f store.TurnFilter) (list []store.Turn, err error) {
 	err = s.db.List(ctx, "list turns", func(ctx context.Context, tx Tx) (err error) {
@@ -230,8 +230,6 @@ func turnsSQL(f *store.TurnFilter) (text string, args []any) {
 // Questions are the tool calls and turns that wait for an answer of a person.
 type Questions struct{ db Engine }
 
-var _ store.Questions = Questions{}
-
 const (
 	questionColumns = `id, owner, session_key, state, asked_at, expires_at, call, node, result`
 	questionByID    = `SELECT ` + questionColumns + ` FROM tool_questions WHERE id = $1`
@@ -272,7 +270,7 @@ func readQuestion(ctx context.Context, tx Tx, text string, args ...any) (q store
 	return q, err
 }
 
-// PutQuestion stores an open question; see store.Questions.
+// PutQuestion stores an open question; see store.Store.
 func (s Questions) PutQuestion(ctx context.Context, q store.Question) error {
 	return s.db.Update(ctx, "keep a question", func(ctx context.Context, tx Tx) error {
 		if err := lockName(ctx, tx, "tool_questions", q.Owner); err != nil {
@@ -297,7 +295,7 @@ func (s Questions) PutQuestion(ctx context.Context, q store.Question) error {
 	})
 }
 
-// Question returns a question; see store.Questions.
+// Question returns a question; see store.Store.
 func (s Questions) Question(ctx context.Context, id string) (q store.Question, err error) {
 	err = s.db.View(ctx, "read a question", func(ctx context.Context, tx Tx) (err error) {
 		q, err = readQuestion(ctx, tx, questionByID, id)
@@ -306,13 +304,13 @@ func (s Questions) Question(ctx context.Context, id string) (q store.Question, e
 	return q, err
 }
 
-// OpenQuestions lists questions; see store.Questions.
+// OpenQuestions lists questions; see store.Store.
 func (s Questions) OpenQuestions(ctx context.Context, owner string, limit int) ([]store.Question, error) {
 	return list(ctx, s.db, query{"list open questions", `SELECT ` + questionColumns + ` FROM tool_questions q
 		WHERE ` + openQuestion + ` AND ($1 = '' OR q.owner = $1) ORDER BY q.asked_at, q.id LIMIT $2`, []any{owner, limit}}, scanQuestion)
 }
 
-// AnswerQuestion answers a question; see store.Questions.
+// AnswerQuestion answers a question; see store.Store.
 func (s Questions) AnswerQuestion(ctx context.Context, a store.AnswerQuestion) (store.Question, error) {
 	return result(ctx, s.db.Update, "answer a question", func(ctx context.Context, tx Tx) (next store.Question, err error) {
 		q, err := readQuestion(ctx, tx, questionByID+` AND owner = $2 {lock}`, a.ID, a.By)
@@ -358,7 +356,7 @@ func approve(ctx context.Context, tx Tx, q store.Question, a chat.Approval) erro
 			key, q.Owner))
 }
 
-// Approvals lists the approvals of a person; see store.Questions.
+// Approvals lists the approvals of a person; see store.Store.
 func (s Questions) Approvals(ctx context.Context, owner string, key chat.SessionKey) ([]chat.Approval, error) {
 	return list(ctx, s.db, query{"list approvals", `SELECT a.id, a.agent, a.act, a.label, a.created_at FROM approvals a
 		JOIN sessions s ON s.key = a.session_key AND s.session_id = a.transcript
@@ -370,7 +368,7 @@ func (s Questions) Approvals(ctx context.Context, owner string, key chat.Session
 	})
 }
 
-// Revoke removes approvals; see store.Questions.
+// Revoke removes approvals; see store.Store.
 func (s Questions) Revoke(ctx context.Context, owner string, key chat.SessionKey, id string) (int, error) {
 	return result(ctx, s.db.Update, "revoke approvals", func(ctx context.Context, tx Tx) (int, error) {
 		n, err := tx.Exec(ctx, `DELETE FROM approvals WHERE session_key = $1 AND owner = $2 AND ($3 = '' OR id = $3)
@@ -379,7 +377,7 @@ func (s Questions) Revoke(ctx context.Context, owner string, key chat.SessionKey
 	})
 }
 
-// CloseQuestion ends the wait of a turn; see store.Questions.
+// CloseQuestion ends the wait of a turn; see store.Store.
 func (s Questions) CloseQuestion(ctx context.Context, id string) (store.Question, error) {
 	return result(ctx, s.db.Update, "close a question", func(ctx context.Context, tx Tx) (store.Question, error) {
 		_, err := tx.Exec(ctx, `UPDATE tool_questions SET state = 'closed' WHERE id = $1 AND state = 'open' AND node <> ''`, id)
@@ -390,7 +388,7 @@ func (s Questions) CloseQuestion(ctx context.Context, id string) (store.Question
 	})
 }
 
-// EndQuestion stores the result of a call; see store.Questions.
+// EndQuestion stores the result of a call; see store.Store.
 func (s Questions) EndQuestion(ctx context.Context, id string, end chat.ToolResult) (first bool, err error) {
 	body, err := encode(end)
 	if err != nil {
@@ -402,7 +400,7 @@ func (s Questions) EndQuestion(ctx context.Context, id string, end chat.ToolResu
 	})
 }
 
-// TakeQuestions assigns to the node calls that no process makes; see store.Questions.
+// TakeQuestions assigns to the node calls that no process makes; see store.Store.
 func (s Questions) TakeQuestions(ctx context.Context, p store.TakeQuestionsParams) ([]store.Question, error) {
 	return poll(ctx, s.db, store.Poll{Kind: PollQuestions, Node: p.Node}, func(ctx context.Context, tx Tx) (f found[[]store.Question], err error) {
 		f.out, err = all(ctx, tx, `WITH free AS MATERIALIZED (SELECT q.id `+leftQuestions+` AND NOT (q.id {in $3}) ORDER BY q.id {limit $2} {skip})

@@ -16,8 +16,6 @@ import (
 // months of these parts due. So a week that was begun before cannot be stored from outdated parts.
 type Contents struct{ db Engine }
 
-var _ store.Toc = Contents{}
-
 const (
 	notKept = ` AND NOT EXISTS (SELECT 1 FROM kept_transcripts k WHERE k.session_key = t.session_key AND k.session_id = t.session_id)`
 
@@ -78,7 +76,7 @@ const (
 	tocColumns = `owner, period, text, made_at, made, stale = 1, session_key, from_seq, to_seq, entries`
 )
 
-// TocBehind lists sessions with entries that no part covers; see store.Toc.
+// TocBehind lists sessions with entries that no part covers; see store.Store.
 func (s Contents) TocBehind(ctx context.Context, before time.Time, limit int) ([]store.TocBehind, error) {
 	return list(ctx, s.db, query{"find entries without a summary", tocBehindSQL, []any{cron.SystemOwner, millis(before), max(limit, 0)}},
 		func(r Row) (b store.TocBehind, err error) {
@@ -87,7 +85,7 @@ func (s Contents) TocBehind(ctx context.Context, before time.Time, limit int) ([
 		})
 }
 
-// TocEntries reads entries of all transcripts of a session; see store.Toc.
+// TocEntries reads entries of all transcripts of a session; see store.Store.
 func (s Contents) TocEntries(ctx context.Context, key chat.SessionKey, after int64, limit, maxBytes int) (list []store.TocEntry, err error) {
 	p := page{columns: `session_id, ` + entryColumns, rows: tocEntriesSQL, bytes: maxBytes, args: []any{key.String(), after, max(limit, 0)}}
 	err = s.db.View(ctx, "read what is in no summary", func(ctx context.Context, tx Tx) (err error) {
@@ -100,7 +98,7 @@ func (s Contents) TocEntries(ctx context.Context, key chat.SessionKey, after int
 	return list, err
 }
 
-// PutTocPart adds entries to the part of their day; see store.Toc.
+// PutTocPart adds entries to the part of their day; see store.Store.
 func (s Contents) PutTocPart(ctx context.Context, p store.TocPart) (added bool, err error) {
 	return result(ctx, s.db.Update, "store a summary of a day", func(ctx context.Context, tx Tx) (added bool, err error) {
 		key := p.Session.String()
@@ -118,7 +116,7 @@ func (s Contents) PutTocPart(ctx context.Context, p store.TocPart) (added bool, 
 	})
 }
 
-// TocDue lists due summaries; see store.Toc.
+// TocDue lists due summaries; see store.Store.
 func (s Contents) TocDue(ctx context.Context, level store.TocLevel, upto string, limit int) ([]store.TocRef, error) {
 	return list(ctx, s.db, query{
 		"find due summaries",
@@ -130,7 +128,7 @@ func (s Contents) TocDue(ctx context.Context, level store.TocLevel, upto string,
 	})
 }
 
-// BeginTocNode records that the summary of a week or a month is being made; see store.Toc.
+// BeginTocNode records that the summary of a week or a month is being made; see store.Store.
 func (s Contents) BeginTocNode(ctx context.Context, ref store.TocRef, claim string) (ok bool, err error) {
 	return result(ctx, s.db.Update, "begin a summary", func(ctx context.Context, tx Tx) (bool, error) {
 		n, err := tx.Exec(ctx, tocBeginSQL, ref.Owner, string(ref.Level), ref.Period, claim, store.TocClaimTime.Milliseconds())
@@ -138,7 +136,7 @@ func (s Contents) BeginTocNode(ctx context.Context, ref store.TocRef, claim stri
 	})
 }
 
-// EndTocNode stores the summary of a week or a month; see store.Toc.
+// EndTocNode stores the summary of a week or a month; see store.Store.
 func (s Contents) EndTocNode(ctx context.Context, ref store.TocRef, claim, text string) (ok bool, err error) {
 	return result(ctx, s.db.Update, "store a summary", func(ctx context.Context, tx Tx) (bool, error) {
 		n, err := tx.Exec(ctx, tocEndSQL, ref.Owner, string(ref.Level), ref.Period, claim, text)
@@ -152,7 +150,7 @@ func (s Contents) EndTocNode(ctx context.Context, ref store.TocRef, claim, text 
 	})
 }
 
-// Toc reads summaries; see store.Toc.
+// Toc reads summaries; see store.Store.
 func (s Contents) Toc(ctx context.Context, q store.TocQuery) (list []store.TocNode, err error) {
 	rows, key := tocNodesSQL, ""
 	if q.Level == store.TocDay {

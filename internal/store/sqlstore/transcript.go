@@ -218,7 +218,7 @@ func appendEntries(ctx context.Context, tx Tx, key chat.SessionKey, entries []ch
 	return insertEntries(ctx, tx, to, entries)
 }
 
-// AppendTranscript adds entries outside of a run; see store.Sessions.
+// AppendTranscript adds entries outside of a run; see store.Store.
 func (s Sessions) AppendTranscript(
 	ctx context.Context, key chat.SessionKey, principal string, entries []chat.TranscriptEntry,
 ) ([]chat.TranscriptEntry, error) {
@@ -230,7 +230,7 @@ func (s Sessions) AppendTranscript(
 	})
 }
 
-// AppendSummary adds a summary; see store.Sessions.
+// AppendSummary adds a summary; see store.Store.
 func (s Sessions) AppendSummary(ctx context.Context, p store.SummaryParams) (e chat.TranscriptEntry, added bool, err error) {
 	e, err = result(ctx, s.db.Update, "append a summary", func(ctx context.Context, tx Tx) (e chat.TranscriptEntry, err error) {
 		to := addition{Session: p.Session.String(), Transcript: p.SessionID}
@@ -252,7 +252,7 @@ func (s Sessions) AppendSummary(ctx context.Context, p store.SummaryParams) (e c
 	return e, e.Seq > 0, err
 }
 
-// NameSessions makes hooks name sessions; see store.Sessions.
+// NameSessions makes hooks name sessions; see store.Store.
 func (s Sessions) NameSessions(ctx context.Context, names map[string]chat.SessionKey) error {
 	return s.db.Update(ctx, "name the sessions of hooks", func(ctx context.Context, tx Tx) error {
 		for _, hook := range slices.Sorted(maps.Keys(names)) {
@@ -289,7 +289,7 @@ func (s Sessions) NameSessions(ctx context.Context, names map[string]chat.Sessio
 	})
 }
 
-// AppendReply adds one entry as the delivery of a reply; see store.Sessions. The lock of the
+// AppendReply adds one entry as the delivery of a reply; see store.Store. The lock of the
 // session's row orders concurrent deliveries of one reply.
 func (s Sessions) AppendReply(ctx context.Context, p store.ReplyParams) (store.Replied, error) {
 	return result(ctx, s.db.Update, "deliver a reply into a transcript", func(ctx context.Context, tx Tx) (out store.Replied, err error) {

@@ -185,9 +185,7 @@ func (s Usage) PruneUsage(ctx context.Context, before string, limit int) (int, e
 // Ratios are the measured ratios between token counts and estimates.
 type Ratios struct{ db Engine }
 
-var _ store.TokenRatios = Ratios{}
-
-// TokenRatios lists all ratios; see store.TokenRatios.
+// TokenRatios lists all ratios; see store.Store.
 func (s Ratios) TokenRatios(ctx context.Context) ([]store.TokenRatio, error) {
 	return list(ctx, s.db, query{
 		"read how endpoints count tokens", `SELECT endpoint, model, permille FROM token_ratios ORDER BY endpoint, model`, nil,
@@ -201,7 +199,7 @@ const saveRatiosSQL = `{set endpoint text, model text, permille int}
 	INSERT INTO token_ratios (endpoint, model, permille) SELECT v.endpoint, v.model, v.permille {from} WHERE true
 	ON CONFLICT (endpoint, model) DO UPDATE SET permille = excluded.permille`
 
-// SaveTokenRatios stores ratios; see store.TokenRatios.
+// SaveTokenRatios stores ratios; see store.Store.
 func (s Ratios) SaveTokenRatios(ctx context.Context, list []store.TokenRatio) error {
 	rows := make(Set, 0, len(list))
 	for _, t := range list {

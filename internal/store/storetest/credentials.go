@@ -24,7 +24,7 @@ func tokenNamed(name string) store.Credential {
 // and support SQL.
 func RunCredentials(t *testing.T, open Opener) {
 	t.Helper()
-	for name, run := range map[string]func(w *world, c store.Credentials){
+	for name, run := range map[string]func(w *world, c store.Admin){
 		"ReadsWhatWasWritten":    credentialIsKept,
 		"ListsByName":            credentialsAreListed,
 		"RefusesATakenName":      credentialConflicts,
@@ -37,16 +37,12 @@ func RunCredentials(t *testing.T, open Opener) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, open)
-			c, ok := w.h.Open().(store.Credentials)
-			if !ok {
-				t.Fatal("the store keeps no credentials")
-			}
-			run(w, c)
+			run(w, w.h.Open())
 		})
 	}
 }
 
-func (w *world) create(c store.Credentials, list ...store.Credential) {
+func (w *world) create(c store.Admin, list ...store.Credential) {
 	w.Helper()
 	for _, one := range list {
 		if err := c.CreateCredential(w.ctx, one, store.ChangedBy{Who: "cli", Peer: "here", RequestID: "r1"}); err != nil {
@@ -55,7 +51,7 @@ func (w *world) create(c store.Credentials, list ...store.Credential) {
 	}
 }
 
-func (w *world) tokens(c store.Credentials) []store.Credential {
+func (w *world) tokens(c store.Admin) []store.Credential {
 	w.Helper()
 	list, err := c.Credentials(w.ctx)
 	if err != nil {
@@ -64,7 +60,7 @@ func (w *world) tokens(c store.Credentials) []store.Credential {
 	return list
 }
 
-func credentialIsKept(w *world, c store.Credentials) {
+func credentialIsKept(w *world, c store.Admin) {
 	want := tokenNamed("anna")
 	want.ExpiresAt = w.clock.now().Add(time.Hour)
 	w.create(c, want)
@@ -80,7 +76,7 @@ func credentialIsKept(w *world, c store.Credentials) {
 	}
 }
 
-func credentialsAreListed(w *world, c store.Credentials) {
+func credentialsAreListed(w *world, c store.Admin) {
 	w.create(c, tokenNamed("b"), tokenNamed("c"), tokenNamed("a"))
 	var names []string
 	for _, one := range w.tokens(c) {
@@ -91,7 +87,7 @@ func credentialsAreListed(w *world, c store.Credentials) {
 	}
 }
 
-func credentialConflicts(w *world, c store.Credentials) {
+func credentialConflicts(w *world, c store.Admin) {
 	w.create(c, tokenNamed("a"))
 	again, stolen := tokenNamed("a"), tokenNamed("a")
 	again.Digest[0]++
@@ -109,7 +105,7 @@ func credentialConflicts(w *world, c store.Credentials) {
 	}
 }
 
-func credentialIsRevoked(w *world, c store.Credentials) {
+func credentialIsRevoked(w *world, c store.Admin) {
 	w.create(c, tokenNamed("a"), tokenNamed("b"))
 	if err := c.RevokeCredential(w.ctx, "a", store.ChangedBy{Who: "cli"}); err != nil {
 		w.Fatalf("%v", err)
@@ -123,7 +119,7 @@ func credentialIsRevoked(w *world, c store.Credentials) {
 	w.create(c, tokenNamed("a"))
 }
 
-func damagedCredentialOpensNothing(w *world, c store.Credentials) {
+func damagedCredentialOpensNothing(w *world, c store.Admin) {
 	w.create(c, tokenNamed("a"), tokenNamed("b"))
 	w.h.Exec(w.tb, `UPDATE credentials SET digest = 'zz' WHERE name = 'a'`)
 	if got := w.tokens(c); len(got) != 2 || got[0].Digest != [sha256.Size]byte{} || got[1].Digest != tokenNamed("b").Digest {
@@ -134,7 +130,7 @@ func damagedCredentialOpensNothing(w *world, c store.Credentials) {
 	}
 }
 
-func credentialChangesAreLogged(w *world, c store.Credentials) {
+func credentialChangesAreLogged(w *world, c store.Admin) {
 	token := tokenNamed("a")
 	w.create(c, token)
 	w.clock.advance(time.Minute)
@@ -152,20 +148,15 @@ func credentialChangesAreLogged(w *world, c store.Credentials) {
 	}
 }
 
-func credentialOutlives(w *world, c store.Credentials) {
+func credentialOutlives(w *world, c store.Admin) {
 	w.create(c, tokenNamed("a"))
 	w.st = w.h.Reopen()
-	again, ok := w.st.(store.Credentials)
-	if !ok || len(w.tokens(again)) != 1 {
+	if len(w.tokens(w.st)) != 1 {
 		w.Errorf("the token is gone")
 	}
 }
 
-func violationsAreFound(w *world, c store.Credentials) {
-	look, ok := c.(store.Inspector)
-	if !ok {
-		w.Fatalf("the store cannot be inspected")
-	}
+func violationsAreFound(w *world, c store.Admin) {
 	values := map[string]any{"secret": canary}
 	for name, text := range w.values() {
 		if _, taken := values[name]; !taken {
@@ -177,7 +168,7 @@ func violationsAreFound(w *world, c store.Credentials) {
 		}
 	}
 	for _, rule := range store.Invariants() {
-		if rows, err := look.Violations(w.ctx, rule, values, 20); err != nil || len(rows) > 0 {
+		if rows, err := c.Violations(w.ctx, rule, values, 20); err != nil || len(rows) > 0 {
 			w.Errorf("%s: %v, %v", rule.ID, rows, err)
 		}
 	}
@@ -186,7 +177,7 @@ func violationsAreFound(w *world, c store.Credentials) {
 	}
 	broken := func(rule store.Invariant) bool { return rule.ID == "I8.seq" }
 	rule := store.Invariants()[slices.IndexFunc(store.Invariants(), broken)]
-	rows, err := look.Violations(w.ctx, rule, values, 2)
+	rows, err := c.Violations(w.ctx, rule, values, 2)
 	w.h.Exec(w.tb, `DELETE FROM sessions`)
 	if err != nil || len(rows) != 2 || rows[0][0] != "I8.seq" || rows[0][2] != "5" {
 		w.Errorf("got %v, %v, want two rows", rows, err)

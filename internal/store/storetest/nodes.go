@@ -53,15 +53,6 @@ func takenRows(w *world) {
 	})
 }
 
-// rehearse rehearses the acceptance of a message.
-func (w *world) rehearse() error {
-	r, ok := w.st.(store.Rehearser)
-	if !ok {
-		w.Fatalf("the store cannot rehearse")
-	}
-	return r.Rehearse(w.ctx)
-}
-
 func rehearsalLeavesNothing(w *world) {
 	w.node()
 	counts := func() (all []string) {
@@ -75,7 +66,7 @@ func rehearsalLeavesNothing(w *world) {
 	}
 	before := counts()
 	for range 3 {
-		w.ok(w.rehearse())
+		w.ok(w.st.Rehearse(w.ctx))
 	}
 	equal(w, "rows", counts(), before)
 }
@@ -88,11 +79,11 @@ func rehearsalFails(w *world) {
 	}
 	for _, table := range []string{"inbox", "runs"} {
 		w.h.Exec(w.tb, `ALTER TABLE `+table+` RENAME COLUMN lane TO lanes`)
-		if err := w.rehearse(); err == nil {
+		if err := w.st.Rehearse(w.ctx); err == nil {
 			w.Errorf("the rehearsal succeeds while %s refuses every row", table)
 		}
 		w.h.Exec(w.tb, `ALTER TABLE `+table+` RENAME COLUMN lanes TO lane`)
-		w.ok(w.rehearse())
+		w.ok(w.st.Rehearse(w.ctx))
 	}
 }
 
@@ -298,19 +289,9 @@ func (w *world) firing(exclusive bool) string {
 	return id
 }
 
-// past is the store's history of jobs.
-func (w *world) past() cron.History {
-	w.Helper()
-	h, ok := w.st.(cron.History)
-	if !ok {
-		w.Fatalf("the store keeps no history of jobs")
-	}
-	return h
-}
-
 func (w *world) outages() []cron.Outage {
 	w.Helper()
-	list := try(w.past().Past(w.ctx, "", "", time.UnixMilli(1), many)).ok(w).Outages
+	list := try(w.st.Past(w.ctx, "", "", time.UnixMilli(1), many)).ok(w).Outages
 	for i := range list {
 		list[i].From = list[i].From.UTC()
 		if !list[i].Until.IsZero() {
@@ -331,7 +312,7 @@ func outageOfAStop(w *world) {
 	until := w.clock.now()
 	w.firing(false)
 	equal(w, "outages", w.outages(), []cron.Outage{{From: from, Until: until}})
-	list := try(w.past().Past(w.ctx, "", "", until, many)).ok(w).Outages
+	list := try(w.st.Past(w.ctx, "", "", until, many)).ok(w).Outages
 	equal(w, "outages after its end", len(list), 0)
 	w.clock.advance(401 * 24 * time.Hour)
 	w.firing(true)
@@ -387,7 +368,7 @@ func changesOfAJob(w *world) {
 	note("bob", "session.delete", "id")
 	changes := func(since time.Time, limit int) []cron.JobChange {
 		w.Helper()
-		list := try(w.past().Past(w.ctx, "id", "key", since, limit)).ok(w).Changes
+		list := try(w.st.Past(w.ctx, "id", "key", since, limit)).ok(w).Changes
 		for i := range list {
 			list[i].At = list[i].At.UTC()
 		}
