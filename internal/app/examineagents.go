@@ -164,11 +164,6 @@ func examinePreset(preset config.Preset, lookup func(string) (string, bool)) Fin
 	}
 }
 
-// agentProbe is a runner of agents that identify themselves.
-type agentProbe interface {
-	Probe(ctx context.Context) (acp.Identity, error)
-}
-
 // ProbeAgents starts each configured agent over ACP, creates a session with it, and ends it. It
 // sends no prompt. environ is the environment as NAME=value.
 func ProbeAgents(ctx context.Context, cfg config.Config, lookup func(string) (string, bool), environ []string) []Finding {
@@ -179,7 +174,7 @@ func ProbeAgents(ctx context.Context, cfg config.Config, lookup func(string) (st
 		if err != nil {
 			continue // ExamineAgents reports it
 		}
-		if probe, ok := runner.(agentProbe); ok {
+		if probe, ok := runner.(*acp.Runner); ok {
 			f := probed(ctx, probe)
 			f.Text = id + ": " + f.Text
 			found = append(found, f)
@@ -189,7 +184,7 @@ func ProbeAgents(ctx context.Context, cfg config.Config, lookup func(string) (st
 	return found
 }
 
-func probed(ctx context.Context, probe agentProbe) Finding {
+func probed(ctx context.Context, probe *acp.Runner) Finding {
 	who, err := probe.Probe(ctx)
 	if failed, ok := errors.AsType[*agent.Error](err); ok {
 		return Finding{Weight: Failure, Text: failed.Message}
@@ -354,7 +349,7 @@ func (p *Process) installAgent(ctx context.Context, id string, preset config.Pre
 		return // the start has failed with the same error
 	}
 	defer closeAgents([]dispatch.Agent{{Runner: runner}})
-	probe, ok := runner.(agentProbe)
+	probe, ok := runner.(*acp.Runner)
 	if !ok {
 		return
 	}

@@ -233,16 +233,37 @@ func (e *SendError) Error() string {
 func (e *SendError) Unwrap() error { return e.Cause }
 
 // Records is the durable state of channels besides messages. A store implements it; channeltest has
-// its contract.
+// its contract. All times are the store's. Every method is atomic and safe for concurrent use by
+// several nodes.
 type Records interface {
-	Pairings
-	Groups
-	Buttons
-}
+	// Which peers may talk and which have asked to. Each change of a right writes one row of the log
+	// of changes in the same transaction, with hashes of the state of the peer before and after.
 
-// Groups stores the settings that people chose for a group, and the ids that groups had before.
-// channel is the account's name, `telegram:<bot id>`.
-type Groups interface {
+	// Paired reports whether exactly this peer (same channel, person and chat) was approved and not
+	// revoked. With an error it reports false.
+	Paired(ctx context.Context, p Peer) (bool, error)
+	// CreatePairing opens a request under a new code of [NewPairingCode] for [PairingLife], or
+	// renews the open request of the same peer, under its code. It first removes expired requests,
+	// which count towards no bound. ErrPairingChatFull and ErrPairingBotFull change nothing else.
+	CreatePairing(ctx context.Context, p Peer, name string) (Pairing, error)
+	// OpenPairings lists the open requests of a channel, oldest first; "" means all channels.
+	OpenPairings(ctx context.Context, channel string) ([]Pairing, error)
+	// ApprovePairing uses up a request: its peer is allowed from now on, and every other open
+	// request of the same peer ends. A second use, an expired request and an unknown one are
+	// ErrPairingUnknown.
+	ApprovePairing(ctx context.Context, ref PairingRef, by chat.ChangedBy) (Pairing, error)
+	// DismissPairing ends an open request without a right. It returns the same errors as
+	// ApprovePairing.
+	DismissPairing(ctx context.Context, ref PairingRef, by chat.ChangedBy) (Pairing, error)
+	// Grants lists the approved peers of a channel, oldest first; "" means all channels.
+	Grants(ctx context.Context, channel string) ([]Grant, error)
+	// RevokePairing removes a right. It reports whether the right existed; only then does it write
+	// a row of the log.
+	RevokePairing(ctx context.Context, p Peer, by chat.ChangedBy) (bool, error)
+
+	// The settings that people chose for a group, and the ids that groups had before. channel is the
+	// account's name, `telegram:<bot id>`.
+
 	// GroupActivation returns the setting of a chat, "" if none was chosen.
 	GroupActivation(ctx context.Context, channel string, chatID int64) (string, error)
 	SetGroupActivation(ctx context.Context, channel string, chatID int64, activation string) error
@@ -250,6 +271,17 @@ type Groups interface {
 	GroupBefore(ctx context.Context, channel string, chatID int64) (from int64, err error)
 	// MoveGroup records that a group has a new id. Its settings move with it. Idempotent.
 	MoveGroup(ctx context.Context, channel string, from, to int64) error
+
+	// The text that each button under a message sends.
+
+	// PutButtons stores the buttons of one message for [ButtonLife], after it has removed expired
+	// ones. ErrButtonsFull stores none of them.
+	PutButtons(ctx context.Context, s ButtonSet) error
+	// TakeButton returns the text of a button to the peer who pressed it, and uses up its whole
+	// set: only one button of a message works, once. press is the provider's number of the press,
+	// never 0. A repetition of the same press returns the same text, because its message may not
+	// have been durable before a crash. ErrButtonUnknown and ErrButtonNotYours change nothing.
+	TakeButton(ctx context.Context, id string, by Peer, press int64) (text string, err error)
 }
 
 // Bounds of buttons.
@@ -260,7 +292,7 @@ const (
 	MaxButtons = 10_000
 )
 
-// Errors of [Buttons].
+// Errors of [Records].
 var (
 	// ErrButtonUnknown means that no such button is open. The error does not distinguish a button
 	// that never existed from one that was used or has expired.
@@ -271,19 +303,6 @@ var (
 	// ErrButtonsFull means that the account has [MaxButtons] open buttons.
 	ErrButtonsFull = errors.New("too many buttons are open")
 )
-
-// Buttons stores the text that each button under a message sends. All times are the store's; every
-// method is atomic and safe for concurrent use by several nodes.
-type Buttons interface {
-	// PutButtons stores the buttons of one message for [ButtonLife], after it has removed expired
-	// ones. ErrButtonsFull stores none of them.
-	PutButtons(ctx context.Context, s ButtonSet) error
-	// TakeButton returns the text of a button to the peer who pressed it, and uses up its whole
-	// set: only one button of a message works, once. press is the provider's number of the press,
-	// never 0. A repetition of the same press returns the same text, because its message may not
-	// have been durable before a crash. ErrButtonUnknown and ErrButtonNotYours change nothing.
-	TakeButton(ctx context.Context, id string, by Peer, press int64) (text string, err error)
-}
 
 // ButtonSet is the buttons of one message.
 type ButtonSet struct {
@@ -315,7 +334,7 @@ const (
 	MaxPairingsPerBot  = 100
 )
 
-// Errors of [Pairings].
+// Errors of [Records].
 var (
 	// ErrPairingChatFull means that the chat has the largest number of open codes.
 	ErrPairingChatFull = errors.New("too many open pairing codes in this chat")
@@ -380,34 +399,6 @@ const (
 	VerbPairDismiss = "pair.dismiss"
 	VerbPairRevoke  = "pair.revoke"
 )
-
-// Pairings stores which peers may talk and which have asked to. All times are the store's. Every
-// method is atomic and safe for concurrent use by several nodes. Each change of a right writes one
-// row of the log of changes in the same transaction, with hashes of the state of the peer before
-// and after.
-type Pairings interface {
-	// Paired reports whether exactly this peer (same channel, person and chat) was approved and not
-	// revoked. With an error it reports false.
-	Paired(ctx context.Context, p Peer) (bool, error)
-	// CreatePairing opens a request under a new code of [NewPairingCode] for [PairingLife], or
-	// renews the open request of the same peer, under its code. It first removes expired requests,
-	// which count towards no bound. ErrPairingChatFull and ErrPairingBotFull change nothing else.
-	CreatePairing(ctx context.Context, p Peer, name string) (Pairing, error)
-	// OpenPairings lists the open requests of a channel, oldest first; "" means all channels.
-	OpenPairings(ctx context.Context, channel string) ([]Pairing, error)
-	// ApprovePairing uses up a request: its peer is allowed from now on, and every other open
-	// request of the same peer ends. A second use, an expired request and an unknown one are
-	// ErrPairingUnknown.
-	ApprovePairing(ctx context.Context, ref PairingRef, by chat.ChangedBy) (Pairing, error)
-	// DismissPairing ends an open request without a right. It returns the same errors as
-	// ApprovePairing.
-	DismissPairing(ctx context.Context, ref PairingRef, by chat.ChangedBy) (Pairing, error)
-	// Grants lists the approved peers of a channel, oldest first; "" means all channels.
-	Grants(ctx context.Context, channel string) ([]Grant, error)
-	// RevokePairing removes a right. It reports whether the right existed; only then does it write
-	// a row of the log.
-	RevokePairing(ctx context.Context, p Peer, by chat.ChangedBy) (bool, error)
-}
 
 // NewPairingCode makes a code of 8 characters (A-Z, 2-7; 40 random bits).
 func NewPairingCode() string {

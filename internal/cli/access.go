@@ -13,36 +13,8 @@ import (
 
 	"laneway/internal/app"
 	"laneway/internal/chat"
-	"laneway/internal/config"
-	"laneway/internal/secret"
 	"laneway/internal/wire"
 )
-
-// tokenKeeper changes the named tokens of the configured store; a running gateway applies the
-// change within seconds.
-type tokenKeeper interface {
-	Create(ctx context.Context, cfg config.Config, r app.TokenRequest, by string) (app.Token, secret.Secret, error)
-	List(ctx context.Context, cfg config.Config) ([]app.Token, error)
-	Revoke(ctx context.Context, cfg config.Config, name, by string) error
-}
-
-// storeTokens is the keeper of this program.
-type storeTokens struct{}
-
-// Create makes a token.
-func (storeTokens) Create(ctx context.Context, cfg config.Config, r app.TokenRequest, by string) (app.Token, secret.Secret, error) {
-	return app.CreateToken(ctx, cfg, r, by)
-}
-
-// List lists the tokens.
-func (storeTokens) List(ctx context.Context, cfg config.Config) ([]app.Token, error) {
-	return app.ListTokens(ctx, cfg)
-}
-
-// Revoke removes a token.
-func (storeTokens) Revoke(ctx context.Context, cfg config.Config, name, by string) error {
-	return app.RevokeToken(ctx, cfg, name, by)
-}
 
 type tokenCmd struct {
 	Create tokenCreate `cmd:"" help:"Create a token; its secret is shown once."`
@@ -123,7 +95,7 @@ func (c *tokenCreate) Run(ctx context.Context, env *environment) error {
 	if err != nil {
 		return err
 	}
-	made, secret, err := env.tokens.Create(ctx, loaded.Config, app.TokenRequest{
+	made, secret, err := app.CreateToken(ctx, loaded.Config, app.TokenRequest{
 		Name: c.Name, Scopes: c.Scope, Visible: c.Visible, ExpiresIn: c.Expires,
 	}, here())
 	if err != nil {
@@ -157,7 +129,7 @@ func (c *tokenList) Run(ctx context.Context, env *environment) error {
 	if err != nil {
 		return err
 	}
-	list, err := env.tokens.List(ctx, loaded.Config)
+	list, err := app.ListTokens(ctx, loaded.Config)
 	if err != nil {
 		return fmt.Errorf("reading the tokens: %w", err)
 	}
@@ -196,10 +168,10 @@ func (c *tokenRevoke) Run(ctx context.Context, env *environment) error {
 	if err != nil {
 		return err
 	}
-	err = env.tokens.Revoke(ctx, loaded.Config, c.Name, here())
+	err = app.RevokeToken(ctx, loaded.Config, c.Name, here())
 	if errors.Is(err, chat.ErrNotFound) {
 		var names []string
-		list, lerr := env.tokens.List(ctx, loaded.Config)
+		list, lerr := app.ListTokens(ctx, loaded.Config)
 		for _, t := range list {
 			names = append(names, t.Name)
 		}

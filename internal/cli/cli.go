@@ -92,7 +92,7 @@ func Run(ctx context.Context, args []string, o Options) int {
 	env := &environment{
 		stdin: o.Stdin, stdout: o.Stdout, stderr: o.Stderr, lookupEnv: o.LookupEnv, environ: o.Environ,
 		systemConfig: o.SystemConfig, now: time.Now, signals: o.Signals, version: version, exec: o.Exec,
-		dial: dialAs(version.Version, 0), upload: uploadFile, service: ownGateway{o}, migrate: schema{}, tokens: storeTokens{},
+		dial: dialAs(version.Version, 0), upload: uploadFile, service: ownGateway{o}, migrate: schema{},
 	}
 	in, fromFile := o.Stdin.(*os.File)
 	env.fromTerminal = fromFile && term.IsTerminal(int(in.Fd()))
@@ -139,7 +139,6 @@ type environment struct {
 	upload  uploader
 	service service
 	migrate migrator
-	tokens  tokenKeeper
 }
 
 // Exit statuses of every command.

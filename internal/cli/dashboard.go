@@ -76,7 +76,7 @@ func (c *dashboardCmd) Run(ctx context.Context, env *environment) error {
 		return err
 	}
 	if err := c.open(ctx, env, loaded.Config.Data, link, words); err != nil {
-		return errors.Join(err, env.tokens.Revoke(context.WithoutCancel(ctx), loaded.Config, made.Name, here()))
+		return errors.Join(err, app.RevokeToken(context.WithoutCancel(ctx), loaded.Config, made.Name, here()))
 	}
 	return nil
 }
@@ -103,26 +103,26 @@ func (c *dashboardCmd) addresses(env *environment, cfg config.Config) (socket, b
 // token makes the token, and removes expired ones of this command. The gateway must accept it,
 // because a page without a gateway would only report that.
 func (c *dashboardCmd) token(ctx context.Context, env *environment, cfg config.Config, socket string) (made app.Token, token secret.Secret, err error) {
-	list, err := env.tokens.List(ctx, cfg)
+	list, err := app.ListTokens(ctx, cfg)
 	if err != nil {
 		return made, token, fmt.Errorf("reading the tokens: %w", err)
 	}
 	for _, t := range list {
 		if strings.HasPrefix(t.Name, dashboardToken) && !t.ExpiresAt.IsZero() && !env.now().Before(t.ExpiresAt) {
-			if err := env.tokens.Revoke(ctx, cfg, t.Name, here()); err != nil {
+			if err := app.RevokeToken(ctx, cfg, t.Name, here()); err != nil {
 				return made, token, fmt.Errorf("removing the expired token %s: %w", t.Name, err)
 			}
 		}
 	}
 	scope := map[bool]string{true: "read", false: "admin"}[c.Read]
 	request := app.TokenRequest{Name: dashboardToken + env.now().UTC().Format("20060102-150405.000"), Scopes: []string{scope}, ExpiresIn: c.For}
-	made, token, err = env.tokens.Create(ctx, cfg, request, here())
+	made, token, err = app.CreateToken(ctx, cfg, request, here())
 	if err != nil {
 		return made, token, fmt.Errorf("making the token: %w", err)
 	}
 	conn, err := env.dial(ctx, target{URL: socket, Token: token})
 	if err != nil {
-		return made, token, errors.Join(err, env.tokens.Revoke(context.WithoutCancel(ctx), cfg, made.Name, here()))
+		return made, token, errors.Join(err, app.RevokeToken(context.WithoutCancel(ctx), cfg, made.Name, here()))
 	}
 	closeQuietly(conn)
 	return made, token, nil

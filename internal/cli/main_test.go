@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 		os.Exit(run(context.Background(), os.Args[1:], &environment{
 			stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, lookupEnv: os.LookupEnv, environ: os.Environ, exec: syscall.Exec,
 			terminal: openConsole(os.Stdin, os.Stdout), now: testNow, version: versionOf("", ""),
-			systemConfig: noSystemConfig, dial: newFakeGateway().dial, service: announcing{}, migrate: fakeMigrator{}, tokens: storeTokens{},
+			systemConfig: noSystemConfig, dial: newFakeGateway().dial, service: announcing{}, migrate: fakeMigrator{},
 		}))
 	}})
 }
@@ -136,7 +136,7 @@ func newBench(stdin string, variables ...string) *bench {
 		stdin: strings.NewReader(stdin), stdout: &b.stdout, stderr: &b.stderr, now: testNow, version: versionOf("", ""),
 		lookupEnv:    func(name string) (string, bool) { v, found := values[name]; return v, found },
 		environ:      func() []string { return nil },
-		systemConfig: noSystemConfig, dial: b.gateway.dial, service: announcing{}, migrate: fakeMigrator{}, tokens: storeTokens{},
+		systemConfig: noSystemConfig, dial: b.gateway.dial, service: announcing{}, migrate: fakeMigrator{},
 	}
 	return b
 }

@@ -10,6 +10,7 @@ import (
 	"laneway/internal/agent"
 	"laneway/internal/chat"
 	"laneway/internal/cron/schedule"
+	"laneway/internal/store"
 )
 
 // Compaction is the result of a request to summarise a conversation.
@@ -71,7 +72,17 @@ type Actions interface {
 	Agents() []agent.Info
 
 	JobActions
-	TaskActions
+
+	// Tasks are turns that running turns of a conversation requested.
+
+	// Tasks lists the open tasks of the conversation, oldest first.
+	Tasks(ctx context.Context, c Call) ([]Task, error)
+	// StopTask stops a task and its sub-tasks. chat.CodeNotFound: no such task exists that the
+	// caller may stop.
+	StopTask(ctx context.Context, c Call, id string) error
+	// ExplainTurn says where the answer to a message of the caller in this conversation is; id "" =
+	// the newest one. chat.CodeNotFound: there is no such message among the newest.
+	ExplainTurn(ctx context.Context, c Call, id string) (store.TurnExplanation, error)
 }
 
 // StopReport counts what a stop ended.

@@ -25,7 +25,6 @@ import (
 	"unicode"
 
 	"laneway/internal/chat"
-	"laneway/internal/store"
 )
 
 // Call is one use of a command.
@@ -316,19 +315,6 @@ func shownApprovals(ctx context.Context, a Actions, c Call) (string, error) {
 	}
 	fmt.Fprintf(&b, "\n/%s revoke %s revokes one, /%s revoke all revokes all.", Approvals, list[0].ID, Approvals)
 	return b.String(), nil
-}
-
-// TaskActions are the operations of commands on tasks: turns that running turns of a conversation
-// requested.
-type TaskActions interface {
-	// Tasks lists the open tasks of the conversation, oldest first.
-	Tasks(ctx context.Context, c Call) ([]Task, error)
-	// StopTask stops a task and its sub-tasks. chat.CodeNotFound: no such task exists that the
-	// caller may stop.
-	StopTask(ctx context.Context, c Call, id string) error
-	// ExplainTurn says where the answer to a message of the caller in this conversation is; id "" =
-	// the newest one. chat.CodeNotFound: there is no such message among the newest.
-	ExplainTurn(ctx context.Context, c Call, id string) (store.TurnExplanation, error)
 }
 
 // Task is a task as /tasks shows it.

@@ -432,8 +432,8 @@ const welcome = "You can now use this bot. Write to me."
 var errNoPairing = chat.Errorf(chat.CodeNotFound, "there is no open request like this: it was used, dismissed, or is older than an hour; see laneway pair list")
 
 // pairings returns the store's pairings. Stores outside of this module may lack them.
-func (d *Dispatcher) pairings() (channel.Pairings, error) {
-	p, ok := d.store.(channel.Pairings)
+func (d *Dispatcher) pairings() (channel.Records, error) {
+	p, ok := d.store.(channel.Records)
 	if !ok {
 		return nil, chat.Errorf(chat.CodeInvalid, "the store %s keeps no pairings", d.store.Kind())
 	}

@@ -165,7 +165,7 @@ func New(cfg Config, backend Backend, log *slog.Logger) (*Server, error) {
 	files, _ := backend.(openai.Files) // nil for a gateway without files
 	s.completions = openai.New(
 		openai.Config{MaxBody: cfg.MaxPayload, BodyTimeout: cfg.Deadlines.Message, AcceptTimeout: cfg.Deadlines.Request, StartedAt: s.startedAt},
-		openai.Deps{Runs: backend, Agents: backend, Allowances: who, Files: files, Server: s.services, Log: log},
+		openai.Deps{Runs: backend, Allowances: who, Files: files, Server: s.services, Log: log},
 	)
 	if tools, ok := backend.(mcp.Tools); ok && cfg.TurnTokens != nil {
 		s.tools = mcp.New(mcp.Deps{Turns: cfg.TurnTokens, Tools: tools, Allowances: who, Server: s.services, BodyTimeout: cfg.Deadlines.Message, Version: cfg.Version, Log: log})

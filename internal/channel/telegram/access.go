@@ -33,14 +33,6 @@ type accessRules struct {
 	allow, groups               []int64
 }
 
-// accessRecords is the part of [channel.Records] that access needs.
-type accessRecords interface {
-	Paired(ctx context.Context, p channel.Peer) (bool, error)
-	GroupActivation(ctx context.Context, channel string, chatID int64) (string, error)
-	SetGroupActivation(ctx context.Context, channel string, chatID int64, activation string) error
-	GroupBefore(ctx context.Context, channel string, chatID int64) (from int64, err error)
-}
-
 // access decides who may talk to the bot, whether a message of a group is for it, and who may
 // change that. Only the ids of the bot, the person and the chat identify a sender; names prove
 // nothing. It keeps no state; after an error of the store or of Telegram it admits no person.
@@ -48,7 +40,7 @@ type access struct {
 	rules    accessRules
 	identity *identity
 	words    *commandWords
-	records  accessRecords
+	records  channel.Records
 	api      *client
 }
 
@@ -299,7 +291,7 @@ const (
 type greeter struct {
 	allowlist bool // the policy is a list, so there are no codes
 	identity  *identity
-	records   channel.Pairings
+	records   channel.Records
 	notes     *notes
 	metrics   *Metrics
 	log       *slog.Logger

@@ -37,16 +37,6 @@ var (
 	errTooMany    = errors.New("too many updates at once")
 )
 
-// handler works on updates.
-type handler interface {
-	// handle works on one update, or on the parts of one album. It returns nil when the update is
-	// settled: the message is durable, or nothing is to be done. It may be called again for the
-	// same update.
-	handle(ctx context.Context, parts []update) error
-	// urgent reports whether an update may overtake the earlier ones of its chat.
-	urgent(u update) bool
-}
-
 // task is one update on its way through the intake.
 type task struct {
 	update
@@ -69,7 +59,7 @@ type task struct {
 // It owns one goroutine for each chat with unfinished updates, and one for each urgent command that
 // waits; close waits for them. The lock is not held while an update is handled.
 type intake struct {
-	handler handler
+	handler *inbound
 	metrics *Metrics
 	log     *slog.Logger
 	clean   func(string) string // removes secrets from the text of an error

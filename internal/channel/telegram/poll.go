@@ -14,6 +14,7 @@ import (
 
 	tgbotapi "github.com/go-telegram-bot-api/telegram-bot-api/v5"
 
+	"laneway/internal/channel"
 	"laneway/internal/chat"
 	"laneway/internal/retry"
 )
@@ -58,11 +59,6 @@ const (
 
 var errLeaseTime = errors.New("the call for the lease took too long")
 
-// leaser grants the right to poll; see [channel.Receiver].
-type leaser interface {
-	Lease(ctx context.Context, name string) (ok bool, err error)
-}
-
 // pollerConfig are the settings of [Config] for receiving updates.
 type pollerConfig struct {
 	name                      string // of the channel and its lease
@@ -79,7 +75,7 @@ type poller struct {
 	identity *identity
 	intake   *intake
 	conn     *connection
-	lease    leaser // nil in webhook mode
+	lease    channel.Receiver // nil in webhook mode
 	log      *slog.Logger
 
 	introduced bool // the bot's name is known, and no webhook is set
@@ -104,7 +100,7 @@ func (p *poller) poll(ctx context.Context) {
 
 // serveWebhook registers the webhook and returns when ctx has ended. Updates come through
 // [Channel.WebhookHandler]. The lease only shows other processes that the bot is served.
-func (p *poller) serveWebhook(ctx context.Context, served leaser) {
+func (p *poller) serveWebhook(ctx context.Context, served channel.Receiver) {
 	for ctx.Err() == nil {
 		err := p.register(ctx)
 		if err == nil {

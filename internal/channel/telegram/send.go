@@ -490,7 +490,7 @@ var errBadChoice = errors.New("no choice that can be offered")
 // state.
 type choices struct {
 	identity *identity
-	records  channel.Buttons
+	records  channel.Records
 }
 
 // errNoPress means that the choice is for the anonymous administrators of a group. They write as the
@@ -498,7 +498,7 @@ type choices struct {
 var errNoPress = errors.New("anonymous administrators cannot press a button")
 
 // keyboard records what the buttons of a choice mean in a chat, and returns the keyboard as JSON.
-// It returns errBadChoice, errNoPress, or the errors of [channel.Buttons]. A choice for the sender
+// It returns errBadChoice, errNoPress, or the errors of [channel.Records]. A choice for the sender
 // [anonymousAdmin], the answer to a command, is for every member who may talk: who presses acts with
 // their rights.
 func (c *choices) keyboard(ctx context.Context, to address, choice *chat.Choice) (string, error) {
@@ -577,7 +577,7 @@ func (a address) group() bool { return a.chat < 0 }
 // lock is not held while the store is called.
 type addresses struct {
 	name   string // of the channel
-	groups channel.Groups
+	groups channel.Records
 	log    *slog.Logger
 
 	mu    sync.Mutex

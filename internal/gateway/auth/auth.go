@@ -56,6 +56,7 @@ import (
 
 	"laneway/internal/chat"
 	"laneway/internal/gateway/fault"
+	"laneway/internal/gateway/inflight"
 	"laneway/internal/metrics"
 	"laneway/internal/wire"
 )
@@ -69,6 +70,24 @@ type Config struct {
 	Limiter Limiter
 	// Metrics is where the authenticator registers its metrics; nil if nobody reads them.
 	Metrics prometheus.Registerer
+}
+
+// Server is the HTTP server around the handlers of single paths.
+type Server interface {
+	// Bearer identifies the client of a request. It answers a client without a credential of that
+	// scope itself, and ok is then false.
+	Bearer(w http.ResponseWriter, r *http.Request, scope string) (cred Credential, ok bool)
+	// Verified records whether the caller was authenticated in another way.
+	Verified(r *http.Request, ok bool)
+	// MayUse returns an error for a session that the principal may not write into.
+	MayUse(ctx context.Context, cred Credential, key chat.SessionKey) error
+	// Share returns the requests in flight of a principal; own: it sees only its own sessions.
+	Share(principal string, own bool) *inflight.Share
+	// Refusal returns why no work is accepted now, or nil.
+	Refusal() *fault.Error
+	// Explain converts an error to the form for clients, Count counts a request.
+	Explain(ctx context.Context, method string, err error) *fault.Error
+	Count(method string, err error, took time.Duration)
 }
 
 // AuditLog stores rows of the audit log.

@@ -93,15 +93,9 @@ func Methods(backend Backend) []*rpc.Method {
 	return slices.Concat(h.messages(), h.sessions(), h.tasks(), h.toc(), h.questions())
 }
 
-// SessionReader reads one session, if the principal visible may see it ("" = every principal);
-// chat.ErrSessionNotFound.
-type SessionReader interface {
-	Session(ctx context.Context, key chat.SessionKey, visible string) (chat.SessionStatus, error)
-}
-
 // usable reports whether a principal may use a session: one that sees only its own data needs a
 // right to it, see [chat.SessionKey.UsableBy].
-func usable(ctx context.Context, backend SessionReader, cred auth.Credential, key chat.SessionKey) (bool, error) {
+func usable(ctx context.Context, backend Backend, cred auth.Credential, key chat.SessionKey) (bool, error) {
 	if !cred.Own() {
 		return true, nil
 	}
@@ -114,7 +108,7 @@ func usable(ctx context.Context, backend SessionReader, cred auth.Credential, ke
 }
 
 // MayUse returns an error for a session that the principal may not use.
-func MayUse(ctx context.Context, backend SessionReader, cred auth.Credential, key chat.SessionKey) error {
+func MayUse(ctx context.Context, backend Backend, cred auth.Credential, key chat.SessionKey) error {
 	ok, err := usable(ctx, backend, cred, key)
 	if err == nil && !ok {
 		err = chat.Errorf(chat.CodeSessionNotFound, "session not found: %s", key).With("key", key.String())

@@ -142,36 +142,17 @@ type Receiver interface {
 	DefaultAgent() string
 }
 
-// Allowances limit the calls of each hook; [auth.Authenticator] implements it.
-type Allowances interface {
-	Spend(ctx context.Context, principal, name string, class auth.LimitClass) *fault.Error
-	SpendBytes(ctx context.Context, principal, name string, n int) *fault.Error
-}
-
-// Server is the HTTP server around a [Handler].
-type Server interface {
-	// Share returns the requests in flight of a principal; own: it sees only its own sessions.
-	Share(principal string, own bool) *inflight.Share
-	// Refusal returns why no work is accepted now, or nil.
-	Refusal() *fault.Error
-	// Verified records whether the caller was authenticated.
-	Verified(r *http.Request, ok bool)
-	// Explain converts an error to the form for clients, Count counts a call.
-	Explain(ctx context.Context, method string, err error) *fault.Error
-	Count(method string, err error, took time.Duration)
-}
-
 // Handler answers the calls of all hooks. It is safe for concurrent use.
 type Handler struct {
 	cfg        Config
 	receiver   Receiver
-	allowances Allowances
-	server     Server
+	allowances *auth.Authenticator
+	server     auth.Server
 	unknown    Hook // its secret is used for hooks that do not exist
 }
 
 // New checks the hooks and reports all faults.
-func New(cfg Config, receiver Receiver, allowances Allowances, server Server) (*Handler, error) {
+func New(cfg Config, receiver Receiver, allowances *auth.Authenticator, server auth.Server) (*Handler, error) {
 	var faults []error
 	for name, h := range cfg.Hooks {
 		faults = append(faults, h.check(name))

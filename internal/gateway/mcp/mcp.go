@@ -73,35 +73,12 @@ type Tools interface {
 	ToolsOf(principal string) agent.Toolbox
 }
 
-// Allowances limit the calls of a principal; [auth.Authenticator] implements it.
-type Allowances interface {
-	Spend(ctx context.Context, principal, name string, class auth.LimitClass) *fault.Error
-	// SpendBytes takes the bytes of a request.
-	SpendBytes(ctx context.Context, principal, name string, n int) *fault.Error
-}
-
-// Server is the HTTP server around a [Handler].
-type Server interface {
-	// Bearer identifies the client of a request. It answers a client without a credential of that
-	// scope itself, and ok is then false.
-	Bearer(w http.ResponseWriter, r *http.Request, scope string) (cred auth.Credential, ok bool)
-	// Verified records whether the caller was authenticated.
-	Verified(r *http.Request, ok bool)
-	// Share returns the requests in flight of a principal; own: it sees only its own sessions.
-	Share(principal string, own bool) *inflight.Share
-	// Refusal returns why no work is accepted now, or nil.
-	Refusal() *fault.Error
-	// Explain converts an error to the form for clients, Count counts a request.
-	Explain(ctx context.Context, method string, err error) *fault.Error
-	Count(method string, err error, took time.Duration)
-}
-
 // Deps are the dependencies of a [Handler].
 type Deps struct {
 	Turns      Turns
 	Tools      Tools
-	Allowances Allowances
-	Server     Server
+	Allowances *auth.Authenticator
+	Server     auth.Server
 	// BodyTimeout is the time in which the body of a request must arrive.
 	BodyTimeout time.Duration
 	Version     string

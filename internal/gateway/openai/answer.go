@@ -273,7 +273,7 @@ func (h *Handler) Models(w http.ResponseWriter, r *http.Request) {
 	}
 	created := h.cfg.StartedAt.Unix()
 	list := modelList{Object: "list", Data: []model{{"laneway", "model", created, "laneway"}}}
-	for _, a := range h.agents.Agents() {
+	for _, a := range h.runs.Agents() {
 		list.Data = append(list.Data, model{"laneway/" + a.ID, "model", created, "laneway"})
 	}
 	httpbody.WriteJSON(w, http.StatusOK, list)
@@ -286,7 +286,7 @@ func (h *Handler) Model(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	id := strings.TrimPrefix(r.URL.Path, "/v1/models/")
-	if agentOf(id, h.agents) == "" {
+	if agentOf(id, h.runs) == "" {
 		h.refuse(r.Context(), w, "models", noModel(id))
 		return
 	}
@@ -299,7 +299,7 @@ func noModel(id string) error {
 
 // agentOf returns the agent of a model: laneway (the default agent), laneway/AGENT, agent:AGENT, or
 // the bare id of an agent; "" when no such agent exists.
-func agentOf(model string, agents Agents) string {
+func agentOf(model string, agents Runs) string {
 	id := model
 	if name, ok := strings.CutPrefix(model, "agent:"); ok {
 		id = name

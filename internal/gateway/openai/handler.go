@@ -96,44 +96,18 @@ type Runs interface {
 	// transcript no longer has the run.
 	BranchAt(ctx context.Context, key chat.SessionKey, runID string) (chat.Branch, error)
 	Subscribe(fn func(chat.Event), wanted func(chat.Event) bool) (cancel func())
-}
-
-// Agents lists the agents.
-type Agents interface {
+	// DefaultAgent and Agents are the models.
 	DefaultAgent() string
 	Agents() []agent.Info
-}
-
-// Allowances limit the calls of a principal; [auth.Authenticator] implements it.
-type Allowances interface {
-	Spend(ctx context.Context, principal, name string, class auth.LimitClass) *fault.Error
-	SpendBytes(ctx context.Context, principal, name string, n int) *fault.Error
-}
-
-// Server is the HTTP server around a [Handler].
-type Server interface {
-	// Bearer identifies the client of a request. It answers a client without a credential of that
-	// scope itself, and ok is then false.
-	Bearer(w http.ResponseWriter, r *http.Request, scope string) (cred auth.Credential, ok bool)
-	// MayUse returns an error for a session that the principal may not write into.
-	MayUse(ctx context.Context, cred auth.Credential, key chat.SessionKey) error
-	// Share returns the requests in flight of a principal; own: it sees only its own sessions.
-	Share(principal string, own bool) *inflight.Share
-	// Refusal returns why no work is accepted now, or nil.
-	Refusal() *fault.Error
-	// Explain converts an error to the form for clients, Count counts a request.
-	Explain(ctx context.Context, method string, err error) *fault.Error
-	Count(method string, err error, took time.Duration)
 }
 
 // Deps are the dependencies of a [Handler].
 type Deps struct {
 	Runs       Runs
-	Agents     Agents
-	Allowances Allowances
+	Allowances *auth.Authenticator
 	// Files may be nil: then files are not supported.
 	Files  Files
-	Server Server
+	Server auth.Server
 	Log    *slog.Logger
 }
 
@@ -141,16 +115,15 @@ type Deps struct {
 type Handler struct {
 	cfg        Config
 	runs       Runs
-	agents     Agents
-	allowances Allowances
+	allowances *auth.Authenticator
 	files      Files
-	server     Server
+	server     auth.Server
 	log        *slog.Logger
 }
 
 // New returns a handler. It starts no goroutine.
 func New(cfg Config, d Deps) *Handler {
-	return &Handler{cfg: cfg, runs: d.Runs, agents: d.Agents, allowances: d.Allowances, files: d.Files, server: d.Server, log: d.Log}
+	return &Handler{cfg: cfg, runs: d.Runs, allowances: d.Allowances, files: d.Files, server: d.Server, log: d.Log}
 }
 
 // Completions answers POST /v1/chat/completions. When stopping is done, because the gateway stops,
@@ -358,7 +331,7 @@ type place struct {
 
 // placeOf returns the place of a request.
 func (h *Handler) placeOf(ctx context.Context, c *call) (place, error) {
-	id := agentOf(c.prompt.model, h.agents)
+	id := agentOf(c.prompt.model, h.runs)
 	if id == "" {
 		return place{}, noModel(c.prompt.model)
 	}

@@ -219,7 +219,7 @@ func params(temperature, topP *float64, bounds ...bound) (map[string]any, error)
 func (h *Handler) checkRange(c *call, id string) error {
 	temperature, _ := c.prompt.params["temperature"].(float64) // absent is 0
 	if temperature <= mostTemperatureAnthropic ||
-		!slices.ContainsFunc(h.agents.Agents(), func(a agent.Info) bool { return a.ID == id && a.Runner == "anthropic" }) {
+		!slices.ContainsFunc(h.runs.Agents(), func(a agent.Info) bool { return a.ID == id && a.Runner == "anthropic" }) {
 		return nil
 	}
 	return invalid("temperature", "temperature is %v; for the agent %s it must be a number from 0 to %d", temperature, quoted(id), mostTemperatureAnthropic)
@@ -521,7 +521,7 @@ func (f *textFormat) format() (*responseFormat, error) {
 // checkFormat refuses a format that the agent does not support because its runner does not pass it
 // to a model.
 func (h *Handler) checkFormat(c *call, id string) error {
-	if c.prompt.format == nil || slices.ContainsFunc(h.agents.Agents(), func(a agent.Info) bool { return a.ID == id && a.Runner == "openai" }) {
+	if c.prompt.format == nil || slices.ContainsFunc(h.runs.Agents(), func(a agent.Info) bool { return a.ID == id && a.Runner == "openai" }) {
 		return nil
 	}
 	return chat.Errorf(chat.CodeInvalid, "the agent %s cannot be held to a response format, only agents with the runner openai can; ask for the form in the message", quoted(id)).

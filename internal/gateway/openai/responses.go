@@ -656,7 +656,7 @@ func (h *Handler) following(ctx context.Context, c *call, agentID string) (place
 func (h *Handler) branch(ctx context.Context, c *call) (chat.Message, error) {
 	at, err := h.previous(ctx, c)
 	if err == nil {
-		c.place, err = h.branchAt(ctx, c, at, agentOf(c.prompt.model, h.agents))
+		c.place, err = h.branchAt(ctx, c, at, agentOf(c.prompt.model, h.runs))
 	}
 	if err != nil {
 		return chat.Message{}, err

@@ -182,7 +182,7 @@ func (h *Handler) checkTools(c *call, id string) error {
 	if c.header.Get(headerSession) != "" || c.prompt.conversation != nil || c.prompt.previous != "" {
 		return invalid(member, "tools of a client work only in requests without a conversation: leave %s, conversation and previous_response_id out, and send all messages", headerSession)
 	}
-	if !slices.ContainsFunc(h.agents.Agents(), func(a agent.Info) bool { return a.ID == id && (a.Runner == "openai" || a.Runner == "anthropic") }) {
+	if !slices.ContainsFunc(h.runs.Agents(), func(a agent.Info) bool { return a.ID == id && (a.Runner == "openai" || a.Runner == "anthropic") }) {
 		return invalid(member, "the agent %s takes no tools of clients, only agents with the runner openai or anthropic do", quoted(id))
 	}
 	return nil

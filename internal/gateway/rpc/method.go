@@ -33,6 +33,7 @@ import (
 
 	"laneway/internal/chat"
 	"laneway/internal/gateway/auth"
+	"laneway/internal/gateway/inflight"
 	"laneway/internal/gateway/params"
 	"laneway/internal/gateway/strictjson"
 	"laneway/internal/wire"
@@ -195,16 +196,6 @@ type Events interface {
 	Unsubscribe()
 }
 
-// Budget limits the work of one credential; *inflight.Share implements it.
-type Budget interface {
-	// Parsing runs parse, which reads n bytes of JSON, when the limit of the credential permits it.
-	// The error is that of parse, or the cause of ctx.
-	Parsing(ctx context.Context, n int, parse func() error) error
-	// Busy runs f, which reads and encodes rows, when the credential may use a processor for it. f
-	// must not wait for the budget. The error is that of f, or the cause of ctx.
-	Busy(ctx context.Context, f func() error) error
-}
-
 // Call is one request in progress.
 type Call struct {
 	Method *Method
@@ -219,7 +210,7 @@ type Call struct {
 	// it, too.
 	Extended bool
 	Events   Events
-	Budget   Budget
+	Budget   *inflight.Share // limits the work of the credential
 	// Spend takes bytes from the allowance of the credential, or returns an error. It counts what
 	// the call adds to the store beyond its parameters.
 	Spend func(ctx context.Context, bytes int) error

@@ -15,7 +15,7 @@
 // result counts the changed ones.
 //
 // Rows are copied in pages in the order of the primary key, a table after those that it references.
-// A page and the position after it are one commit of the target ([Target].Put), so an interrupted
+// A page and the position after it are one commit of the target ([Side].Put), so an interrupted
 // copy continues where it ended. While a position exists, the target is not a usable store: its
 // adapter refuses to open it for a gateway.
 //
@@ -30,7 +30,7 @@
 // # Crash points
 //
 // Before the first commit the target is empty. Between two commits it has whole pages and their
-// position. After the last one ([Target].Finish) it has no position, and a gateway may open it. The
+// position. After the last one ([Side].Finish) it has no position, and a gateway may open it. The
 // source is never written.
 //
 // # What it does not do
@@ -99,7 +99,7 @@ type tablePosition struct {
 
 type copier struct {
 	from     Side
-	to       Target
+	to       Side
 	o        Options
 	pairs    []pair
 	position position
@@ -108,7 +108,7 @@ type copier struct {
 // Copy makes to equal to from, and verifies it. An interrupted copy continues. Errors wrap
 // [ErrUnlike], [ErrNotEmpty], [ErrOtherSource] or [ErrDiffers], or are those of a side; after an
 // error the call may be repeated.
-func Copy(ctx context.Context, from Side, to Target, o Options) (*Result, error) {
+func Copy(ctx context.Context, from, to Side, o Options) (*Result, error) {
 	if o.Report == nil {
 		o.Report = func(Step) {}
 	}

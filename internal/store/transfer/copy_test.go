@@ -30,7 +30,7 @@ type place struct {
 
 // side is what the adapters return.
 type side interface {
-	transfer.Target
+	transfer.Side
 	Close() error
 }
 

@@ -101,7 +101,8 @@ func Quoted(names ...string) string {
 	return strings.Join(list, ", ")
 }
 
-// Side is a store that is open for a copy. One goroutine uses it.
+// Side is a store that is open for a copy. One goroutine uses it. Only the side that is written
+// begins, puts and finishes.
 type Side interface {
 	// Name is the location of the store for operators, without secrets.
 	Name() string
@@ -114,11 +115,6 @@ type Side interface {
 	Page(ctx context.Context, t Table, after []Value) ([]Row, error)
 	// Storable is text in the form that this store can keep.
 	Storable(text string) string
-}
-
-// Target is the side that is written.
-type Target interface {
-	Side
 	// Begin returns the position of an unfinished copy, nil when none exists.
 	Begin(ctx context.Context) ([]byte, error)
 	// Put inserts rows and stores the position of the copy, in one commit. The first call has no
@@ -126,6 +122,8 @@ type Target interface {
 	Put(ctx context.Context, t Table, rows []Row, position []byte) error
 	// Finish deletes the position and makes the store usable for a gateway.
 	Finish(ctx context.Context, tables []Table) error
+	// Close releases the store.
+	Close() error
 }
 
 // pair is one table on both sides. The columns of both are in the order of the source.
