@@ -32,9 +32,9 @@ const (
 type Agent struct {
 	// Runner is echo, command, acp, http, openai or anthropic.
 	Runner string `yaml:"runner"`
-	// Name as people see it. Default: the id.
+	// Name is how users see the agent. Default: the id.
 	Name string `yaml:"name"`
-	// Timeout of one turn, 1s to 1d. Default 10m.
+	// Timeout is the time limit of one turn, 1s to 1d. Default 10m.
 	Timeout Duration `yaml:"timeout"`
 	// Queue overrides the queue settings for sessions of this agent.
 	Queue QueueOverride `yaml:"queue"`
@@ -42,17 +42,17 @@ type Agent struct {
 	System string `yaml:"system"`
 	// OutputLimit is the longest answer in bytes, at least 1024. Default 1048576.
 	OutputLimit int `yaml:"output_limit"`
-	// Preset is a coding agent that is known by its name: claude, codex, gemini, opencode, qwen,
-	// copilot or openclaw (acp). It replaces runner and command.
+	// Preset is a coding agent that laneway knows: claude, codex, gemini, opencode, qwen, copilot
+	// or openclaw (acp). It replaces runner and command.
 	Preset string `yaml:"preset"`
-	// EnvPass are variables of the gateway that are passed to the program: NAME or PREFIX_*
-	// (command, acp). PATH, HOME, TZ, the locale, proxies and certificates are always passed.
+	// EnvPass are variables of the gateway that the program gets: NAME or PREFIX_* (command, acp).
+	// It always gets PATH, HOME, TZ, the locale, proxies and certificates.
 	EnvPass []string `yaml:"env_pass"`
 	// Env are additional variables of the program (command, acp).
 	Env map[string]string `yaml:"env"`
 
-	// Delay before the answer, ChunkDelay between chunks of Chunk characters (echo). Default 0;
-	// Chunk 0 = in one chunk.
+	// Delay is the time before the answer, ChunkDelay the time between chunks of Chunk characters
+	// (echo). Default 0; Chunk 0 = in one chunk.
 	Delay      Duration `yaml:"delay"`
 	ChunkDelay Duration `yaml:"chunk_delay"`
 	Chunk      int      `yaml:"chunk"`
@@ -61,8 +61,8 @@ type Agent struct {
 	// Script lets messages such as `sleep 2s` and `fail` control the echo.
 	Script bool `yaml:"script"`
 
-	// Command is the program and its arguments (command, acp). With command, items may hold
-	// {session}, {message}, {run} and {agent}.
+	// Command is the program and its arguments (command, acp). With command, laneway replaces
+	// {session}, {message}, {run} and {agent} in them.
 	Command []string `yaml:"command"`
 	// Input is what the program reads: text or json (command). Default text.
 	Input string `yaml:"input"`
@@ -70,22 +70,24 @@ type Agent struct {
 	// (command). Default auto: the first line decides between text and jsonl.
 	Output string `yaml:"output"`
 	// Dir is the program's working directory, absolute (command, acp). With {session} in it, each
-	// session has its own directory. Default: the directory of the gateway.
+	// session has a separate directory. Default: the directory of the gateway.
 	Dir string `yaml:"dir"`
-	// Dirs are additional directories, at most 20, from which a conversation may choose one by /dir
-	// (command, acp). They have the form of Dir, which must be set.
+	// Dirs are at most 20 additional directories, from which you choose one in a conversation with
+	// /dir (command, acp). They have the form of Dir, which must be set.
 	Dirs []string `yaml:"dirs"`
 
 	// IdleTimeout is how long the process of a session waits for the next turn, 1s to 1d (acp).
 	// Default 10m.
 	IdleTimeout Duration `yaml:"idle_timeout"`
-	// MaxProcesses of the agent at the same time, 1 to 1000 (acp). Default 16.
+	// MaxProcesses is how many processes of the agent run at the same time, 1 to 1000 (acp).
+	// Default 16.
 	MaxProcesses int `yaml:"max_processes"`
-	// QuestionTimeout is how long a person has to answer a permission request, 1s to 10m (acp).
-	// After that it is refused. Default 5m.
+	// QuestionTimeout is how long you have to answer a permission request, 1s to 10m (acp). Then
+	// the answer is no. Default 5m.
 	QuestionTimeout Duration `yaml:"question_timeout"`
 
-	// URL of an agent behind HTTP: each turn is one signed POST to it (http). Without query.
+	// URL is the address of an agent behind HTTP, without a query: each turn is one signed POST to
+	// it (http).
 	URL string `yaml:"url"`
 	// Secret signs the requests, 32 characters or more (http). SecretEnv or SecretFile name a
 	// variable or file that has it.
@@ -93,20 +95,22 @@ type Agent struct {
 	SecretEnv  string        `yaml:"secret_env"`
 	SecretFile string        `yaml:"secret_file"`
 
-	// BaseURL of the endpoint. Default: the provider's own.
+	// BaseURL is the address of the endpoint. Default: the provider's own.
 	BaseURL string `yaml:"base_url"`
-	// Model name, as in the API of the endpoint; auto is the first model that the endpoint lists
-	// (openai).
+	// Model is the name of the model, as in the API of the endpoint; auto is the first model that
+	// the endpoint lists (openai).
 	Model string `yaml:"model"`
-	// APIKey, or the variable or file that has it. For the provider's own address, APIKeyEnv is
-	// OPENAI_API_KEY or ANTHROPIC_API_KEY by default. A key is sent to another address only if it
-	// is set here.
+	// APIKey is the key of the endpoint; APIKeyEnv or APIKeyFile name a variable or file that has
+	// it. For the provider's own address, APIKeyEnv is OPENAI_API_KEY or ANTHROPIC_API_KEY by
+	// default. laneway sends a key to another address only if you set it here.
 	APIKey     secret.Secret `yaml:"api_key"`
 	APIKeyEnv  string        `yaml:"api_key_env"`
 	APIKeyFile string        `yaml:"api_key_file"`
-	// ContextWindow in tokens, at least 512. Default 32768, 200000 for anthropic.
+	// ContextWindow is the size of the context window in tokens, at least 512. Default 32768,
+	// 200000 for anthropic.
 	ContextWindow int `yaml:"context_window"`
-	// MaxTokens of an answer. Default 0 = the endpoint's default (openai), 4096 (anthropic).
+	// MaxTokens is how many tokens an answer may have. Default 0 = the endpoint's default (openai),
+	// 4096 (anthropic).
 	MaxTokens int `yaml:"max_tokens"`
 	// Temperature 0 to 2 and TopP 0 to 1. Default: the endpoint's default.
 	Temperature *float64 `yaml:"temperature"`
@@ -117,20 +121,21 @@ type Agent struct {
 	// anthropic). Default 60s each.
 	FirstByteTimeout Duration `yaml:"first_byte_timeout"`
 	SilenceTimeout   Duration `yaml:"silence_timeout"`
-	// Retries before any output was shown, 0 to 10 (http, openai, anthropic). Default 3.
+	// Retries is how often a failed request is repeated before any output was shown, 0 to 10 (http,
+	// openai, anthropic). Default 3.
 	Retries int `yaml:"retries"`
 	// Price of a million tokens (openai, anthropic, command, http).
 	Price Price `yaml:"price"`
-	// Tools of the gateway that the model or the program may call (openai, anthropic, command,
-	// acp): remind, cron, message, sessions, history_search, send_file, spawn, delegate, or off.
-	// Default: all of them, except in turns of /v1 and of hooks, which have only the tools that are
-	// listed here.
+	// Tools are the tools of laneway that the model or the program may call (openai, anthropic,
+	// command, acp): remind, cron, message, sessions, history_search, send_file, spawn, delegate,
+	// or off. Default: all of them, except in turns of /v1 and of hooks, which have only the tools
+	// that you list here.
 	Tools ToolNames `yaml:"tools"`
-	// Outside is when a turn has read text from outside, after which tools that create or send ask
-	// the person (acp, command, http): always, never, or auto: by what the agent fetches, searches,
-	// executes and reads outside of its directory, and by tools that are not known (acp, and
-	// command with the output claude or codex). With auto, the answers of command and http are such
-	// text for the turns that delegate to them. Default auto.
+	// Outside is when a turn counts as having read text from outside, after which tools that create
+	// or send ask you (acp, command, http): always, never or auto. With auto, it counts when the
+	// agent fetches, searches, executes, or reads outside of its directory, or uses an unknown tool
+	// (acp, and command with the output claude or codex). With auto, the answers of command and
+	// http also count for the turns that delegate to them. Default auto.
 	Outside string `yaml:"outside"`
 	// MCP are the servers of mcp.servers whose tools it may call in every turn (openai, anthropic,
 	// command, acp). Default none.
@@ -421,17 +426,17 @@ type MCPServer struct {
 	Dir string            `yaml:"dir"`
 	// URL of a server with the Streamable HTTP transport, instead of Command.
 	URL string `yaml:"url"`
-	// Token is sent to the URL as a bearer token. TokenEnv or TokenFile name a variable or file
-	// that has it.
+	// Token is the bearer token for the URL. TokenEnv or TokenFile name a variable or file that has
+	// it.
 	Token     secret.Secret `yaml:"token"`
 	TokenEnv  string        `yaml:"token_env"`
 	TokenFile string        `yaml:"token_file"`
-	// Tools that agents may call, by the server's names. Other tools are not offered.
+	// Tools are the tools that agents may call, by the server's names. Agents do not see others.
 	Tools []string `yaml:"tools"`
-	// ReadOnly are those of them that neither create nor send. All others require the person's
-	// confirmation in the same turns as the gateway's own tools, and are refused in turns of jobs.
+	// ReadOnly are those tools that neither create nor send. All others ask you in the same turns
+	// as laneway's own tools, and are refused in turns of jobs.
 	ReadOnly []string `yaml:"read_only"`
-	// Timeout of one call, 1s to 55s. Default 30s.
+	// Timeout is the time limit of one call, 1s to 55s. Default 30s.
 	Timeout Duration `yaml:"timeout"`
 }
 

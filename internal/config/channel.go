@@ -24,12 +24,12 @@ type WebChannel struct {
 
 // Telegram is one bot, and with Accounts additional ones. A bot exists when it has a token.
 type Telegram struct { //nolint:recvcheck // the decoder gives a new entry its defaults through a pointer
-	// Token of the bot. TokenEnv or TokenFile name a variable or file that has it. When none of the
-	// three is given and there are no accounts, the variable TELEGRAM_TOKEN has it.
+	// Token is the token of the bot. TokenEnv or TokenFile name a variable or file that has it.
+	// Without these and without accounts, laneway takes the variable TELEGRAM_TOKEN.
 	Token     secret.Secret `yaml:"token"`
 	TokenEnv  string        `yaml:"token_env"`
 	TokenFile string        `yaml:"token_file"`
-	// Enabled turns the bot on; when it is off, its settings are kept. Default on.
+	// Enabled turns the bot on. Default on. When it is off, its settings are kept.
 	Enabled bool `yaml:"enabled"`
 	// Account names the bot in paths and lists. Default `default`; the key for a bot of Accounts.
 	Account string `yaml:"account"`
@@ -51,23 +51,25 @@ type Telegram struct { //nolint:recvcheck // the decoder gives a new entry its d
 	WebhookSecretFile string        `yaml:"webhook_secret_file"`
 	// Access is pairing, allowlist, open or disabled. Default pairing.
 	Access string `yaml:"access"`
-	// Allow are the people who may send messages, by numeric id. With an empty list, no person may.
+	// Allow are the users who may send messages, by numeric id, such as 123456789. Default: none.
 	Allow []ID `yaml:"allow"`
-	// Groups are the group chats in which the bot answers, by numeric id. With an empty list, it
-	// answers in no group.
+	// Groups are the groups in which the bot answers, by numeric id, such as -1001234567890.
+	// Default: none.
 	Groups []ID `yaml:"groups"`
-	// Members may send messages in a listed group: listed (those in Allow) or any. Default listed.
+	// Members is who may send messages in a listed group: listed (those in Allow) or any. Default
+	// listed.
 	Members string `yaml:"members"`
-	// Activation in groups: mention (or reply) or always. Default mention.
+	// Activation is when the bot answers in a group: mention (or a reply to it) or always. Default
+	// mention.
 	Activation string `yaml:"activation"`
 	// GroupStop is who may stop a turn in a group: anyone, own or admins. Default anyone.
 	GroupStop string `yaml:"group_stop"`
-	// Agent that answers. Default: the default agent.
+	// Agent is the agent that answers. Default: the default agent.
 	Agent string `yaml:"agent"`
-	// PollTimeout of one long poll, 1s to 50s. Default 30s.
+	// PollTimeout is how long one long poll lasts, 1s to 50s. Default 30s.
 	PollTimeout Duration `yaml:"poll_timeout"`
-	// MaxAttachment in bytes, 0 to 20971520, the limit of the Bot API. Default 20971520. 0 = no
-	// attachments.
+	// MaxAttachment is the largest attachment in bytes, 0 to 20971520, the limit of the Bot API.
+	// Default 20971520. 0 = no attachments.
 	MaxAttachment int `yaml:"max_attachment"`
 	// DebounceMs is short for queue.debounce_ms.
 	DebounceMs *int          `yaml:"debounce_ms"`
@@ -193,16 +195,15 @@ func needsSecret(path string) string { return fmt.Sprintf("%s needs %d character
 type Queue struct {
 	// Mode is queue, followup, interrupt, collect or steer. Default queue.
 	Mode string `yaml:"mode"`
-	// Cap is how many turns may wait, 1 to 10000. Default 10. The running one does not count, nor the
-	// next one while none runs.
+	// Cap is how many turns may wait, 1 to 10000, beside the one that runs or is next. Default 10.
 	Cap int `yaml:"cap"`
-	// Drop selects the message to remove when the queue is full: old or new. Default old.
+	// Drop is the message to remove when the queue is full: old or new. Default old.
 	Drop string `yaml:"drop"`
-	// DebounceMs is how long no message must arrive before messages become a turn, 0 to 60000
+	// DebounceMs is how long the sender must be quiet before messages become a turn, 0 to 60000
 	// milliseconds. Default 800. 0 = no debounce.
 	DebounceMs int `yaml:"debounce_ms"`
-	// DebounceMaxMs is the longest time that a first message is held in milliseconds, at least
-	// DebounceMs. Default 0 = three times DebounceMs.
+	// DebounceMaxMs is the longest time in milliseconds for which the first message is held, at
+	// least DebounceMs. Default 0 = three times DebounceMs.
 	DebounceMaxMs int `yaml:"debounce_max_ms"`
 	// DebounceMaxMessages and DebounceMaxBytes limit a batch. Defaults 12 and 50000.
 	DebounceMaxMessages int `yaml:"debounce_max_messages"`
@@ -211,8 +212,8 @@ type Queue struct {
 	MaxConcurrent int `yaml:"max_concurrent"`
 	// GroupMaxConcurrent is the same for sessions of groups. Default 3.
 	GroupMaxConcurrent int `yaml:"group_max_concurrent"`
-	// ThrottlePercent of the context window: above it, a session runs one turn at a time, 1 to 100.
-	// Default 60.
+	// ThrottlePercent is the part of the context window above which a session runs one turn at a
+	// time, 1 to 100. Default 60.
 	ThrottlePercent int `yaml:"throttle_percent"`
 }
 

@@ -71,28 +71,28 @@ type Config struct {
 	Pprof bool `yaml:"pprof"`
 	// Dashboard serves /dashboard. Default on.
 	Dashboard bool `yaml:"dashboard"`
-	// BehindTLSProxy states that the port is reached only through a TLS proxy or from the same
-	// host.
+	// BehindTLSProxy says that clients reach the port only through a TLS proxy or from the same
+	// host. Without it, a public address is refused.
 	BehindTLSProxy bool `yaml:"behind_tls_proxy"`
-	// TrustedProxies are addresses and networks whose forwarding headers are trusted. Default
-	// empty.
+	// TrustedProxies are addresses and networks of your proxies, such as `10.0.0.0/8`: their
+	// forwarding headers are trusted. Default empty.
 	TrustedProxies []string `yaml:"trusted_proxies"`
-	// AllowedHosts are additional values of the Host header, without a port.
+	// AllowedHosts are additional values of the Host header, without a port, such as
+	// `gateway.example.org`.
 	AllowedHosts []string `yaml:"allowed_hosts"`
-	// AllowedOrigins are additional exact origins, `https://host[:port]`.
+	// AllowedOrigins are additional exact origins of web pages, `https://host[:port]`.
 	AllowedOrigins []string `yaml:"allowed_origins"`
-	// WebhookAllowedHosts are hosts with private addresses that outgoing webhooks may nevertheless
-	// reach.
+	// WebhookAllowedHosts are hosts with private addresses that outgoing webhooks may reach.
 	WebhookAllowedHosts []string `yaml:"webhook_allowed_hosts"`
 
-	// Token has every permission; TokenFile names a file with it. When both are missing, the token
-	// file of the data directory is used.
+	// Token has every permission; TokenFile names a file with it. Without both, laneway uses the
+	// token file of the data directory.
 	Token     secret.Secret `yaml:"token"`
 	TokenFile string        `yaml:"token_file"`
 	// Password has the same permissions as the token, for clients that ask for a password.
 	Password     secret.Secret `yaml:"password"`
 	PasswordFile string        `yaml:"password_file"`
-	// WriteToken permits reading and writing, ReadToken only reading.
+	// WriteToken may read and write, ReadToken may only read.
 	WriteToken     secret.Secret `yaml:"write_token"`
 	WriteTokenFile string        `yaml:"write_token_file"`
 	ReadToken      secret.Secret `yaml:"read_token"`
@@ -106,13 +106,12 @@ type Config struct {
 	Data string `yaml:"data"`
 	// Roles of this process: gateway, channels, cron, worker. Default all of them.
 	Roles []string `yaml:"roles"`
-	// DrainTimeout is how long running turns may continue after a stop was requested, 0s to 1h.
-	// Default 30s.
+	// DrainTimeout is how long running turns may continue after a stop, 0s to 1h. Default 30s.
 	DrainTimeout Duration `yaml:"drain_timeout"`
 
 	// ShutdownDelay is how long a stopping gateway keeps serving while /readyz fails, so that load
-	// balancers send new work elsewhere before its ports close. It is part of DrainTimeout, 0s to
-	// DrainTimeout. Default 0s.
+	// balancers send new work elsewhere first. It is part of DrainTimeout, 0s to DrainTimeout.
+	// Default 0s.
 	ShutdownDelay Duration `yaml:"shutdown_delay"`
 
 	// Agent is a short form for trying laneway: `echo`, `command:PROGRAM ARG…`,
@@ -127,8 +126,8 @@ type Config struct {
 	Agents   map[string]Agent `yaml:"agents"`
 	Channels Channels         `yaml:"channels"`
 	Cron     Cron             `yaml:"cron"`
-	// Retention is how long finished messages, their turns, and sent messages are kept, at least
-	// 2d. Default 30d. 0 = for ever. Transcripts are kept.
+	// Retention is how long laneway keeps finished messages, their turns, and sent messages, at
+	// least 2d. Default 30d. 0 = forever. Transcripts are always kept.
 	Retention Duration        `yaml:"retention"`
 	History   History         `yaml:"history"`
 	Limits    Limits          `yaml:"limits"`
@@ -141,23 +140,25 @@ type Config struct {
 
 // Cron are the settings of the cron scheduler.
 type Cron struct {
-	// Enabled turns the scheduler on. Default on. When it is off, jobs are kept and shown, but do
-	// not fire.
+	// Enabled turns the scheduler on. Default on. When it is off, you still see your jobs, but they
+	// do not run.
 	Enabled bool `yaml:"enabled"`
-	// Timezone of schedules that name no time zone: an IANA name or UTC. Default UTC.
+	// Timezone is the zone of schedules that name none: an IANA name or UTC. Default UTC.
 	Timezone string `yaml:"timezone"`
-	// MinInterval is the shortest interval between two fires for operators, 1s to 1d. Default 1s.
+	// MinInterval is the shortest interval between two runs of an operator's job, 1s to 1d. Default
+	// 1s.
 	MinInterval Duration `yaml:"min_interval"`
 	// UserMinInterval is the same for chat users and agents, at least MinInterval. Default 1m.
 	UserMinInterval Duration `yaml:"user_min_interval"`
 	// MaxJobs is the maximum number of jobs in total. Default 1000000.
 	MaxJobs int `yaml:"max_jobs"`
-	// MaxJobsPerOwner limits the jobs of one chat user or agent. Default 50. 0 = no job is allowed.
+	// MaxJobsPerOwner is how many jobs one chat user or agent may have. Default 50. 0 = no job.
 	MaxJobsPerOwner int `yaml:"max_jobs_per_owner"`
-	// MaxRunsPerDay limits the runs of one chat user or agent. Default 200. 0 = no limit.
+	// MaxRunsPerDay is how many runs the jobs of one chat user or agent may have in a day. Default
+	// 200. 0 = no limit.
 	MaxRunsPerDay int `yaml:"max_runs_per_day"`
-	// Retention is how long ledger rows with the sessions of isolated runs, and the sessions of
-	// tasks and compactions are kept, at least 1h. Default 30d.
+	// Retention is how long laneway keeps ledger rows, the sessions of isolated runs, and the
+	// sessions of tasks and compactions, at least 1h. Default 30d.
 	Retention Duration `yaml:"retention"`
 	// RetentionRuns is the maximum number of ledger rows of each job. Default 10000. 0 = no limit.
 	RetentionRuns int `yaml:"retention_runs"`
@@ -171,8 +172,8 @@ type Cron struct {
 	WebhookSecret     secret.Secret `yaml:"webhook_secret"`
 	WebhookSecretEnv  string        `yaml:"webhook_secret_env"`
 	WebhookSecretFile string        `yaml:"webhook_secret_file"`
-	// WebhookToken is sent with outgoing webhooks as a bearer token. WebhookTokenEnv or
-	// WebhookTokenFile name a variable or file that has it.
+	// WebhookToken is the bearer token of outgoing webhooks. WebhookTokenEnv or WebhookTokenFile
+	// name a variable or file that has it.
 	WebhookToken     secret.Secret `yaml:"webhook_token"`
 	WebhookTokenEnv  string        `yaml:"webhook_token_env"`
 	WebhookTokenFile string        `yaml:"webhook_token_file"`
@@ -180,60 +181,61 @@ type Cron struct {
 
 // Limits are rates and sizes. A rate of 0 is off.
 type Limits struct {
-	// CronWrites and Chat are calls of one principal in 60 s. Defaults 300 and 600.
+	// CronWrites is how many changes of jobs one credential may make in 60 s, Chat how many
+	// messages it may send. Defaults 300 and 600.
 	CronWrites int `yaml:"cron_writes"`
 	Chat       int `yaml:"chat"`
-	// Requests are requests of one connection in a second; the same limit applies to control frames
-	// and to empty continuation frames. Default 200.
+	// Requests is how many requests one connection may send in a second; the same limit applies to
+	// control frames and to empty continuation frames. Default 200.
 	Requests int `yaml:"requests"`
-	// Hooks are calls of one hook in 60 s. Default 60.
+	// Hooks is how many calls one hook accepts in 60 s. Default 60.
 	Hooks int `yaml:"hooks"`
-	// Bytes are the bytes of all these calls of one principal or hook in 60 s, which limits how
-	// fast one credential can make the database grow. Default 16777216 (16 MiB), 0 = no limit,
+	// Bytes is how many bytes all these calls of one credential or hook may have in 60 s. It limits
+	// how fast one credential can grow the database. Default 16777216 (16 MiB), 0 = no limit,
 	// otherwise 65536 to 1099511627776.
 	Bytes int `yaml:"bytes"`
-	// ChatUser are messages of one chat user in 60 s. Default 20.
+	// ChatUser is how many messages one chat user may send in 60 s. Default 20.
 	ChatUser int `yaml:"chat_user"`
-	// ChatUserBytes are the bytes of the files of one chat user in 60 s. Default 104857600 (100
-	// MiB), 0 = no limit, otherwise 65536 to 1099511627776.
+	// ChatUserBytes is how many bytes of files one chat user may send in 60 s. Default 104857600
+	// (100 MiB), 0 = no limit, otherwise 65536 to 1099511627776.
 	ChatUserBytes int `yaml:"chat_user_bytes"`
-	// UserTurns are the concurrent turns in one process of one chat user, agent or hook, or of one
-	// token that sees only its own data, including the turns of their jobs. Other turns wait.
-	// Default 10.
+	// UserTurns is how many turns of one chat user, agent or hook, or of one token that sees only
+	// its own data, run at the same time in a process, with those of their jobs. Further turns
+	// wait. Default 10.
 	UserTurns int `yaml:"user_turns"`
 	// OwnWaiting is how many messages of one hook, or of one token that sees only its own data, may
-	// wait in one process; CallerWaiting is the same for any other credential. More are refused
-	// with RATE_LIMITED. Jobs are never refused. Defaults 100 and 10000. 0 = no limit.
+	// wait in one process; CallerWaiting is the same for any other credential. Further messages are
+	// refused with RATE_LIMITED, runs of jobs never. Defaults 100 and 10000. 0 = no limit.
 	OwnWaiting    int `yaml:"own_waiting"`
 	CallerWaiting int `yaml:"waiting"`
 	// OwnSessions is how many sessions one hook, or one token that sees only its own data, may
-	// name; CallerSessions is the same for any other credential. More are refused with
-	// LIMIT_EXCEEDED. A session that continues an earlier response counts. Sessions that the
-	// gateway makes (main, runs of jobs, completions without a user) do not count. Defaults 10000
+	// name; CallerSessions is the same for any other credential. Further sessions are refused with
+	// LIMIT_EXCEEDED. A session that continues an earlier response counts. Sessions that laneway
+	// creates itself (main, runs of jobs, completions without a user) do not count. Defaults 10000
 	// and 1000000. 0 = no limit.
 	OwnSessions    int `yaml:"own_sessions"`
 	CallerSessions int `yaml:"sessions"`
-	// FreeSpace is how many bytes must be free on the disks of the data directory and of a SQLite
-	// database. Below it new messages are refused, and accepted messages continue. Default
+	// FreeSpace is how many bytes must stay free on the disks of the data directory and of a SQLite
+	// database. Below it, laneway refuses new messages and finishes accepted ones. Default
 	// 134217728 (128 MiB). 0 = no check.
 	FreeSpace int `yaml:"free_space"`
-	// KeptFiles are the bytes of all files that agents made for one principal and that no channel
-	// sent: clients fetch them. Beyond it the oldest ones are removed. Default 1073741824 (1 GiB).
-	// 0 = no limit.
+	// KeptFiles is how many bytes laneway keeps of the files that agents created for one principal
+	// and that no channel sent. It removes the oldest first. Default 1073741824 (1 GiB). 0 = no
+	// limit.
 	KeptFiles int `yaml:"kept_files"`
 	// MaxPayload is the largest message on a socket in bytes, 65536 to 26214400. Default 1048576.
 	MaxPayload int `yaml:"max_payload"`
 	// MaxBuffered is the send buffer of one socket in bytes, at least MaxPayload. Default 8388608.
 	MaxBuffered int `yaml:"max_buffered"`
-	// Sockets is how many may be open. Unauthenticated limits those before their handshake, and
-	// UnauthenticatedPerAddress limits these from one address or IPv6 /64, with at least 256 from
-	// loopback and from each trusted proxy. Beyond a limit the oldest is closed. Defaults 10000,
+	// Sockets is how many sockets may be open. Unauthenticated limits those before their handshake,
+	// and UnauthenticatedPerAddress limits these from one address or IPv6 /64, with at least 256
+	// from loopback and from each trusted proxy. At a limit, the oldest is closed. Defaults 10000,
 	// 512, 32. In addition, 1024 plain HTTP connections may be open, and UnauthenticatedPerAddress
 	// from one address (not on loopback, not from trusted proxies).
 	Sockets                   int `yaml:"sockets"`
 	Unauthenticated           int `yaml:"unauthenticated"`
 	UnauthenticatedPerAddress int `yaml:"unauthenticated_per_address"`
-	// SocketsPerPrincipal is how many one principal may have open. Default 1000.
+	// SocketsPerPrincipal is how many sockets one principal may have open. Default 1000.
 	SocketsPerPrincipal int `yaml:"sockets_per_principal"`
 }
 
@@ -241,16 +243,15 @@ type Limits struct {
 type Cluster struct {
 	// NodeID is the name of this replica in lists. Default: derived from the host name.
 	NodeID string `yaml:"node_id"`
-	// Lease is how long a replica that sends no heartbeat keeps its sessions, 3s to 10m. Default
-	// 15s.
+	// Lease is how long a replica without a heartbeat keeps its sessions, 3s to 10m. Default 15s.
 	Lease Duration `yaml:"lease"`
-	// Heartbeat is the interval at which the lease is renewed; a lease lasts at least three of
-	// them. Default 3s.
+	// Heartbeat is how often a replica renews its lease; a lease lasts at least three heartbeats.
+	// Default 3s.
 	Heartbeat Duration `yaml:"heartbeat"`
-	// Sweep is the interval of the search for unowned work, 100ms to 1m. Default 1s.
+	// Sweep is how often laneway looks for unowned work, 100ms to 1m. Default 1s.
 	Sweep Duration `yaml:"sweep"`
 	// AgentWait is how long work waits for an agent that no running replica has, 1m to 30d, 0 =
-	// without limit. After that, messages fail with a notice. Default 10m.
+	// without limit. Then messages fail with a notice. Default 10m.
 	AgentWait Duration `yaml:"agent_wait"`
 }
 
@@ -267,9 +268,9 @@ type Hook struct {
 	Agent string `yaml:"agent"`
 	// Session key. Default `agent:<agent>:hook:<name>`.
 	Session string `yaml:"session"`
-	// Prefix is put before the text.
+	// Prefix is text that laneway puts before the text of each call.
 	Prefix string `yaml:"prefix"`
-	// AllowSessionKey lets the caller name the session: the main one or a free name, but not a
+	// AllowSessionKey allows the caller to name the session: the main one or a free name, but not a
 	// session of a chat, a job or another principal.
 	AllowSessionKey bool `yaml:"allow_session_key"`
 }
@@ -503,8 +504,8 @@ func (a at) amount(name string, value, most float64) {
 type Budgets struct {
 	// Currency of prices and budgets, three letters. Default USD.
 	Currency string `yaml:"currency"`
-	// Turn limits one turn; Job the turns of one job on one day, Principal those of one person,
-	// hook or credential, Day those of all. Days begin in the time zone cron.timezone.
+	// Turn limits one turn; Job the turns of one job on one day, Principal those of one user, hook
+	// or credential, Day those of all. Days begin in the time zone cron.timezone.
 	Turn      Budget `yaml:"turn"`
 	Job       Budget `yaml:"job"`
 	Principal Budget `yaml:"principal"`
@@ -513,9 +514,9 @@ type Budgets struct {
 
 // Budget is a limit of tokens, of money, or of both. The limit that is reached first applies.
 type Budget struct {
-	// Tokens that models read and write. Default 0 = no limit.
+	// Tokens is how many tokens models may read and write. Default 0 = no limit.
 	Tokens int `yaml:"tokens"`
-	// Money in the currency of the budgets. Default 0 = no limit.
+	// Money is the limit in the currency of the budgets. Default 0 = no limit.
 	Money float64 `yaml:"money"`
 }
 
@@ -555,8 +556,8 @@ func (c Config) checkPrices(root at) {
 
 // History are the settings of earlier conversations.
 type History struct {
-	// SummaryAgent makes a summary of each day, week and month of the conversations of each person;
-	// an agent of runner openai or anthropic. Default: no agent, and no summaries are made.
+	// SummaryAgent is the agent, of runner openai or anthropic, that summarises the conversations
+	// of each user by day, week and month. Default: none, and no summaries.
 	SummaryAgent string `yaml:"summary_agent"`
 }
 

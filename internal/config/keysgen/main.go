@@ -14,6 +14,7 @@ import (
 	"os"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 
 	"laneway/internal/config"
@@ -38,6 +39,7 @@ func run(data, page string) error {
 		if keys[i].Meaning = docs[k.Struct+"."+k.Field]; keys[i].Meaning == "" {
 			return fmt.Errorf("the field %s.%s (%s) has no comment", k.Struct, k.Field, k.Path)
 		}
+		keys[i].Meaning = withoutSubject(k.Path, keys[i].Meaning)
 	}
 	text, err := json.MarshalIndent(keys, "", " ")
 	if err != nil {
@@ -124,10 +126,23 @@ func inKeys(text string, yaml map[string]string) string {
 	})
 }
 
+// withoutSubject drops the name of the key from the beginning of its meaning, where the rest is a
+// phrase: "`cap` is how many turns may wait" becomes "How many turns may wait".
+func withoutSubject(path, meaning string) string {
+	subject := "`" + path[strings.LastIndex(path, ".")+1:] + "` "
+	rest, ok := strings.CutPrefix(meaning, subject)
+	verb, phrase, _ := strings.Cut(rest, " ")
+	first, _, _ := strings.Cut(phrase, " ")
+	if !ok || verb != "is" && verb != "are" || !slices.Contains([]string{"the", "a", "an", "how", "what", "when", "who", "additional", "addresses", "hosts", "variables", "text", "those", "at", "users", "groups", "tools"}, first) {
+		return meaning
+	}
+	return strings.ToUpper(phrase[:1]) + phrase[1:]
+}
+
 func pageOf(keys []config.Key) string {
 	var b strings.Builder
-	b.WriteString("# Every key of the configuration\n\nMade from the type `config.Config` by `make generate`; `laneway config keys` prints the same. [configuration.md](configuration.md) explains them.\n" +
-		"A duration is written as `90s`, `10m`, `24h` or `30d`. In the name of a variable, the placeholder stands for the id or name in capitals.\n")
+	b.WriteString("# Every key of the configuration\n\n`make generate` writes this page from the type `config.Config`; `laneway config keys` prints the same.\n[Configuration](configuration.md) explains the keys.\n" +
+		"Each entry has the key, its type, its default and its variable.\nA duration is written as `90s`, `10m`, `24h` or `30d`.\nIn the name of a variable, the placeholder stands for the id or name in capitals.\n")
 	var groups []string
 	of := map[string][]config.Key{}
 	for _, k := range keys {
@@ -145,18 +160,26 @@ func pageOf(keys []config.Key) string {
 		if group != "" {
 			title = "`" + group + "`"
 		}
-		fmt.Fprintf(&b, "\n## %s\n\n| key | type | default | meaning | variable |\n|---|---|---|---|---|\n", title)
-		for _, k := range of[group] {
-			b.WriteString(rowOf(k))
+		fmt.Fprintf(&b, "\n## %s\n\n", title)
+		for i, k := range of[group] {
+			b.WriteString(map[bool]string{true: "- ", false: "  "}[i == 0 || of[group][i-1].Meaning != k.Meaning])
+			b.WriteString(headOf(k))
+			if i+1 == len(of[group]) || of[group][i+1].Meaning != k.Meaning { // keys with one comment share it
+				fmt.Fprintf(&b, ":\n  %s\n", strings.ReplaceAll(endOfSentence.ReplaceAllString(k.Meaning, "$1\n  $2"), "<", "&lt;"))
+			} else {
+				b.WriteString(",\n")
+			}
 		}
 	}
 	return b.String()
 }
 
-func rowOf(k config.Key) string {
+var endOfSentence = regexp.MustCompile("([a-z0-9)`/]\\.) ([A-Z`0-9])")
+
+func headOf(k config.Key) string {
 	fallback := ""
 	if k.Default != "" {
-		fallback = "`" + k.Default + "`"
+		fallback = ", default `" + k.Default + "`"
 	}
-	return fmt.Sprintf("| `%s` | %s | %s | %s | `%s` |\n", k.Path, k.Type, fallback, strings.ReplaceAll(k.Meaning, "|", `\|`), k.Variable)
+	return fmt.Sprintf("**`%s`** (%s%s, `%s`)", k.Path, k.Type, fallback, k.Variable)
 }
