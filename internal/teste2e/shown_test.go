@@ -481,8 +481,14 @@ func TestKillsAroundDeliveriesEnterEachTextOnce(t *testing.T) {
 		for name := range jobs {
 			c.must("cron", "pause", name)
 		}
-		c.rest()
 		o := OpenOracle(t, c.Gateway, database)
+		wait := func() int {
+			return o.Count("SELECT count(*) FROM outbox WHERE state IN ('pending', 'sending')") + o.Count("SELECT count(*) FROM inbox WHERE state NOT IN ('done', 'dead')")
+		}
+		for left := wait(); left > 0; left = wait() { // a chat takes one text a second, and two kills more jobs
+			c.Await(fmt.Sprintf("fewer than %d wait", left), func() bool { return wait() < left })
+		}
+		c.rest()
 		arrived := o.Count("SELECT count(*) FROM outbox WHERE origin <> '' AND channel LIKE 'telegram:%' AND (state = 'delivered' OR EXISTS (SELECT 1 FROM sent s WHERE s.outgoing_id = outbox.id) OR maybe_sent = true)")
 		entries := o.Count("SELECT count(*) FROM transcript WHERE origin <> '' AND session_key LIKE 'agent:main:telegram:%'")
 		lost := o.Count(`SELECT count(*) FROM outbox o WHERE origin <> '' AND state = 'delivered' AND channel LIKE 'telegram:%'
