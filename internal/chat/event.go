@@ -231,6 +231,10 @@ type ToolCall struct {
 	// Args are the arguments as the model wrote them. They should be a JSON object, but may be
 	// invalid.
 	Args string `json:"args"`
+	// Extra is what the endpoint of the model wants back with the call, a JSON object. Only calls
+	// that a program makes have it, because it brings them back; other calls have theirs in
+	// [Round.Extra].
+	Extra string `json:"extra,omitempty"`
 }
 
 // ToolResult is what a call of a tool returned to the model.

@@ -317,7 +317,11 @@ func (ts *turns) answer(t *turn, end ending) []chat.TranscriptEntry {
 
 // callsText returns calls as the text of their entry.
 func callsText(calls []chat.ToolCall) string {
-	raw, err := json.Marshal(calls)
+	shown := slices.Clone(calls)
+	for i := range shown {
+		shown[i].Extra = "" // it is not for readers, and the program has it
+	}
+	raw, err := json.Marshal(shown)
 	if err != nil { // strings cannot fail
 		return "[]"
 	}

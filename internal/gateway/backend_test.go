@@ -304,6 +304,9 @@ func (h *fakeBackend) turn(l *fakeMessage) {
 	end := chat.RunEnd{Outcome: chat.OutcomeAnswered, Text: l.text, Duration: time.Millisecond}
 	if c := l.m.Content.Client; c != nil && !c.NoCalls && len(c.Rounds) == 0 {
 		end.StopReason, end.Calls = chat.StopCalls, []chat.ToolCall{{ID: "call_1", Name: c.Tools[0].Name, Args: `{"city":"Oslo"}`}}
+		if c.Tools[0].Name == "signed" {
+			end.Calls[0].Extra = `{"google":{"thought_signature":"c2ln"}}`
+		}
 	}
 	h.finish(l, end, ev, true)
 }

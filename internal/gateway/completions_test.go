@@ -431,6 +431,42 @@ func weather() params {
 	return params{"type": "function", "function": params{"name": "weather", "description": "The weather of a city", "parameters": params{"type": "object"}}}
 }
 
+// TestClientsBringBackWhatCameWithCalls: a signature of the provider goes through the client in both
+// forms of the API, also when streamed.
+func TestClientsBringBackWhatCameWithCalls(t *testing.T) {
+	t.Parallel()
+	const signature = `"extra_content":{"google":{"thought_signature":"c2ln"}}`
+	b := startWithModel(t)
+	tool := params{"name": "signed", "parameters": params{"type": "object"}}
+	flat := params{"type": "function", "name": "signed"}
+	extra := params{"google": params{"thought_signature": "c2ln"}}
+	asked := params{"role": "assistant", "content": nil, "tool_calls": []any{params{"id": "call_1", "type": "function", "function": params{"name": "signed", "arguments": "{}"}, "extra_content": extra}}}
+	call := params{"type": "function_call", "call_id": "call_1", "name": "signed", "arguments": "{}", "extra_content": extra}
+	for path, form := range map[string]struct{ ask, back any }{
+		completionsPath: {
+			ask("mute", params{"tools": []any{params{"type": "function", "function": tool}}}),
+			ask("", params{"messages": []any{says("user", "Oslo?"), asked, params{"role": "tool", "tool_call_id": "call_1", "content": "rain"}}}),
+		},
+		responsesPath: {
+			respond("mute", params{"tools": []any{flat}}),
+			respond([]any{says("user", "Oslo?"), call, params{"type": "function_call_output", "call_id": "call_1", "output": "rain"}}),
+		},
+	} {
+		if got := b.post(path, form.ask); !strings.Contains(string(got.body), signature) {
+			t.Errorf("%s lacks the signature: %s", path, got.body)
+		}
+		streamed := maps.Clone(form.ask.(params))
+		streamed["stream"] = true
+		if got := b.post(path, streamed); !strings.Contains(string(got.body), signature) {
+			t.Errorf("the stream of %s lacks the signature: %s", path, got.body)
+		}
+		got := b.post(path, form.back)
+		if m := b.message(got.header.Get("X-Laneway-Run-Id")); m.Content.Client == nil || m.Content.Client.Rounds[0].Calls[0].Extra != `{"google":{"thought_signature":"c2ln"}}` {
+			t.Errorf("%s: %d, the agent got %+v", path, got.status, m.Content.Client)
+		}
+	}
+}
+
 func TestToolsOfTheClientEndTheTurnWithCalls(t *testing.T) {
 	t.Parallel()
 	b := startWithModel(t)

@@ -268,7 +268,7 @@ func appendRound(messages []message, d *model.Draft, round agent.Round) []messag
 		if called < len(round.Calls) {
 			c := round.Calls[called]
 			block := model.Object{}
-			maps.Copy(block, members)
+			maps.Copy(block, members.Without(model.Carried)) // which is of the other API
 			block["type"], block["id"], block["name"], block["input"] = "tool_use", callID(d, round, called), c.Name, toolloop.Object(c.Args)
 			asked = append(asked, block)
 			called++
@@ -285,7 +285,7 @@ func appendRound(messages []message, d *model.Draft, round agent.Round) []messag
 				asked = append(asked, block)
 			}
 		default:
-			asked = append(asked, block)
+			asked = append(asked, complete(block))
 		}
 	}
 	if !said && strings.TrimSpace(round.Text) != "" {
@@ -405,6 +405,10 @@ func grow(a *model.Answer, index int, delta model.Object) error {
 		a.Keep(entry(index, model.Object{"text": delta.String("text")}))
 		return a.Text(delta.String("text"))
 	case "input_json_delta":
+		if kind := a.Message.Object(place(index)).String("type"); kind != "" && kind != "tool_use" { // a call that the endpoint itself makes
+			a.Keep(entry(index, model.Object{pieces: delta.String("partial_json")}))
+			return nil
+		}
 		a.Calls.Add([]toolloop.Piece{{Index: index, Args: delta.String("partial_json")}}, model.MergeMembers)
 	case "citations_delta":
 		if citation := delta.Object("citation"); citation != nil {
@@ -418,6 +422,22 @@ func grow(a *model.Answer, index int, delta model.Object) error {
 		a.Keep(entry(index, delta.Without("type")))
 	}
 	return nil
+}
+
+// pieces is the member of a block that has the pieces of its input.
+const pieces = "arguments"
+
+// complete returns a block with its input, which came in pieces.
+func complete(block model.Object) model.Object {
+	text := block.String(pieces)
+	if text == "" {
+		return block
+	}
+	block = block.Without(pieces)
+	if input := json.RawMessage(text); json.Valid(input) {
+		block["input"] = input
+	}
+	return block
 }
 
 // entry is a piece of the message: the blocks by their place, which sorts as a name.

@@ -365,7 +365,7 @@ func (m *inputMessage) read() error {
 		return errors.New("role must be system, developer, user, assistant or tool")
 	}
 	for _, call := range m.ToolCalls {
-		m.calls = append(m.calls, chat.ToolCall{ID: call.ID, Name: call.Function.Name, Args: call.Function.Arguments})
+		m.calls = append(m.calls, chat.ToolCall{ID: call.ID, Name: call.Function.Name, Args: call.Function.Arguments, Extra: string(call.Extra)})
 	}
 	content := bytes.TrimSpace(m.Content)
 	if len(content) == 0 || string(content) == "null" {

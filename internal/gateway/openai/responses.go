@@ -88,6 +88,7 @@ type outputItem struct {
 	CallID    string       `json:"call_id,omitempty"`
 	Name      string       `json:"name,omitempty"`
 	Arguments *string      `json:"arguments,omitempty"`
+	Extra     extraContent `json:"extra_content,omitempty"`
 }
 
 type outputText struct {
@@ -338,6 +339,7 @@ type inputItem struct {
 	Name      string          `json:"name"`
 	Arguments string          `json:"arguments"`
 	Output    json.RawMessage `json:"output"`
+	Extra     extraContent    `json:"extra_content"`
 	inputMessage
 }
 
@@ -455,7 +457,7 @@ func (item *inputItem) message() (*inputMessage, error) {
 		}
 		return &inputMessage{Role: chat.RoleAssistant, reference: item.ID}, nil
 	case "function_call":
-		return &inputMessage{Role: chat.RoleAssistant, calls: []chat.ToolCall{{ID: item.CallID, Name: item.Name, Args: item.Arguments}}}, nil
+		return &inputMessage{Role: chat.RoleAssistant, calls: []chat.ToolCall{{ID: item.CallID, Name: item.Name, Args: item.Arguments, Extra: string(item.Extra)}}}, nil
 	case "function_call_output":
 		item.inputMessage = inputMessage{Role: roleTool, ToolCallID: item.CallID, Content: item.Output}
 	case "", "message":

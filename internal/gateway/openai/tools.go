@@ -38,6 +38,22 @@ type inputCall struct {
 		Name      string `json:"name"`
 		Arguments string `json:"arguments"`
 	} `json:"function"`
+	Extra extraContent `json:"extra_content"`
+}
+
+// extraContent is what the client must send back with a call, as Gemini's clients know it: a JSON
+// object; "" = nothing.
+type extraContent string
+
+// MarshalJSON implements json.Marshaler.
+func (e extraContent) MarshalJSON() ([]byte, error) { return []byte(e), nil }
+
+// UnmarshalJSON implements json.Unmarshaler. Another value than an object is ignored.
+func (e *extraContent) UnmarshalJSON(raw []byte) error {
+	if len(raw) > 0 && raw[0] == '{' {
+		*e = extraContent(raw)
+	}
+	return nil
 }
 
 // madeCall is the same in an answer. Index is that of a stream.
@@ -46,6 +62,8 @@ type madeCall struct {
 	ID       string   `json:"id"`
 	Type     string   `json:"type"`
 	Function madeFunc `json:"function"`
+
+	Extra extraContent `json:"extra_content,omitempty"`
 }
 
 type madeFunc struct {
@@ -57,7 +75,7 @@ type madeFunc struct {
 func madeCalls(calls []chat.ToolCall, streamed bool) []madeCall {
 	var out []madeCall
 	for i, call := range calls {
-		made := madeCall{ID: call.ID, Type: "function", Function: madeFunc{call.Name, call.Args}}
+		made := madeCall{ID: call.ID, Type: "function", Function: madeFunc{call.Name, call.Args}, Extra: extraContent(call.Extra)}
 		if streamed {
 			made.Index = &i
 		}
@@ -194,6 +212,7 @@ func (r response) callItems(calls []chat.ToolCall) []outputItem {
 	for i, call := range calls {
 		items = append(items, outputItem{
 			Type: "function_call", ID: fmt.Sprintf("%s%s_%d", callPrefix, r.ID[len(responsePrefix):], i), Status: stateCompleted, CallID: call.ID, Name: call.Name, Arguments: &call.Args,
+			Extra: extraContent(call.Extra),
 		})
 	}
 	return items

@@ -3,6 +3,8 @@ package model
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -222,6 +224,9 @@ func (a *Answer) reply(ctx context.Context, t *turn, d *Draft) toolloop.Reply {
 	}
 	if raw := kept.encode(); len(raw) <= maxMembers && !a.full {
 		out.Extra = raw
+		if t.req.Client != nil {
+			kept.give(out.Calls)
+		}
 	} else {
 		t.log.WarnContext(ctx, "the model sent more members than are kept; its next request is made without them", "model", d.Model, "limit_bytes", maxMembers)
 	}
@@ -253,20 +258,62 @@ func (m Members) encode() json.RawMessage {
 	return raw
 }
 
+// Carried is the member in which the program of a message keeps what an endpoint wants back with a
+// call, as clients of Gemini do. Its member owner names the endpoint and model that sent it.
+const (
+	Carried = "extra_content"
+	owner   = "laneway"
+)
+
+// origin is the endpoint and model for programs, which need not know them.
+func (m Members) origin() string {
+	sum := sha256.Sum256([]byte(m.Endpoint + "\n" + m.Model))
+	return hex.EncodeToString(sum[:8])
+}
+
+// give passes what the calls of a program must bring back.
+func (m Members) give(calls []chat.ToolCall) {
+	for i := range calls {
+		if content := m.Of(i).Object(Carried); len(content) > 0 {
+			content = content.Without()
+			content[owner] = m.origin()
+			calls[i].Extra = string(encoded(content))
+		}
+	}
+}
+
+// brought returns what a program brings back with the calls of a round. Without an origin it has it
+// from the provider itself.
+func (d *Draft) brought(round agent.Round) Members {
+	m := Members{Endpoint: d.endpoint, Model: d.Model}
+	for _, call := range round.Calls {
+		members := Object{}
+		if value, err := decode([]byte(call.Extra)); err == nil {
+			content := asObject(value)
+			if from := content.String(owner); len(content) > 0 && (from == "" || from == m.origin()) {
+				members[Carried] = content.Without(owner)
+			}
+		}
+		m.Calls = append(m.Calls, members)
+	}
+	return m
+}
+
 // Members returns the members of a round, for the endpoint and model that sent them, without those
 // that it refuses. legacy reads the form of releases before Members; it may be nil.
 func (d *Draft) Members(round agent.Round, legacy func(raw json.RawMessage) Object) Members {
 	var m Members
 	switch value, err := decode(round.Extra); {
 	case len(round.Extra) == 0 || err != nil:
-		return Members{}
+		m = d.brought(round)
 	case objects(value) == nil || asObject(value) == nil:
 		return Members{Message: legacy(round.Extra)}
-	}
-	decoder := json.NewDecoder(bytes.NewReader(round.Extra))
-	decoder.UseNumber()
-	if decoder.Decode(&m) != nil || m.Endpoint != d.endpoint || m.Model != d.Model {
-		return Members{}
+	default:
+		decoder := json.NewDecoder(bytes.NewReader(round.Extra))
+		decoder.UseNumber()
+		if decoder.Decode(&m) != nil || m.Endpoint != d.endpoint || m.Model != d.Model {
+			return Members{}
+		}
 	}
 	known := []string{"type", "text", "thinking", "data", "signature"} // no endpoint refuses what makes a block
 	var allowed func(from Object, depth int) Object

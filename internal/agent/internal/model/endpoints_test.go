@@ -141,6 +141,25 @@ func endpoints() map[string]endpoint {
 			back:  []string{`"reasoning":"one"`, `"summary":"one"`, `"data":"ab"`},
 			never: []string{"annotations"},
 		},
+		"AnthropicServerTool": { // the endpoint makes a call as well, whose input comes in pieces
+			anthropic: true,
+			stream: event(`{"type":"message_start","message":{"model":"m","usage":{"input_tokens":5,"output_tokens":1}}}`) +
+				event(`{"type":"content_block_start","index":0,"content_block":{"type":"server_tool_use","id":"srvtoolu_1","name":"web_search","input":{}}}`) +
+				event(`{"type":"content_block_delta","index":0,"delta":{"type":"input_json_delta","partial_json":""}}`) +
+				event(`{"type":"content_block_delta","index":0,"delta":{"type":"input_json_delta","partial_json":"{\"query\": \"ti"}}`) +
+				event(`{"type":"content_block_delta","index":0,"delta":{"type":"input_json_delta","partial_json":"des\", \"n\": 12345678901234567890}"}}`) +
+				event(`{"type":"content_block_stop","index":0}`) +
+				event(`{"type":"content_block_start","index":1,"content_block":{"type":"web_search_tool_result","tool_use_id":"srvtoolu_1","content":[{"type":"web_search_result","url":"https://x.example","encrypted_content":"E"}]}}`) +
+				event(`{"type":"content_block_stop","index":1}`) +
+				event(`{"type":"content_block_start","index":2,"content_block":{"type":"tool_use","id":"toolu_1","name":"set","input":{}}}`) +
+				event(`{"type":"content_block_delta","index":2,"delta":{"type":"input_json_delta","partial_json":"{\"n\":1}"}}`) + event(`{"type":"content_block_stop","index":2}`) +
+				event(`{"type":"message_delta","delta":{"stop_reason":"tool_use"},"usage":{"output_tokens":9}}`) + event(`{"type":"message_stop"}`),
+			back: []string{
+				`{"id":"srvtoolu_1","input":{"query":"tides","n":12345678901234567890},"name":"web_search","type":"server_tool_use"}`, `"encrypted_content":"E"`,
+			},
+			never: []string{"partial_json", "arguments"},
+			usage: chat.Usage{InputTokens: 5, OutputTokens: 9},
+		},
 		"Anthropic": {
 			anthropic: true,
 			stream: "event: message_start\n" + event(`{"type":"message_start","message":{"model":"m","usage":{"input_tokens":5,"cache_read_input_tokens":3,"output_tokens":1}}}`) + "event: ping\n" + event(`{"type":"ping"}`) +
@@ -457,6 +476,56 @@ func TestStrictEndpointsTakeTheRoundsOfAnother(t *testing.T) {
 }
 
 // A round whose members are larger than the limit continues without them.
+// TestProgramsBringSignaturesBack: a program that makes the calls gets what the endpoint wants back
+// with them, and only the endpoint and model that sent it receive it again.
+func TestProgramsBringSignaturesBack(t *testing.T) {
+	t.Parallel()
+	server := testmodel.Start(t)
+	gemini := endpoints()["GeminiParallel"]
+	server.Answer(func(call testmodel.Call) testmodel.Reply {
+		if strings.Contains(string(call.Body), "rain") {
+			return testmodel.Reply{Pieces: []string{"done"}}
+		}
+		return testmodel.Reply{Type: "text/event-stream", Body: gemini.stream}
+	})
+	run := func(anthropic bool, model string, rounds ...chat.Round) (agent.Result, string) {
+		req := agenttest.Request("please")
+		req.Client = &chat.ClientTools{Tools: []chat.ClientTool{{Name: "set", Schema: []byte(`{"type":"object"}`)}}, Rounds: rounds}
+		result, err := open(t, server, anthropic, model).Run(t.Context(), req, func(agent.Event) {})
+		if err != nil {
+			t.Fatal(err)
+		}
+		calls := server.Calls()
+		return result, messagesOf(t, calls[len(calls)-1])
+	}
+	asked, _ := run(false, "m")
+	if len(asked.Calls) != 2 || !strings.Contains(asked.Calls[0].Extra, `"thought_signature":"c2ln"`) || strings.Contains(asked.Calls[0].Extra, "127.0.0.1") || asked.Calls[1].Extra != "" {
+		t.Fatalf("the program got %+v", asked.Calls)
+	}
+	rain := []*chat.ToolResult{{Text: "rain", Foreign: true}, {Text: "rain", Foreign: true}}
+	foreign := slices.Clone(asked.Calls)
+	foreign[0].Extra = `{"google":{"thought_signature":"b3du"}}`
+	broken := slices.Clone(asked.Calls)
+	broken[0].Extra = `{"google"`
+	for name, c := range map[string]struct {
+		anthropic bool
+		model     string
+		calls     []chat.ToolCall
+		want      string
+	}{
+		"the same model": {model: "m", calls: asked.Calls, want: `"extra_content":{"google":{"thought_signature":"c2ln"}}`},
+		"another model":  {model: "n", calls: asked.Calls},
+		"from Google":    {model: "m", calls: foreign, want: `"extra_content":{"google":{"thought_signature":"b3du"}}`},
+		"broken":         {model: "m", calls: broken},
+		"the other API":  {anthropic: true, model: "m", calls: foreign},
+	} {
+		_, sent := run(c.anthropic, c.model, chat.Round{Number: 1, Calls: c.calls, Results: rain})
+		if c.want == "" && strings.Contains(sent, "extra_content") || !strings.Contains(sent, c.want) || strings.Contains(sent, "laneway") {
+			t.Errorf("%s: sent %s, want %s", name, sent, c.want)
+		}
+	}
+}
+
 func TestTooManyMembersEndNoTurn(t *testing.T) {
 	t.Parallel()
 	for size, returns := range map[int]bool{200 << 10: true, 300 << 10: false} {

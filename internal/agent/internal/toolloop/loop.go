@@ -113,7 +113,7 @@ func (c Conversation) Room(ratio agent.Ratio) int {
 func tokensOf(round agent.Round) int {
 	n := agent.EstimateTokens(round.Text) + agent.EstimateTokens(string(round.Extra))
 	for i, call := range round.Calls {
-		n += agent.EstimateTokens(call.Name+call.Args) + agent.EstimateTokens(round.Results[i].Text)
+		n += agent.EstimateTokens(call.Name+call.Args+call.Extra) + agent.EstimateTokens(round.Results[i].Text)
 	}
 	for _, message := range round.Input {
 		n += agent.EstimateTokens(message.Text)
