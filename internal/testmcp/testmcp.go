@@ -135,7 +135,7 @@ func (s *server) take(m message) {
 // schemas returns unusable schemas.
 func schemas() []string {
 	return []string{
-		`{"type":"array"}`, `{"Type":"object"}`, `{"type":"object","properties":5}`, `{}`,
+		`{"type":"array"}`, `{"Type":"object"}`, `{"type":"object","properties":5}`, `{"type":"null"}`,
 		`{"type":"object","properties":{"a":{"type":"object","x-mcp-header":"A"}}}`,
 		`{"type":"object","description":"` + strings.Repeat("x", 17<<10) + `"}`,
 	}

@@ -231,7 +231,7 @@ func modelNames(cfg Config) map[string]string {
 
 // row returns a tool of the server as a row of the table, or why it is left out.
 func (s *server) row(one *mcp.Tool) (row tool.Tool, why string) {
-	schema, err := json.Marshal(one.InputSchema)
+	schema, err := json.Marshal(completed(one.InputSchema))
 	switch {
 	case err != nil || len(schema) <= maxSchema && !usable(schema):
 		return row, "models cannot use its schema"
@@ -250,6 +250,22 @@ func (s *server) row(one *mcp.Tool) (row tool.Tool, why string) {
 		row.Acts = func([]byte) bool { return true }
 	}
 	return row, ""
+}
+
+// completed returns a schema with the members that models and their endpoints demand: a server whose
+// tool has no arguments often leaves them out.
+func completed(schema any) any {
+	members, ok := schema.(map[string]any)
+	if schema != nil && !ok || len(members) > 0 && (members["type"] != "object" || members["properties"] != nil) {
+		return schema
+	}
+	full := map[string]any{"type": "object", "properties": map[string]any{}}
+	for name, value := range members {
+		if value != nil {
+			full[name] = value
+		}
+	}
+	return full
 }
 
 // usable reports whether models and the gateway's own MCP server accept a schema; the server panics

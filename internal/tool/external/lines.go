@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -73,12 +74,20 @@ func (l *lines) end() (messages []byte) {
 
 // pass appends a line if it is a message, or the messages of a batch.
 func (l *lines) pass(messages, line []byte) ([]byte, error) {
-	line = bytes.TrimSpace(bytes.TrimPrefix(line, []byte("\ufeff")))
+	line = bare(line)
 	switch {
 	case len(line) == 0, isLog(line):
 		return messages, nil
 	case isMessage(line):
 		return append(append(messages, line...), '\n'), nil
+	case bytes.IndexByte(line, '\r') >= 0: // a line of a terminal, such as one that shows progress, and what follows it
+		for part := range bytes.SplitSeq(line, []byte("\r")) {
+			var err error
+			if messages, err = l.pass(messages, part); err != nil {
+				return messages, err
+			}
+		}
+		return messages, nil
 	case line[0] == '[': // the SDK takes batches of old protocol versions only
 		var batch []json.RawMessage
 		if json.Unmarshal(line, &batch) != nil || len(batch) == 0 {
@@ -118,9 +127,21 @@ func (l *lines) skip(line []byte) error {
 	return nil
 }
 
+// around matches what terminals and editors put around a line: a byte order mark, and sequences that
+// set a color or the title.
+var around = regexp.MustCompile(`^(?:\x{feff}|\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|[\x00-\x20])+|(?:\x1b\[[0-9;?]*[A-Za-z]|[\x00-\x20])+$`)
+
+// bare returns a line without what is around it.
+func bare(line []byte) []byte {
+	if len(line) > 0 && (line[0] == '{' || line[0] == '[') && bytes.IndexByte(line, 0x1b) < 0 {
+		return bytes.TrimSpace(line) // long lines are messages
+	}
+	return around.ReplaceAllLiteral(line, nil)
+}
+
 // mayBeMessage reports whether a line that has not ended may become a message.
 func mayBeMessage(line []byte) bool {
-	line = bytes.TrimSpace(bytes.TrimPrefix(line, []byte("\ufeff")))
+	line = bare(line)
 	return len(line) > 0 && (line[0] == '{' || line[0] == '[')
 }
 

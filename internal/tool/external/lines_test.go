@@ -1,6 +1,7 @@
 package external
 
 import (
+	"encoding/json"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -51,7 +52,8 @@ func TestMessagesOfEachFormPass(t *testing.T) {
 	for give, want := range map[string]string{
 		"\ufeff" + passed()[0]: passed()[0], "\n\r\n" + strings.TrimSpace(passed()[1]) + "\r\n": passed()[1], "  " + passed()[3]: passed()[3],
 		"[" + strings.TrimSpace(passed()[0]) + "," + strings.TrimSpace(logLine) + ", " + strings.TrimSpace(passed()[5]) + "]\n": passed()[0] + passed()[5],
-		logLine + logLine: "",
+		logLine + logLine: "", "\x1b[0m" + strings.TrimSpace(passed()[0]) + "\x1b[0m\n": passed()[0], "\x1b]0;week\x07\ufeff" + passed()[5]: passed()[5], "\x00" + passed()[1]: passed()[1],
+		" \r" + strings.TrimSpace(passed()[0]) + "\r" + passed()[3]: passed()[0] + passed()[3],
 	} {
 		l := lines{noise: func(s string) { t.Errorf("%q is called no message", s) }}
 		if got, err := l.take([]byte(give)); err != nil || string(got) != want {
@@ -61,6 +63,38 @@ func TestMessagesOfEachFormPass(t *testing.T) {
 	l := lines{noise: func(string) {}}
 	if got, _ := l.take([]byte(strings.TrimSpace(passed()[0]))); len(got) != 0 || string(l.end()) != passed()[0] {
 		t.Errorf("a last message without a newline: %q before the end, or not at it", got)
+	}
+}
+
+func TestSchemasWithoutArgumentsAreCompleted(t *testing.T) {
+	t.Parallel()
+	const none = `{"properties":{},"type":"object"}`
+	for give, want := range map[string]string{
+		"null": none, "{}": none, `{"type":"object"}`: none, `{"type":"object","properties":null}`: none, `{"type":"object","additionalProperties":false}`: `{"additionalProperties":false,"properties":{},"type":"object"}`,
+		`{"type":"array"}`: `{"type":"array"}`, `{"properties":{"a":{}},"type":"object"}`: `{"properties":{"a":{}},"type":"object"}`, "true": "true",
+	} {
+		var schema any
+		if err := json.Unmarshal([]byte(give), &schema); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := json.Marshal(completed(schema)); err != nil || string(got) != want {
+			t.Errorf("%s became %s, %v, want %s", give, got, err, want)
+		}
+	}
+}
+
+// TestMessageAfterProgressPasses: a bar of progress has no newline, so the message is in its line.
+func TestMessageAfterProgressPasses(t *testing.T) {
+	t.Parallel()
+	var warned []string
+	l := lines{noise: func(s string) { warned = append(warned, s) }}
+	got, err := l.take([]byte("\x1b[2K\rLoading 10%\rLoading 90%\r" + passed()[0]))
+	if err != nil || string(got) != passed()[0] || len(warned) != 1 || !strings.Contains(warned[0], "Loading 10%") {
+		t.Errorf("passed %q, %v, warned %q", got, err, warned)
+	}
+	quoted := "[debug] sent " + passed()[0] // what a program logs of its own messages is no message
+	if got, err := l.take([]byte(quoted)); err != nil || len(got) != 0 {
+		t.Errorf("passed %q, %v", got, err)
 	}
 }
 
