@@ -324,7 +324,7 @@ func SetHold(ctx context.Context, cfg config.Config, reason, by string) error {
 }
 
 // Released describes the work that starts with a release.
-type Released struct { //nolint:recvcheck // add changes it, the others only read it
+type Released struct {
 	// Hold is nil when the gateway is not held.
 	Hold *store.Hold
 	// Outgoing counts messages that are sent, Unfinished those whose turns run.

@@ -107,7 +107,7 @@ func (r TokenRequest) check() ([]string, error) {
 	switch {
 	case !tokenName.MatchString(r.Name):
 		return nil, chat.Errorf(chat.CodeInvalid, "a token is named by letters, digits, dots, dashes and underscores, at most 64")
-	case slices.Contains(reservedNames, r.Name):
+	case slices.Contains([]string{"gateway", "password", "write", "read", "cli", "system"}, r.Name):
 		return nil, chat.Errorf(chat.CodeInvalid, "the name %s belongs to the gateway; choose another", r.Name)
 	case r.visible() != auth.VisibleAll && r.visible() != auth.VisibleOwn:
 		return nil, chat.Errorf(chat.CodeInvalid, "visibility is all or own, not %q", r.Visible)

@@ -266,7 +266,7 @@ type Round struct {
 const MaxTokens = 1_000_000_000
 
 // Usage is what a turn used. Zero means unknown.
-type Usage struct { //nolint:recvcheck // Add changes it, the others only read it
+type Usage struct {
 	InputTokens  int `json:"inputTokens,omitempty"`
 	OutputTokens int `json:"outputTokens,omitempty"`
 	// CachedTokens is the part of InputTokens that came from the provider's cache. It is not stored

@@ -353,7 +353,7 @@ func (c *conversation) giveUp(ctx context.Context, run, text string) (end *turnE
 
 // asked is the open questions of a session that this client may answer, in the order in which it
 // has shown them.
-type asked []wire.Question //nolint:recvcheck // reads do not need a pointer
+type asked []wire.Question
 
 // update takes the list of the gateway. fresh has not been shown yet, closed was shown and is no
 // longer open.

@@ -23,7 +23,7 @@ type WebChannel struct {
 }
 
 // Telegram is one bot, and with Accounts additional ones. A bot exists when it has a token.
-type Telegram struct { //nolint:recvcheck // the decoder gives a new entry its defaults through a pointer
+type Telegram struct {
 	// Token is the token of the bot. TokenEnv or TokenFile name a variable or file that has it.
 	// Without these and without accounts, laneway takes the variable TELEGRAM_TOKEN.
 	Token     secret.Secret `yaml:"token"`

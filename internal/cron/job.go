@@ -95,7 +95,7 @@ const (
 )
 
 // Delivery is the target of the answer. To is a chat or a URL.
-type Delivery struct { //nolint:recvcheck // take changes it, the others only look at it
+type Delivery struct {
 	Mode       DeliveryMode
 	Channel    string
 	To         string
@@ -128,7 +128,7 @@ type Pause struct {
 // Job is the definition of a job as it is stored. Times that do not apply are
 // zero. Next is the slot planned next and NextRunAt the same with jitter; both are
 // zero when nothing is planned.
-type Job struct { //nolint:recvcheck // After changes the job, the others only look at it
+type Job struct {
 	ID          string // UUIDv7
 	Key         string // unique per owner
 	KeyDerived  bool   // Key was made by [Key] and follows name and schedule

@@ -39,7 +39,7 @@ type Batch struct {
 }
 
 // Counted is an amount of usage.
-type Counted struct { //nolint:recvcheck // Add changes it, the other methods only read it
+type Counted struct {
 	// Turns that have ended, and Requests to models.
 	Turns, Requests int64
 	// CachedTokens are a part of InputTokens.

@@ -355,8 +355,8 @@ func (e *Error) DetailCode() string {
 // The detail codes: the member code of the details of an error. The core declares the codes that it
 // uses itself.
 const (
-	DetailTokenMissing       = "AUTH_TOKEN_MISSING"  //nolint:gosec // a code, no credential
-	DetailTokenMismatch      = "AUTH_TOKEN_MISMATCH" //nolint:gosec // a code, no credential
+	DetailTokenMissing       = "AUTH_TOKEN_MISSING"
+	DetailTokenMismatch      = "AUTH_TOKEN_MISMATCH"
 	DetailPasswordMismatch   = "AUTH_PASSWORD_MISMATCH"
 	DetailAuthRateLimited    = "AUTH_RATE_LIMITED"
 	DetailRoleNotSupported   = "ROLE_NOT_SUPPORTED"

@@ -153,7 +153,7 @@ func (p *peer) closes() bool { return p.hello.AgentCapabilities.SessionCapabilit
 // The environment variables with which programs find the tools of their turn.
 const (
 	urlVariable   = "LANEWAY_MCP_URL"
-	tokenVariable = "LANEWAY_MCP_TOKEN" //nolint:gosec // a name
+	tokenVariable = "LANEWAY_MCP_TOKEN"
 )
 
 var errSlowStart = errors.New("the agent did not answer in time after its start")

@@ -139,8 +139,8 @@ func describe(call sdk.ToolCallUpdate, dir string) sentence {
 			subject = paths[0]
 		}
 		text.add(verb(kind)+" the file ", subject, maxAction)
-		if args.only(contents) {
-			s.file = files[kind]
+		if args.only(contents()) {
+			s.file = files()[kind]
 		}
 	case args.takeInto(&subject, "url"):
 		text.add("fetch ", subject, maxAction)
@@ -180,14 +180,18 @@ func describe(call sdk.ToolCallUpdate, dir string) sentence {
 
 // files are the kinds of calls for which "always" covers every call on the file, by what it then
 // covers.
-var files = map[sdk.ToolKind]string{ //nolint:gochecknoglobals // a constant table
-	sdk.ToolKindEdit: "any change of this file", sdk.ToolKindRead: "any reading of this file", sdk.ToolKindDelete: "any deletion of this file",
+func files() map[sdk.ToolKind]string {
+	return map[sdk.ToolKind]string{
+		sdk.ToolKindEdit: "any change of this file", sdk.ToolKindRead: "any reading of this file", sdk.ToolKindDelete: "any deletion of this file",
+	}
 }
 
 // contents are the arguments that do not say which file is changed or read, but how.
-var contents = []string{ //nolint:gochecknoglobals // a constant table
-	"content", "contents", "file_text", "old_string", "new_string", "old_str", "new_str", "oldString", "newString", "oldText", "newText", "insert_line", "insert_text",
-	"replace_all", "replaceAll", "expected_replacements", "offset", "limit", "line", "description",
+func contents() []string {
+	return []string{
+		"content", "contents", "file_text", "old_string", "new_string", "old_str", "new_str", "oldString", "newString", "oldText", "newText", "insert_line", "insert_text",
+		"replace_all", "replaceAll", "expected_replacements", "offset", "limit", "line", "description",
+	}
 }
 
 // pathsOf returns the files that a request names beside its arguments.

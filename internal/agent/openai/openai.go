@@ -283,13 +283,15 @@ func appendRound(messages []message, d *model.Draft, round agent.Round) []messag
 
 // efforts are the levels that the API defines, from the least. Other words, such as off, leave the
 // choice to the endpoint.
-var efforts = []string{"minimal", "low", "medium", "high"} //nolint:gochecknoglobals // a constant
+func efforts() []string {
+	return []string{"minimal", "low", "medium", "high"}
+}
 
 // effort returns the level that is asked for, or the next one that the model has not refused; "" if
 // it refuses all of them.
 func effort(d *model.Draft) string {
-	if at := slices.Index(efforts, d.Thinking); at >= 0 && d.Can(model.Effort) {
-		for _, level := range efforts[at:] {
+	if at := slices.Index(efforts(), d.Thinking); at >= 0 && d.Can(model.Effort) {
+		for _, level := range efforts()[at:] {
 			if d.Can(model.Effort + " " + level) {
 				return level
 			}

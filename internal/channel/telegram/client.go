@@ -405,15 +405,15 @@ func (e *apiError) ofKeyboard() bool {
 }
 
 // aboutChat are words of refusals that no other form of a message would avoid.
-//
-//nolint:gochecknoglobals // a constant table
-var aboutChat = []string{"rights", "forbidden", "chat_", "chat ", "peer_id", "user_", "administrator", "thread", "topic", "bot was", "bots can't", "migrated", "upgraded"}
+func aboutChat() []string {
+	return []string{"rights", "forbidden", "chat_", "chat ", "peer_id", "user_", "administrator", "thread", "topic", "bot was", "bots can't", "migrated", "upgraded"}
+}
 
 // ofForm reports whether Telegram refused a message for what it is, and not for where it goes:
 // another form may pass. Its descriptions are not documented, so everything counts that does not
 // concern the chat.
 func (e *apiError) ofForm() bool {
-	return e.reason == reasonBadRequest && e.migrateTo == 0 && !slices.ContainsFunc(aboutChat, e.describes)
+	return e.reason == reasonBadRequest && e.migrateTo == 0 && !slices.ContainsFunc(aboutChat(), e.describes)
 }
 
 // sendError returns a failed call in the form that the outbox uses.

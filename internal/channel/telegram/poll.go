@@ -293,7 +293,7 @@ const (
 	// deliveryTime bounds the answer to a delivery. Telegram repeats a delivery without an answer,
 	// and the repetition joins the task of the first.
 	deliveryTime = 50 * time.Second
-	secretHeader = "X-Telegram-Bot-Api-Secret-Token" //nolint:gosec // the name of a header
+	secretHeader = "X-Telegram-Bot-Api-Secret-Token"
 )
 
 // deliveries is the handler of Telegram's webhook calls; see [Channel.WebhookHandler].

@@ -221,9 +221,11 @@ func NewServer(info *sdk.Implementation, log *slog.Logger) *sdk.Server {
 }
 
 // answered are the methods that the SDK answers, or takes in silence.
-var answered = []string{ //nolint:gochecknoglobals // a constant
-	"initialize", "ping", "tools/list", "tools/call", "server/discover",
-	"notifications/initialized", "notifications/cancelled", "notifications/progress", "notifications/roots/list_changed",
+func answered() []string {
+	return []string{
+		"initialize", "ping", "tools/list", "tools/call", "server/discover",
+		"notifications/initialized", "notifications/cancelled", "notifications/progress", "notifications/roots/list_changed",
+	}
 }
 
 // turnDown answers a message that is no request of this server, in the form of the protocol, and
@@ -249,7 +251,7 @@ func turnDown(w http.ResponseWriter, body []byte) bool {
 		return refuse(http.StatusBadRequest, nil, jsonrpc.CodeParseError, "the body is not JSON")
 	case err != nil || message.Method == nil && message.Result == nil && message.Error == nil:
 		return refuse(http.StatusBadRequest, message.ID, jsonrpc.CodeInvalidRequest, "the body is not a message of JSON-RPC: it needs a method, which is a string")
-	case message.Method == nil || slices.Contains(answered, *message.Method):
+	case message.Method == nil || slices.Contains(answered(), *message.Method):
 		return false
 	case len(message.ID) == 0 || string(message.ID) == "null":
 		w.WriteHeader(http.StatusAccepted) // a notification has no answer

@@ -19,7 +19,9 @@ import (
 // ownTables are the tables that a copy leaves out, because each database has its own. nodes are its
 // processes, which are dead; the counter of changed jobs only lets a reader of a list notice a
 // change; the search index is rebuilt from the transcripts.
-var ownTables = []string{"goose_db_version", "nodes", "search_state", transfer.ProgressTable} //nolint:gochecknoglobals // a constant
+func ownTables() []string {
+	return []string{"goose_db_version", "nodes", "search_state", transfer.ProgressTable}
+}
 
 // Transfer is a database that is open for a copy. No gateway can use the database until
 // [Transfer.Close].
@@ -113,7 +115,7 @@ func (t *Transfer) Tables(ctx context.Context) (tables []transfer.Table, err err
 		err := t.conn.query(`SELECT name FROM pragma_table_list WHERE schema = 'main' AND type = 'table' AND name NOT LIKE 'sqlite\_%' ESCAPE '\' ORDER BY name`, func(r sqlstore.Row) error {
 			var name string
 			err := r.Scan(&name)
-			if !slices.Contains(ownTables, name) {
+			if !slices.Contains(ownTables(), name) {
 				tables = append(tables, transfer.Table{Name: name})
 			}
 			return err

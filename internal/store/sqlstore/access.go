@@ -139,7 +139,7 @@ func (s Access) RevokePairing(ctx context.Context, p channel.Peer, by store.Chan
 	})
 }
 
-const selectTokens = `SELECT name, digest, scopes, visible, created_at, expires_at FROM credentials ` //nolint:gosec // a statement
+const selectTokens = `SELECT name, digest, scopes, visible, created_at, expires_at FROM credentials `
 
 func scanCredential(r Row) (c store.Credential, err error) {
 	var digest, scopes string

@@ -164,7 +164,7 @@ func (a *Answer) judge() error {
 	}
 	ended := errors.New("the answer ended with " + chat.Cut(chat.Printable(a.Finish), 100))
 	switch {
-	case is(filtered):
+	case is(filtered()):
 		return modelhttp.Fail(chat.FailRefusal, ended)
 	case slices.Contains([]string{"error", "abort", "aborted", "network_error"}, a.Finish):
 		return modelhttp.Fail(chat.FailServer, ended)
@@ -180,7 +180,7 @@ func (a *Answer) judge() error {
 	if a.Refused > 0 {
 		return modelhttp.Fail(chat.FailRefusal, fmt.Errorf("the model refused in %d bytes", a.Refused))
 	}
-	if a.Finish != "" && !a.cutOff() && !slices.Contains(wellEnded, a.Finish) {
+	if a.Finish != "" && !a.cutOff() && !slices.Contains(wellEnded(), a.Finish) {
 		return modelhttp.Fail(chat.FailBadResponse, fmt.Errorf("%w and is empty", ended))
 	}
 	return nil
@@ -188,10 +188,14 @@ func (a *Answer) judge() error {
 
 // filtered are words of the reasons with which a filter ended an answer, with its cause in some:
 // "content_filter: PROHIBITED_CONTENT".
-var filtered = []string{"content_filter", "guardrail", "refusal", "safety", "recitation", "prohibited", "sensitive", "blocklist", "spii"} //nolint:gochecknoglobals // a constant
+func filtered() []string {
+	return []string{"content_filter", "guardrail", "refusal", "safety", "recitation", "prohibited", "sensitive", "blocklist", "spii"}
+}
 
 // wellEnded are the reasons of an answer that may be empty.
-var wellEnded = []string{"stop", "end_turn", "stop_sequence", "end", "eos", "eos_token", "complete", "completed", "finished", "pause_turn"} //nolint:gochecknoglobals // a constant
+func wellEnded() []string {
+	return []string{"stop", "end_turn", "stop_sequence", "end", "eos", "eos_token", "complete", "completed", "finished", "pause_turn"}
+}
 
 func (a *Answer) cutOff() bool {
 	return slices.Contains([]string{"length", "max_tokens", "model_length", "model_context_window_exceeded"}, a.Finish)
@@ -438,7 +442,9 @@ func objects(value any) []Object {
 }
 
 // sentences are the members with which a document that is no answer says what is wrong.
-var sentences = []string{"detail", "message", "msg", "error_msg", "errmsg", "error_message", "errorMessage"} //nolint:gochecknoglobals // a constant
+func sentences() []string {
+	return []string{"detail", "message", "msg", "error_msg", "errmsg", "error_message", "errorMessage"}
+}
 
 // nothing reports a member that is absent or says nothing: some endpoints send an empty error with
 // each answer.
@@ -472,7 +478,7 @@ func errorIn(value any) json.RawMessage {
 			return encoded(e)
 		}
 		if o.String("type") == "error" || o.String("object") == "error" || len(o.List("errors")) > 0 || o.Object("base_resp").Int("status_code") > 0 ||
-			len(o.List("choices")) == 0 && o["type"] == nil && slices.ContainsFunc(sentences, func(name string) bool { return !nothing(o[name]) }) {
+			len(o.List("choices")) == 0 && o["type"] == nil && slices.ContainsFunc(sentences(), func(name string) bool { return !nothing(o[name]) }) {
 			return encoded(o)
 		}
 		for _, choice := range o.List("choices") {

@@ -176,46 +176,54 @@ func unnamed(err error) bool {
 
 // refusing are words of a sentence that refuses what it names, in contrast to one that misses it or
 // states its range.
-var refusing = []string{ //nolint:gochecknoglobals // a constant
-	"not support", "n't support", "unsupported", "not permitted", "not allowed", "unexpected", "unknown", "unrecognized", "unrecognised", "not recognized",
-	"extra input", "extra field", "extra_forbidden", "additional propert", "not available", "not enabled", "disabled", "cannot be used", "can't be used",
-	"requires --", "no endpoints found", "not implemented", "only the default", "deprecated", "not accept", "is not a valid parameter", "support tool use", "only 1 is allowed",
-	"may only be set to", "unsupported_parameter", "unsupported_value",
+func refusing() []string {
+	return []string{
+		"not support", "n't support", "unsupported", "not permitted", "not allowed", "unexpected", "unknown", "unrecognized", "unrecognised", "not recognized",
+		"extra input", "extra field", "extra_forbidden", "additional propert", "not available", "not enabled", "disabled", "cannot be used", "can't be used",
+		"requires --", "no endpoints found", "not implemented", "only the default", "deprecated", "not accept", "is not a valid parameter", "support tool use", "only 1 is allowed",
+		"may only be set to", "unsupported_parameter", "unsupported_value",
+	}
 }
 
 // demands are the words of sentences, all of one list, that want a part in another form or without
 // another one.
-var demands = map[string][][]string{ //nolint:gochecknoglobals // a constant
-	UserAfterTool: {{"role", "user", "after role", "tool"}, {"roles must alternate"}, {"role", "user", "must not follow", "tool"}},
-	CallIDs: {
-		{"tool call id", "length of 9"},
-		{"tool_calls", "].id", "too long"},
-		{"tool_call_id", "too long"},
-		{"tool_use.id", "pattern"},
-		{"tool_use_id", "pattern"},
-		{"tool_call_id", "pattern"},
-		{"tool call id", "invalid"},
-		{"toolu", "pattern"},
-	},
-	TopP:      {{"temperature", "top_p", "both"}},
-	Unsigned:  {{"missing", "thought_signature"}, {"missing", "thought signature"}, {"missing", "thoughtsignature"}},
-	Unthought: {{"reasoning_content", "must be passed back"}, {"reasoning_content", "missing"}},
+func demands() map[string][][]string {
+	return map[string][][]string{
+		UserAfterTool: {{"role", "user", "after role", "tool"}, {"roles must alternate"}, {"role", "user", "must not follow", "tool"}},
+		CallIDs: {
+			{"tool call id", "length of 9"},
+			{"tool_calls", "].id", "too long"},
+			{"tool_call_id", "too long"},
+			{"tool_use.id", "pattern"},
+			{"tool_use_id", "pattern"},
+			{"tool_call_id", "pattern"},
+			{"tool call id", "invalid"},
+			{"toolu", "pattern"},
+		},
+		TopP:      {{"temperature", "top_p", "both"}},
+		Unsigned:  {{"missing", "thought_signature"}, {"missing", "thought signature"}, {"missing", "thoughtsignature"}},
+		Unthought: {{"reasoning_content", "must be passed back"}, {"reasoning_content", "missing"}},
+	}
 }
 
 // ranged are words that state which values a part may have: a level of thinking is left out then.
-var ranged = []string{"must be one of", "supported values", "should be one of", "input should be", "expected one of", "invalid value", "invalid think value"} //nolint:gochecknoglobals // a constant
+func ranged() []string {
+	return []string{"must be one of", "supported values", "should be one of", "input should be", "expected one of", "invalid value", "invalid think value"}
+}
 
 // names are further words for a part; every part is also named by its own name.
-var names = map[string][]string{ //nolint:gochecknoglobals // a constant
-	Tools:            {"tool use", "tool calling", "tool calls", "tool choice", "function calling", "function calls", "functions", "tool-call-parser"},
-	ToolChoice:       {"disable_parallel_tool_use"},
-	StreamOptions:    {"include_usage"},
-	SystemRole:       {"system role", "role system", "role 'system'", "does not support 'system'", "role \"system\"", "developer instruction"},
-	MaxTokens:        {"max_completion_tokens"},
-	ThinkingBudget:   {"thinking.type.enabled", "budget_tokens", "thinking", "adaptive"},
-	ThinkingAdaptive: {"thinking.type.adaptive", "adaptive", "thinking"},
-	OutputConfig:     {"output_config.effort", "effort"},
-	Effort:           {"reasoning.effort", "reasoning effort", "thinking", "think value"},
+func names() map[string][]string {
+	return map[string][]string{
+		Tools:            {"tool use", "tool calling", "tool calls", "tool choice", "function calling", "function calls", "functions", "tool-call-parser"},
+		ToolChoice:       {"disable_parallel_tool_use"},
+		StreamOptions:    {"include_usage"},
+		SystemRole:       {"system role", "role system", "role 'system'", "does not support 'system'", "role \"system\"", "developer instruction"},
+		MaxTokens:        {"max_completion_tokens"},
+		ThinkingBudget:   {"thinking.type.enabled", "budget_tokens", "thinking", "adaptive"},
+		ThinkingAdaptive: {"thinking.type.adaptive", "adaptive", "thinking"},
+		OutputConfig:     {"output_config.effort", "effort"},
+		Effort:           {"reasoning.effort", "reasoning effort", "thinking", "think value"},
+	}
 }
 
 // named returns the part that a refusal names; "" if it names none of those that were used. The
@@ -223,7 +231,7 @@ var names = map[string][]string{ //nolint:gochecknoglobals // a constant
 func named(refused modelhttp.StatusError, used []string) string {
 	words := strings.ToLower(refused.Message + " " + refused.Code + " " + refused.Param)
 	for _, part := range used {
-		for _, signs := range demands[part] {
+		for _, signs := range demands()[part] {
 			if !slices.ContainsFunc(signs, func(sign string) bool { return !strings.Contains(words, sign) }) {
 				return part
 			}
@@ -232,8 +240,8 @@ func named(refused modelhttp.StatusError, used []string) string {
 	says := func(signs []string) bool {
 		return slices.ContainsFunc(signs, func(sign string) bool { return strings.Contains(words, sign) })
 	}
-	refuses := strings.Contains(words, "instead") || says(refusing)
-	if !refuses && !says(ranged) || strings.Contains(words, "tools[") || strings.Contains(words, "tools.0") {
+	refuses := strings.Contains(words, "instead") || says(refusing())
+	if !refuses && !says(ranged()) || strings.Contains(words, "tools[") || strings.Contains(words, "tools.0") {
 		return ""
 	}
 	best, length := "", 0
@@ -247,7 +255,7 @@ func named(refused modelhttp.StatusError, used []string) string {
 		} else if level != "" && !hasWord(words, level) {
 			continue
 		}
-		for _, word := range append([]string{name, strings.ReplaceAll(name, "_", "")}, names[name]...) {
+		for _, word := range append([]string{name, strings.ReplaceAll(name, "_", "")}, names()[name]...) {
 			if n := len(word) + len(level); n > length && hasWord(words, word) {
 				best, length = part, n
 			}

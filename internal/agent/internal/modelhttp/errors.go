@@ -223,9 +223,11 @@ func RefusalOf(raw json.RawMessage) StatusError {
 const deepest = 6
 
 // messageNames are the members that services use for an error, its sentence, or more of it.
-var messageNames = []string{ //nolint:gochecknoglobals // a constant
-	"error", "message", "Message", "msg", "error_msg", "errmsg", "error_message", "errorMessage", "status_msg", "detail", "details", "error_description", "errors", "base_resp",
-	"fault", "faultstring", "reason",
+func messageNames() []string {
+	return []string{
+		"error", "message", "Message", "msg", "error_msg", "errmsg", "error_message", "errorMessage", "status_msg", "detail", "details", "error_description", "errors", "base_resp",
+		"fault", "faultstring", "reason",
+	}
 }
 
 // read takes what a value has and an earlier one had not.
@@ -245,7 +247,7 @@ func (e *StatusError) read(value any, depth int) {
 			e.read(item, depth+1)
 		}
 	case map[string]any:
-		for _, name := range messageNames {
+		for _, name := range messageNames() {
 			if member, ok := v[name]; ok {
 				e.read(member, depth+1)
 			}

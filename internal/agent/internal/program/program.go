@@ -214,7 +214,7 @@ func (k Kept) Lost(ctx context.Context, why string) {
 
 // Memory records what an agent that keeps a conversation itself has seen of it. In the zero value
 // it has seen nothing.
-type Memory struct { //nolint:recvcheck // UsedBy changes it, the other methods only read it
+type Memory struct {
 	// Runs are the latest turns, the last one at the end. Seen is the number of the last entry of
 	// the transcript.
 	Runs []string
