@@ -83,12 +83,12 @@ func (s *Server) files(r chi.Router) {
 	if _, ok := s.backend.(openai.Files); !ok {
 		return
 	}
-	r.Post("/v1/files", s.completions.Upload())
-	r.Get("/v1/files", s.completions.ListFiles())
-	r.Get("/v1/files/{id}", s.completions.File())
-	r.Delete("/v1/files/{id}", s.completions.DeleteFile())
-	r.Get("/v1/files/{id}/content", s.completions.FileContent())
-	r.Get(conversation.MessageFilePath, s.completions.MessageFile(s.messageFile))
+	r.Post("/v1/files", s.uploads.Upload())
+	r.Get("/v1/files", s.uploads.ListFiles())
+	r.Get("/v1/files/{id}", s.uploads.File())
+	r.Delete("/v1/files/{id}", s.uploads.DeleteFile())
+	r.Get("/v1/files/{id}/content", s.uploads.FileContent())
+	r.Get(conversation.MessageFilePath, s.uploads.MessageFile(s.messageFile))
 }
 
 // messageFile returns the file of a conversation that a query names.

@@ -126,6 +126,7 @@ type Server struct {
 	services    *httpServices
 	hooks       *hook.Handler
 	completions *openai.Handler
+	uploads     *openai.FileHandler
 	tools       *mcp.Handler // nil when the backend has no tools
 	health      *monitor
 	publish     publisher
@@ -163,10 +164,9 @@ func New(cfg Config, backend Backend, log *slog.Logger) (*Server, error) {
 	}
 	s.hooks = hooks
 	files, _ := backend.(openai.Files) // nil for a gateway without files
-	s.completions = openai.New(
-		openai.Config{MaxBody: cfg.MaxPayload, BodyTimeout: cfg.Deadlines.Message, AcceptTimeout: cfg.Deadlines.Request, StartedAt: s.startedAt},
-		openai.Deps{Runs: backend, Allowances: who, Files: files, Server: s.services, Log: log},
-	)
+	deps := openai.Deps{Runs: backend, Allowances: who, Files: files, Server: s.services, Log: log}
+	s.completions = openai.New(openai.Config{MaxBody: cfg.MaxPayload, BodyTimeout: cfg.Deadlines.Message, AcceptTimeout: cfg.Deadlines.Request, StartedAt: s.startedAt}, deps)
+	s.uploads = openai.NewFiles(deps)
 	if tools, ok := backend.(mcp.Tools); ok && cfg.TurnTokens != nil {
 		s.tools = mcp.New(mcp.Deps{Turns: cfg.TurnTokens, Tools: tools, Allowances: who, Server: s.services, BodyTimeout: cfg.Deadlines.Message, Version: cfg.Version, Log: log})
 	}

@@ -287,7 +287,7 @@ func (h *Handler) Model(w http.ResponseWriter, r *http.Request) {
 	}
 	id := strings.TrimPrefix(r.URL.Path, "/v1/models/")
 	if agentOf(id, h.runs) == "" {
-		h.refuse(r.Context(), w, "models", noModel(id))
+		refuse(r.Context(), h.server, w, "models", noModel(id))
 		return
 	}
 	httpbody.WriteJSON(w, http.StatusOK, model{id, "model", h.cfg.StartedAt.Unix(), "laneway"})

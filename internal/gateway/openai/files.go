@@ -129,25 +129,37 @@ type deletedObject struct {
 	Deleted bool   `json:"deleted"`
 }
 
+// FileHandler answers requests about files below /v1. It is safe for concurrent use.
+type FileHandler struct {
+	files      Files
+	allowances *auth.Authenticator
+	server     auth.Server
+}
+
+// NewFiles returns a handler of files.
+func NewFiles(d Deps) *FileHandler {
+	return &FileHandler{files: d.Files, allowances: d.Allowances, server: d.Server}
+}
+
 // handled calls f for a client with the scope, counts the call under name and answers its error.
-func (h *Handler) handled(name, scope string, f func(w http.ResponseWriter, r *http.Request, cred auth.Credential) error) http.HandlerFunc {
+func handled(server auth.Server, name, scope string, f func(w http.ResponseWriter, r *http.Request, cred auth.Credential) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		began := time.Now()
-		cred, ok := h.server.Bearer(w, r, scope)
+		cred, ok := server.Bearer(w, r, scope)
 		if !ok {
 			return
 		}
 		err := f(w, r, cred)
-		h.server.Count(name, err, time.Since(began))
+		server.Count(name, err, time.Since(began))
 		if err != nil {
-			h.refuse(r.Context(), w, name, err)
+			refuse(r.Context(), server, w, name, err)
 		}
 	}
 }
 
 // Upload answers POST /v1/files: a form with a file, which is written to the disk while it arrives.
-func (h *Handler) Upload() http.HandlerFunc {
-	return h.handled(filesName, chat.ScopeWrite, func(w http.ResponseWriter, r *http.Request, cred auth.Credential) error {
+func (h *FileHandler) Upload() http.HandlerFunc {
+	return handled(h.server, filesName, chat.ScopeWrite, func(w http.ResponseWriter, r *http.Request, cred auth.Credential) error {
 		up, err := h.upload(w, r, cred)
 		if err != nil {
 			return err
@@ -159,7 +171,7 @@ func (h *Handler) Upload() http.HandlerFunc {
 
 // upload receives a file in a place of its principal. It takes the bytes from the allowance before
 // it reads them: the Content-Length, or the maximum size of a file.
-func (h *Handler) upload(w http.ResponseWriter, r *http.Request, cred auth.Credential) (chat.Upload, error) {
+func (h *FileHandler) upload(w http.ResponseWriter, r *http.Request, cred auth.Credential) (chat.Upload, error) {
 	if e := h.server.Refusal(); e != nil {
 		return chat.Upload{}, e
 	}
@@ -195,7 +207,7 @@ func tooLarge() error {
 }
 
 // readForm reads the form up to the file. Fields after the file are not read.
-func (h *Handler) readForm(r *http.Request, cred auth.Credential) (chat.Upload, error) {
+func (h *FileHandler) readForm(r *http.Request, cred auth.Credential) (chat.Upload, error) {
 	form, err := r.MultipartReader()
 	if err != nil {
 		return chat.Upload{}, fault.Invalid("the body must be a form (multipart/form-data) with a file").WithStatus(http.StatusUnsupportedMediaType)
@@ -222,7 +234,7 @@ func (h *Handler) readForm(r *http.Request, cred auth.Credential) (chat.Upload, 
 	}
 }
 
-func (h *Handler) saveField(field *multipart.Part, cred auth.Credential, about chat.Upload) (chat.Upload, error) {
+func (h *FileHandler) saveField(field *multipart.Part, cred auth.Credential, about chat.Upload) (chat.Upload, error) {
 	about.Name, about.MIMEType = field.FileName(), field.Header.Get("Content-Type")
 	if about.MIMEType == "application/octet-stream" { // the type that clients send when they do not know the type
 		about.MIMEType = ""
@@ -259,8 +271,8 @@ func brokenForm(err error) error {
 
 // ListFiles answers GET /v1/files: the files of the caller, or the page of them that the query asks
 // for.
-func (h *Handler) ListFiles() http.HandlerFunc {
-	return h.handled(filesName, chat.ScopeRead, func(w http.ResponseWriter, r *http.Request, cred auth.Credential) error {
+func (h *FileHandler) ListFiles() http.HandlerFunc {
+	return handled(h.server, filesName, chat.ScopeRead, func(w http.ResponseWriter, r *http.Request, cred auth.Credential) error {
 		all, err := h.files.ListFiles(cred.Name)
 		if err != nil {
 			return err
@@ -275,8 +287,8 @@ func (h *Handler) ListFiles() http.HandlerFunc {
 }
 
 // File answers GET /v1/files/{id}.
-func (h *Handler) File() http.HandlerFunc {
-	return h.handled(filesName, chat.ScopeRead, func(w http.ResponseWriter, r *http.Request, cred auth.Credential) error {
+func (h *FileHandler) File() http.HandlerFunc {
+	return handled(h.server, filesName, chat.ScopeRead, func(w http.ResponseWriter, r *http.Request, cred auth.Credential) error {
 		up, err := h.files.FindFile(cred.Name, cred.Own(), chi.URLParam(r, "id"))
 		if err != nil {
 			return err
@@ -287,8 +299,8 @@ func (h *Handler) File() http.HandlerFunc {
 }
 
 // DeleteFile answers DELETE /v1/files/{id}. Only an administrator deletes the files of others.
-func (h *Handler) DeleteFile() http.HandlerFunc {
-	return h.handled(filesName, chat.ScopeWrite, func(w http.ResponseWriter, r *http.Request, cred auth.Credential) error {
+func (h *FileHandler) DeleteFile() http.HandlerFunc {
+	return handled(h.server, filesName, chat.ScopeWrite, func(w http.ResponseWriter, r *http.Request, cred auth.Credential) error {
 		if e := h.server.Refusal(); e != nil {
 			return e
 		}
@@ -302,8 +314,8 @@ func (h *Handler) DeleteFile() http.HandlerFunc {
 }
 
 // FileContent answers GET /v1/files/{id}/content.
-func (h *Handler) FileContent() http.HandlerFunc {
-	return h.handled(filesName, chat.ScopeRead, func(w http.ResponseWriter, r *http.Request, cred auth.Credential) error {
+func (h *FileHandler) FileContent() http.HandlerFunc {
+	return handled(h.server, filesName, chat.ScopeRead, func(w http.ResponseWriter, r *http.Request, cred auth.Credential) error {
 		up, err := h.files.FindFile(cred.Name, cred.Own(), chi.URLParam(r, "id"))
 		if err != nil {
 			return err
@@ -314,8 +326,8 @@ func (h *Handler) FileContent() http.HandlerFunc {
 
 // MessageFile answers a GET for a file that find returns, one that came with a message of a
 // conversation.
-func (h *Handler) MessageFile(find func(ctx context.Context, cred auth.Credential, query url.Values) (chat.Attachment, error)) http.HandlerFunc {
-	return h.handled(filesName, chat.ScopeRead, func(w http.ResponseWriter, r *http.Request, cred auth.Credential) error {
+func (h *FileHandler) MessageFile(find func(ctx context.Context, cred auth.Credential, query url.Values) (chat.Attachment, error)) http.HandlerFunc {
+	return handled(h.server, filesName, chat.ScopeRead, func(w http.ResponseWriter, r *http.Request, cred auth.Credential) error {
 		f, err := find(r.Context(), cred, r.URL.Query())
 		if err != nil {
 			return err
@@ -326,7 +338,7 @@ func (h *Handler) MessageFile(find func(ctx context.Context, cred auth.Credentia
 
 // send answers with the content of a file. A browser must not show it as a page, because it comes
 // from outside.
-func (h *Handler) send(w http.ResponseWriter, r *http.Request, f chat.Attachment, made time.Time) error {
+func (h *FileHandler) send(w http.ResponseWriter, r *http.Request, f chat.Attachment, made time.Time) error {
 	content, err := h.files.FileContent(f)
 	if err != nil {
 		return err
@@ -343,8 +355,8 @@ func (h *Handler) send(w http.ResponseWriter, r *http.Request, f chat.Attachment
 }
 
 // refuse answers with an error. A file that is too large has its own status.
-func (h *Handler) refuse(ctx context.Context, w http.ResponseWriter, name string, err error) {
-	e := h.server.Explain(ctx, name, err)
+func refuse(ctx context.Context, server auth.Server, w http.ResponseWriter, name string, err error) {
+	e := server.Explain(ctx, name, err)
 	if e.Details["status"] == "too_large" {
 		e = e.WithStatus(http.StatusRequestEntityTooLarge)
 	}

@@ -289,7 +289,7 @@ func (h *Handler) prepare(ctx context.Context, c *call, share *inflight.Share) (
 }
 
 func (h *Handler) fail(ctx context.Context, w http.ResponseWriter, form form, err error) {
-	h.refuse(ctx, w, form.name(), err)
+	refuse(ctx, h.server, w, form.name(), err)
 }
 
 // call is one request in progress.

@@ -582,7 +582,7 @@ func (h *Handler) answered(ctx context.Context, cred auth.Credential, runID stri
 
 // Response answers GET /v1/responses/{id} with what the store has of it: its state and its output.
 func (h *Handler) Response() http.HandlerFunc {
-	return h.handled(responses{}.name(), chat.ScopeRead, func(w http.ResponseWriter, r *http.Request, cred auth.Credential) error {
+	return handled(h.server, responses{}.name(), chat.ScopeRead, func(w http.ResponseWriter, r *http.Request, cred auth.Credential) error {
 		if r.URL.Query().Get("stream") == "true" {
 			return invalid("stream", "a response is streamed only by the request that makes it; leave stream out")
 		}
@@ -614,7 +614,7 @@ func (h *Handler) Response() http.HandlerFunc {
 // DeleteResponse answers DELETE /v1/responses/{id} by deleting its session, if the response is all
 // of it.
 func (h *Handler) DeleteResponse() http.HandlerFunc {
-	return h.handled(responses{}.name(), chat.ScopeWrite, func(w http.ResponseWriter, r *http.Request, cred auth.Credential) error {
+	return handled(h.server, responses{}.name(), chat.ScopeWrite, func(w http.ResponseWriter, r *http.Request, cred auth.Credential) error {
 		if e := h.server.Refusal(); e != nil {
 			return e
 		}
