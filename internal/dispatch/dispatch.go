@@ -334,11 +334,11 @@ func (d *Dispatcher) connect(ctx context.Context, deps Deps) error {
 func (d *Dispatcher) connectJobs() error {
 	p := d.parts
 	deps := service.Deps{
-		Store: p.store, Node: p.node, Turns: jobTurns{p, d.queue}, Callers: jobCallers{d.admission, d.access}, Publisher: p.events, Outbox: p.outbox,
+		Store: p.store, Node: p.node, Turns: jobTurns{p, d.queue}, Callers: jobCallers{d.admission, d.access}, Send: p.events.Send, Wake: p.outbox.Wake,
 		Log: p.log, Go: p.background.Go, Agents: d.agentIDs(), Given: d.figures.given, Channels: p.channelNames(),
 	}
 	if p.cfg.Files != nil {
-		deps.Files = p.cfg.Files
+		deps.SweepFiles = p.cfg.Files.Sweep
 	}
 	var err error
 	if d.svc, err = service.New(p.cfg.Cron, deps); err != nil {
@@ -363,48 +363,14 @@ func (c Config) withDefaults() (Config, error) {
 	return c, nil
 }
 
-// node is the incarnation of this process, see [ownership.Node].
-type node interface {
-	ID() string
-	Alive() (id string, err error)
-	Draining() bool
-	Hold() *store.Hold
-	HasPeers() bool
-	SweepAge() time.Duration
-	SweepNow()
-	Held(name string) (store.Lease, bool)
-	Hint(node string)
-	HintStop(node string)
-	Acknowledged(id string, ended time.Time)
-	Final(ctx context.Context, what string, write func(context.Context) error) error
-	WhileAlive(ctx context.Context, op func(context.Context) error) error
-}
-
-// publisher publishes events of runs and sessions, see [events.Publisher].
-type publisher interface {
-	Publish(e chat.Event) bool
-	PublishSession(key chat.SessionKey, principal, reason, runID string)
-	Send(topic string, e any, shorten func())
-	Ended(e chat.RunEnd)
-	Known(session chat.SessionKey, id string) bool
-	Log(session chat.SessionKey, id string) *events.RunLog
-	Start(info events.RunInfo) *events.Run
-	Stop(r *events.Run)
-	RunsOf(key chat.SessionKey, sender string) []string
-	Wait(ctx context.Context, id string, read func(ctx context.Context, id string) (end chat.RunEnd, done bool, err error)) (chat.RunEnd, error)
-}
-
-// waker wakes the sender of the outbox, see [outbox.Sender].
-type waker interface{ Wake() }
-
 // parts has what every part of the dispatcher needs. It does not change after New.
 type parts struct {
 	cfg      Config
 	store    Store
-	node     node
-	events   publisher
-	outbox   waker
-	jobs     jobService
+	node     *ownership.Node
+	events   *events.Publisher
+	outbox   *outbox.Sender
+	jobs     *service.Service
 	trees    *trees
 	sched    *scheduler.Scheduler[work]
 	agents   map[string]Agent

@@ -211,13 +211,6 @@ func (plain) End(context.Context, service.Turn, service.Ending, *store.FinishPar
 	return func(time.Time) {}
 }
 
-// jobService is what turns and the queue need from the job service, see [service.Service].
-type jobService interface {
-	Attempt(channel, messageID string) *service.Attempt
-	MessageEnded(ctx context.Context, m store.Waiting)
-	Address(ctx context.Context, to chat.Target) (chat.Target, error)
-}
-
 // attemptOf returns the attempt of a run's message.
 func (p *parts) attemptOf(lead store.Waiting) attempt {
 	if lead.Channel == compactChannel {

@@ -340,7 +340,7 @@ func (d *Delivery) alert(ctx context.Context, job cron.Job, run cron.Run, kind c
 	if err != nil {
 		d.log.ErrorContext(ctx, "an alert was not sent", "job_id", job.ID, "err", err)
 	}
-	d.outbox.Wake()
+	d.wake()
 }
 
 // taken alerts the owners of jobs whose runs have ended because another principal has made the

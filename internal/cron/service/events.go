@@ -58,7 +58,7 @@ func (e *Events) publish(ev cron.Event) {
 		job := ev.Job
 		n.Job = &job
 	}
-	e.publisher.Send(Topic, n, n.shorten)
+	e.send(Topic, n, n.shorten)
 }
 
 // shorten reduces the job to the members that identify its owner.

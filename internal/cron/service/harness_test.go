@@ -63,7 +63,7 @@ func (p *process) join(st *sqlite.Store, change ...func(*service.Config)) {
 	}
 	var err error
 	p.Service, err = service.New(cfg, service.Deps{
-		Store: st, Node: p, Turns: p, Callers: p, Publisher: p, Outbox: p, Log: slog.New(slog.DiscardHandler), Go: func(work func()) { work() },
+		Store: st, Node: p, Turns: p, Callers: p, Send: p.Send, Wake: p.Wake, Log: slog.New(slog.DiscardHandler), Go: func(work func()) { work() },
 		Agents: []string{"main"}, Channels: []string{"box:work", "webhook"},
 	})
 	if err != nil {

@@ -133,14 +133,14 @@ func (mt *maintenance) pruneMessages(ctx context.Context) (string, error) {
 // sweepFiles removes the files that are not needed any more: those of crashed turns, and, unless
 // keep is 0, older ones that no unfinished work names.
 func (mt *maintenance) sweepFiles(ctx context.Context, keep time.Duration) (int, error) {
-	if mt.files == nil {
+	if mt.sweep == nil {
 		return 0, nil
 	}
 	now, before := time.Now(), time.Time{} // the clock of this host, which also sets the times of files
 	if keep > 0 {
 		before = now.Add(-keep)
 	}
-	return mt.files.Sweep(ctx, now, before, mt.store.FilesInUse)
+	return mt.sweep(ctx, now, before, mt.store.FilesInUse)
 }
 
 // prune removes rows in chunks until no more exist, and returns their number. It checks ctx between

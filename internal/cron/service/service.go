@@ -103,16 +103,21 @@ type Config struct {
 // HostPayload returns the runner of a job that runs a program, and its standard input.
 type HostPayload func(job cron.Job) (runner agent.Runner, input string, err error)
 
-// Deps are the dependencies of the service in its process. All are required, except Files.
+// Deps are the dependencies of the service in its process. All are required, except SweepFiles.
 type Deps struct {
-	Store     store.Store
-	Node      Node
-	Turns     Turns
-	Callers   Callers
-	Publisher Publisher
-	Outbox    Outbox
-	Files     Files // nil when agents make no files
-	Log       *slog.Logger
+	Store   store.Store
+	Node    Node
+	Turns   Turns
+	Callers Callers
+	// Send sends a cluster event to the other replicas. e points to plain data; shorten shortens it
+	// when it is too long to be sent.
+	Send func(topic string, e any, shorten func())
+	// Wake wakes the outbox when a row is due.
+	Wake func()
+	// SweepFiles sweeps the attachment directory, see [files.Dir.Sweep]; nil when agents make no
+	// files.
+	SweepFiles func(ctx context.Context, now, before time.Time, inUse func(context.Context) ([]string, error)) (int, error)
+	Log        *slog.Logger
 	// Go runs short work outside of the loop; its owner waits for it.
 	Go func(work func())
 	// Agents are the agents of this process; it does not claim jobs of others. The first one is
@@ -126,15 +131,15 @@ type Deps struct {
 
 // parts is the state that every part of the service needs. It does not change after New.
 type parts struct {
-	cfg       Config
-	store     store.Store
-	node      Node
-	turns     Turns
-	callers   Callers
-	publisher Publisher
-	outbox    Outbox
-	files     Files
-	log       *slog.Logger
+	cfg     Config
+	store   store.Store
+	node    Node
+	turns   Turns
+	callers Callers
+	send    func(topic string, e any, shorten func())
+	wake    func()
+	sweep   func(ctx context.Context, now, before time.Time, inUse func(context.Context) ([]string, error)) (int, error)
+	log     *slog.Logger
 
 	background func(work func())
 	agents     []string // the default one first
@@ -167,8 +172,8 @@ func New(cfg Config, deps Deps) (*Service, error) {
 		cfg.Observer = newCounters(cfg.Metrics)
 	}
 	p := &parts{
-		cfg: cfg, store: deps.Store, node: deps.Node, turns: deps.Turns, callers: deps.Callers, publisher: deps.Publisher, outbox: deps.Outbox,
-		files: deps.Files, log: deps.Log, background: deps.Go, agents: deps.Agents, channels: deps.Channels,
+		cfg: cfg, store: deps.Store, node: deps.Node, turns: deps.Turns, callers: deps.Callers, send: deps.Send, wake: deps.Wake,
+		sweep: deps.SweepFiles, log: deps.Log, background: deps.Go, agents: deps.Agents, channels: deps.Channels,
 	}
 	s := &Service{parts: p, Events: &Events{parts: p}}
 	p.events = s.Events
@@ -309,20 +314,6 @@ type Callers interface {
 	Admit(principal string, own bool, n int) (leave func(), err error)
 	// MayUse refuses a session that the principal may not use (chat.CodeSessionNotFound).
 	MayUse(ctx context.Context, key chat.SessionKey, principal string) error
-}
-
-// Publisher sends cluster events to the other replicas. e points to plain data; shorten shortens it
-// when it is too long to be sent.
-type Publisher interface {
-	Send(topic string, e any, shorten func())
-}
-
-// Outbox is woken when a row is due.
-type Outbox interface{ Wake() }
-
-// Files is the attachment directory, see [files.Dir.Sweep].
-type Files interface {
-	Sweep(ctx context.Context, now, before time.Time, inUse func(context.Context) ([]string, error)) (int, error)
 }
 
 // newCounters registers the metrics of the loop.
