@@ -5,6 +5,7 @@ package testcompat
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
