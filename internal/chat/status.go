@@ -1,6 +1,7 @@
 package chat
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -352,3 +353,12 @@ type Program struct {
 	PID     int    `json:"pid"`
 	Started string `json:"started"`
 }
+
+// Counted is how far the totals of lists count. A count reads every row that it counts, so without
+// a bound each list of a large store is slow.
+const Counted = 1000
+
+// CountTo is how far the total of a list counts whose page ends at a row: as far as most (0 =
+// [Counted]), and at least to the end of the page, so that the total always shows whether another
+// page follows.
+func CountTo(most, end int) int { return max(cmp.Or(most, Counted), end) }

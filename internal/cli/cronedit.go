@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"laneway/internal/cron"
 	"laneway/internal/wire"
@@ -79,10 +80,23 @@ func (c *cronEdit) patch() (map[string]any, error) {
 	case len(members) > 0:
 		return nil, usageError("give flags or a JSON patch, not both")
 	}
-	if err := json.Unmarshal([]byte(c.Patch), &members); err != nil {
-		return nil, usageError("the patch is not a JSON object")
+	if err := json.Unmarshal([]byte(c.Patch), &members); err != nil || members == nil {
+		return nil, usageError("the patch is not a JSON object" + placeOf(c.Patch, err) + `; write it like '{"name":"digest","enabled":false}'`)
 	}
 	return members, nil
+}
+
+// placeOf says where JSON cannot be read.
+func placeOf(text string, err error) string {
+	var broken *json.SyntaxError
+	if !errors.As(err, &broken) {
+		return ""
+	}
+	at := min(int(broken.Offset), len(text))
+	if broken.Offset > 0 && strings.HasSuffix(broken.Error(), "unexpected end of JSON input") {
+		return ": it ends too early"
+	}
+	return fmt.Sprintf(": it cannot be read at character %d, after %s", utf8.RuneCountInString(text[:at]), strconv.Quote(text[:max(at-1, 0)]))
 }
 
 // edit shows the changes, asks on a terminal, and saves the job if it has not changed since.

@@ -136,34 +136,36 @@ func (c *cronList) Run(ctx context.Context, env *environment) error {
 
 // hidden says how many jobs the list left out, and how to see them.
 func (c *cronList) hidden(ctx context.Context, env *environment, conn gatewayConn) error {
-	count := func(disabled, system bool) (int, error) {
+	total := func(member string, value any) (reply wire.CronListResult, err error) {
 		params := c.params()
-		params["includeDisabled"], params["includeSystem"], params["limit"] = disabled, system, 1
-		var reply wire.CronListResult
-		err := conn.Call(ctx, "cron.list", params, &reply)
-		return reply.Total, err
-	}
-	shown, err := count(c.All, c.System)
-	if err != nil {
-		return err
+		params["limit"], params[member] = 1, value
+		err = conn.Call(ctx, "cron.list", params, &reply)
+		return reply, err
 	}
 	var left []string
-	for _, more := range []struct {
-		given, disabled, system bool
-		what                    string
-	}{
-		{c.All || c.Only != "", true, c.System, "disabled or paused (--all)"}, // a state includes disabled ones
-		{c.System, c.All, true, "built-in (--system)"},
-	} {
-		if more.given {
-			continue
-		}
-		all, err := count(more.disabled, more.system)
+	if !c.All && c.Only == "" { // a state includes disabled ones
+		off, err := total("enabled", "disabled")
 		if err != nil {
 			return err
 		}
-		if n := all - shown; n > 0 {
-			left = append(left, strconv.Itoa(n)+" "+more.what)
+		if off.Total > 0 {
+			left = append(left, counted(off.Total, off.TotalIsLowerBound)+" disabled or paused (--all)")
+		}
+	}
+	if !c.System {
+		shown, err := total("includeSystem", false)
+		if err != nil {
+			return err
+		}
+		every, err := total("includeSystem", true)
+		if err != nil {
+			return err
+		}
+		switch n := every.Total - shown.Total; {
+		case every.TotalIsLowerBound:
+			left = append(left, "those built in (--system)")
+		case n > 0:
+			left = append(left, strconv.Itoa(n)+" built-in (--system)")
 		}
 	}
 	if len(left) > 0 {

@@ -74,18 +74,16 @@ func (c *cronRuns) Run(ctx context.Context, env *environment) error {
 
 // hidden says how many runs the list left out because they have not ended.
 func (*cronRuns) hidden(ctx context.Context, env *environment, conn gatewayConn, params map[string]any) error {
-	var totals [2]int
-	for i, active := range []bool{false, true} {
-		params["includeActive"], params["limit"] = active, 1
-		var reply wire.CronRunsResult
-		if err := conn.Call(ctx, "cron.runs", params, &reply); err != nil {
-			return err
-		}
-		totals[i] = reply.Total
+	params["status"], params["limit"] = "active", 1
+	var reply wire.CronRunsResult
+	if err := conn.Call(ctx, "cron.runs", params, &reply); err != nil || reply.Total == 0 {
+		return err
 	}
-	if n := totals[1] - totals[0]; n > 0 {
-		env.note(count(n, "run") + " not listed, running or waiting (--active)")
+	what := count(reply.Total, "run")
+	if reply.TotalIsLowerBound {
+		what = "more than " + what
 	}
+	env.note(what + " not listed, running or waiting (--active)")
 	return nil
 }
 

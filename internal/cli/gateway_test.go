@@ -596,7 +596,7 @@ func TestCommandsSpeakWithARealGateway(t *testing.T) {
 		{name: "tasks", args: []string{"tasks", "list"}, stdout: "count the lines  coder  team  yielded"},
 		{name: "task", args: []string{"tasks", "show", "t-1"}, stdout: "count the lines"},
 		{name: "stop a task", args: []string{"tasks", "stop", "t-1"}, stdout: "stopped run-1"},
-		{name: "stop of a task", args: []string{"tasks", "stop", "none"}, stdout: "nothing to stop in task none\n"},
+		{name: "stop of no task", args: []string{"tasks", "stop", "none"}, code: exitFailure, stderr: "there is no task none; see laneway tasks list --all"},
 		{name: "no task", args: []string{"tasks", "show", "none"}, code: exitFailure, stderr: "there is no task none"},
 		{name: "wrong token", args: []string{"status"}, token: "wrong", code: exitFailure, stderr: wrongToken},
 		{name: "send with a wrong token", args: []string{"send", "hello"}, token: "wrong", code: exitFailure, stderr: wrongToken},

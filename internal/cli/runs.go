@@ -44,6 +44,11 @@ func (c *runsCmd) Run(ctx context.Context, env *environment) error {
 			return err
 		}
 	}
+	if len(out.Runs) == 0 {
+		if err := c.checkSession(ctx, env, c.Session); err != nil {
+			return err
+		}
+	}
 	if c.JSON {
 		return printJSON(env.stdout, out)
 	}
@@ -280,6 +285,11 @@ func (c *tasksList) Run(ctx context.Context, env *environment) error {
 	if err := conn.Call(ctx, "tasks.list", wire.TasksListParams{SessionKey: c.Session, Open: !c.All, Limit: new(int64(c.Limit))}, &out); err != nil {
 		return err
 	}
+	if len(out.Tasks) == 0 {
+		if err := checkSession(ctx, conn, c.Session); err != nil {
+			return err
+		}
+	}
 	if c.JSON {
 		return printJSON(env.stdout, out)
 	}
@@ -352,7 +362,7 @@ func (c *tasksShow) Run(ctx context.Context, env *environment) error {
 		return err
 	}
 	if out.Task == nil {
-		return fmt.Errorf("there is no task %s; see laneway tasks list --all", oneLine(c.ID))
+		return missing("task", c.ID, "laneway tasks list --all", nil)
 	}
 	if c.JSON {
 		return printJSON(env.stdout, out.Task)
@@ -386,6 +396,15 @@ func (c *tasksStop) Run(ctx context.Context, env *environment) error {
 	var out wire.TasksStopResult
 	if err := c.withTask(ctx, env, "tasks.stop", c.ID, &out); err != nil {
 		return err
+	}
+	if !out.Stopped {
+		var known wire.TasksGetResult
+		if err := c.withTask(ctx, env, "tasks.get", c.ID, &known); err != nil {
+			return err
+		}
+		if known.Task == nil {
+			return missing("task", c.ID, "laneway tasks list --all", nil)
+		}
 	}
 	if c.JSON {
 		return printJSON(env.stdout, out)

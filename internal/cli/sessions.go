@@ -88,10 +88,36 @@ func (*sessionsList) hidden(ctx context.Context, env *environment, conn gatewayC
 			return err
 		}
 	}
-	if n := totals[1].TotalCount - totals[0].TotalCount; n > 0 && !totals[0].TotalIsLowerBound {
+	switch n := totals[1].TotalCount - totals[0].TotalCount; {
+	case totals[0].TotalIsLowerBound:
+		env.note("sessions of job runs and tasks are not listed (--all)")
+	case n > 0:
 		env.note(counted(n, totals[1].TotalIsLowerBound) + " not listed, of job runs and tasks (--all)")
 	}
 	return nil
+}
+
+// checkSession is [checkSession] over a connection of its own.
+func (f clientFlags) checkSession(ctx context.Context, env *environment, key string) error {
+	if key == "" {
+		return nil
+	}
+	conn, err := f.connect(ctx, env)
+	if err != nil {
+		return err
+	}
+	defer closeQuietly(conn)
+	return checkSession(ctx, conn, key)
+}
+
+// checkSession returns an error for a session that does not exist; "" = all. A session that was
+// deleted may still have runs and messages, so the check is made only when none was found.
+func checkSession(ctx context.Context, conn gatewayConn, key string) error {
+	if key == "" {
+		return nil
+	}
+	_, err := findSession(ctx, conn, key)
+	return err
 }
 
 // checkAgent returns an error for an agent that the gateway does not have. An agent that was
@@ -427,7 +453,7 @@ func (c *sessionsSearch) Run(ctx context.Context, env *environment) error {
 		return err
 	}
 	if len(found.Hits) == 0 {
-		if err := checkAgent(ctx, conn, c.Agent); err != nil {
+		if err := errors.Join(checkAgent(ctx, conn, c.Agent), checkSession(ctx, conn, c.Session)); err != nil {
 			return err
 		}
 	}
@@ -481,6 +507,11 @@ func (c *tocCmd) Run(ctx context.Context, env *environment) error {
 	var found wire.TocListResult
 	if err := c.call(ctx, env, "toc.list", params, &found); err != nil {
 		return err
+	}
+	if len(found.Nodes) == 0 {
+		if err := c.checkSession(ctx, env, c.Session); err != nil {
+			return err
+		}
 	}
 	if c.JSON {
 		return printJSON(env.stdout, found)

@@ -536,12 +536,16 @@ func (*questionsAnswer) Help() string {
 // Run answers a question.
 func (c *questionsAnswer) Run(ctx context.Context, env *environment) error {
 	var out wire.QuestionsAnswerResult
-	if err := c.call(ctx, env, "questions.answer", wire.QuestionsAnswerParams{ID: c.ID, Option: c.Number}, &out); err != nil {
+	err := c.call(ctx, env, "questions.answer", wire.QuestionsAnswerParams{ID: c.ID, Option: c.Number}, &out)
+	if refused, ok := errors.AsType[*client.Error](err); ok && refused.DetailCode == string(chat.CodeNotFound) {
+		return fmt.Errorf("%w; see laneway questions list", err)
+	}
+	if err != nil {
 		return err
 	}
 	if c.JSON {
 		return printJSON(env.stdout, out)
 	}
-	_, err := fmt.Fprintln(env.stdout, plain(out.Text))
+	_, err = fmt.Fprintln(env.stdout, plain(out.Text))
 	return err
 }

@@ -52,7 +52,7 @@ func (b Border) Apply(j Job, m Members) (Job, error) {
 	for _, name := range names {
 		set, known := setters()[name]
 		if !known {
-			return j, chat.Errorf(chat.CodeInvalid, "at root: unexpected property '%s'", chat.Cut(name, 64))
+			return j, chat.Errorf(chat.CodeInvalid, "at root: unexpected property '%s'%s", chat.Cut(name, 64), words.Meant(name, slices.Collect(maps.Keys(setters()))))
 		}
 		if err := set(b, &j, m[name], m); err != nil {
 			return j, err

@@ -191,6 +191,8 @@ func TestMembersThatAreRefusedAreNamed(t *testing.T) {
 	const wraps = "18446744074" // as seconds, these are 2^64 ns and 290 ms
 	for text, part := range map[string]string{
 		`{"colour":"red"}`:                          "unexpected property 'colour'",
+		`{"nam":"y"}`:                               "unexpected property 'nam'; did you mean name?",
+		`{"schedul":{}}`:                            "unexpected property 'schedul'; did you mean schedule?",
 		`{"name":null}`:                             "1 to 200 characters",
 		`{"name":"a\nb"}`:                           "control",
 		`{"enabled":1}`:                             "at /a flag",
@@ -221,6 +223,7 @@ func TestMembersThatAreRefusedAreNamed(t *testing.T) {
 		`{"payload":{"timeoutSeconds":40},"timeoutSeconds":41}`:              "are one value",
 		`{"payload":{"allowUnsafeExternalContent":true}}`:                    "not supported",
 		`{"payload":{"script":"x"}}`:                                         "unexpected property 'script'",
+		`{"payload":{"mesage":"x"}}`:                                         "unexpected property 'mesage'; did you mean message?",
 		`{"payload":{"kind":"command"}}`:                                     "payload.argv is needed",
 		`{"schedule":{"kind":"cron","expr":"0 8 * * *"},"jitterMs":3600001}`: "out of range 0-3600000",
 		`{"name":7}`:          "at /name",

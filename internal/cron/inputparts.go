@@ -163,7 +163,7 @@ func setPayload(b Border, j *Job, raw json.RawMessage, all Members) error {
 				return Unsupported("payload.allowUnsafeExternalContent", "payload.allowUnsafeExternalContent")
 			}
 		case !strings.Contains(allowed, " "+name+" "):
-			return refuse("at /payload: unexpected property '%s'", chat.Cut(name, 64))
+			return refuse("at /payload: unexpected property '%s'%s", chat.Cut(name, 64), words.Meant(name, append(strings.Fields(allowed), main, "kind", "timeoutSeconds")))
 		case isNull(value):
 			delete(merged, name)
 		default:

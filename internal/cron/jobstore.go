@@ -54,7 +54,7 @@ type JobStore interface {
 	Job(ctx context.Context, id, visible string) (Job, error)
 	// Jobs lists jobs, see JobFilter. The text of a page has at most 4 MiB (store.ReadBytes), or it
 	// is one job. So a page that is shorter than Limit is the last one only if Offset and its
-	// length add up to Total.
+	// length add up to Total. Total counts as far as chat.CountTo; More says that there are more.
 	Jobs(ctx context.Context, f JobFilter) (JobPage, error)
 
 	// Claim takes at most p.Limit jobs whose NextRunAt is not after now, ordered by planned time,
@@ -78,8 +78,7 @@ type JobStore interface {
 	CancelRuns(ctx context.Context, p CancelParams) (Cancelled, error)
 
 	// Runs lists ledger rows ordered by ScheduledFor and then by id, newest first; later changes of
-	// a row do not move it. A page is bounded in bytes as one of Jobs. Total is exact up to
-	// 100,000.
+	// a row do not move it. A page is bounded in bytes and counted as one of Jobs.
 	Runs(ctx context.Context, f RunFilter) (RunPage, error)
 	// Run reads one row with its attempts; chat.ErrNotFound.
 	Run(ctx context.Context, id, visible string) (Run, error)
@@ -389,6 +388,7 @@ type RunFilter struct {
 	Since, Until                        time.Time // on ScheduledFor
 	Ascending                           bool
 	Limit, Offset                       int
+	Count                               int // how far the total counts, see [chat.CountTo]
 	// Changes requests the changes of the job JobID since Since. The service fills them in, not the
 	// store.
 	Changes bool
@@ -398,6 +398,7 @@ type RunFilter struct {
 type RunPage struct {
 	Runs  []Run
 	Total int
+	More  bool // there are more than Total
 	// Changes are newest first.
 	Changes []JobChange
 	// Zone is the time zone of slots whose schedule has none; set by the service.
@@ -488,6 +489,7 @@ func (f JobFilter) TargetTexts() (channel, chatID string) {
 type JobPage struct {
 	Jobs     []Job
 	Total    int
+	More     bool // there are more than Total
 	Revision string
 	Next     string // the value of JobFilter.After for the next page; "" = the last page
 	Counts   JobCounts

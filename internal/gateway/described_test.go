@@ -16,6 +16,7 @@ import (
 	"laneway/internal/cron/schedule"
 	"laneway/internal/gateway"
 	"laneway/internal/wire"
+	"laneway/internal/wire/schema"
 )
 
 // goodParams are valid parameters for methods that require some.
@@ -105,6 +106,52 @@ func TestEveryAnswerAndEventIsAsDescribed(t *testing.T) {
 				t.Errorf("no event %s was seen with %v", name, caps)
 			}
 		}
+	}
+}
+
+// A total of a list stops at its bound and says so. The messages of one transcript are counted to
+// the end: a page finds its place by their number.
+func TestTotalsOfAllListsSayWhereTheyStop(t *testing.T) {
+	t.Parallel()
+	l, _ := openLobby(t)
+	srv := serve(t, l.fakeBackend, allBackends{l, &jobBook{}}).srv
+	exact := []string{"totalMessages", "totalTokens", "total_tokens"}
+	var bounded []string
+	seen := map[*schema.Type]bool{}
+	var look func(method string, typ *schema.Type)
+	look = func(method string, typ *schema.Type) {
+		if typ == nil || seen[typ] {
+			return
+		}
+		seen[typ] = true
+		members := map[string]bool{}
+		for _, f := range typ.Fields {
+			members[f.Name] = true
+			look(method, f.Type)
+		}
+		look(method, typ.Items)
+		for _, v := range typ.Variants {
+			look(method, v)
+		}
+		for name := range members {
+			if !strings.HasPrefix(name, "total") && name != "known" || strings.HasSuffix(name, "IsLowerBound") || slices.Contains(exact, name) {
+				continue
+			}
+			flag := "totalIsLowerBound"
+			if name == "known" {
+				flag = "knownIsLowerBound"
+			}
+			if bounded = append(bounded, method+" "+name); !members[flag] {
+				t.Errorf("%s: %s of %s has no %s", method, name, typ.Name, flag)
+			}
+		}
+	}
+	for _, m := range srv.Methods() {
+		look(m.Name, m.Result)
+	}
+	slices.Sort(bounded)
+	if want := []string{"chat.history total", "cron.list total", "cron.runs total", "sessions.list totalCount", "sessions.subscribe totalCount", "status known"}; !slices.Equal(bounded, want) {
+		t.Errorf("the totals are %v, want %v", bounded, want)
 	}
 }
 

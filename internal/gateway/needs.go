@@ -197,8 +197,12 @@ func (o overview) jobNeeds(ctx context.Context, c *rpc.Call) (needs []wire.Need,
 			}
 		}
 		if more := page.Total - len(page.Jobs); more > 0 {
+			text := fmt.Sprintf("%d more %s %s.", more, plural(more, "job is", "jobs are"), condition)
+			if page.More {
+				text = "More than " + text
+			}
 			needs = append(needs, wire.Need{
-				Kind: "job-" + string(condition), Level: levelError, Text: fmt.Sprintf("%d more %s %s.", more, plural(more, "job is", "jobs are"), condition),
+				Kind: "job-" + string(condition), Level: levelError, Text: text,
 				Command: "laneway cron list --only " + string(condition),
 			})
 		}

@@ -58,7 +58,7 @@ func (o overview) status(ctx context.Context, c *rpc.Call, _ wire.NoParams) (wir
 		Cron:     o.cronCount(ctx, c), Lanes: map[string]wire.LaneCount{}, Nodes: []wire.StatusNode{},
 	}
 	known := o.knownSessions(ctx, c, &st)
-	out.Sessions.Known, out.Sessions.KnownIsLowerBound = min(known, store.Counted), known > store.Counted
+	out.Sessions.Known, out.Sessions.KnownIsLowerBound = min(known, chat.Counted), known > chat.Counted
 	if st.DiskLow {
 		out.Disk = diskLow
 	}

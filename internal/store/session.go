@@ -83,19 +83,15 @@ type SessionFilter struct {
 	NoRuns                 bool // without sessions of single cron runs or sub-turns: [chat.SessionKey.OfCronRun], [chat.SessionKey.OfTask]
 	Named                  bool // only those whose keys a client has chosen, see [chat.SessionKey.Named], and branches
 	Limit, Offset          int  // Limit 0 = 50
-	Count                  int  // how far the total counts; 0 = [Counted]
+	Count                  int  // how far the total counts; 0 = [chat.Counted]
 }
-
-// Counted is how far the totals of lists count. A count reads every row that it counts, so without
-// a bound each list of a large store is slow.
-const Counted = 1000
 
 // Bounds returns the size of the page, how many sessions it skips, and how far the total counts: as
 // far as Count, and at least to the end of the page, so that the total always shows whether another
 // page follows. The total most + 1 means that there are more than most.
 func (f *SessionFilter) Bounds() (limit, offset, most int) {
 	limit, offset = cmp.Or(f.Limit, 50), max(f.Offset, 0)
-	return limit, offset, max(cmp.Or(f.Count, Counted), offset+limit)
+	return limit, offset, chat.CountTo(f.Count, offset+limit)
 }
 
 // SessionSettings are the choices of persons for a session. Mode is its queue mode: "" = default,

@@ -168,6 +168,43 @@ func TestTheCommandLineDeliversToTheSessionThatItNames(t *testing.T) {
 	})
 }
 
+// Each command fails for a name that does not exist, and says which command lists those that do.
+func TestUnknownNamesEndEveryCommand(t *testing.T) {
+	t.Parallel()
+	g := Install(t, "", cronConfig)
+	g.Start()
+	ctx := withTimeout(t, 5*time.Minute)
+	if out, errs, code := g.CLI(ctx, "", "cron", "add", "--name", "tea", "--every", "24h", "--message", "x"); code != 0 {
+		t.Fatal(out, errs)
+	}
+	for line, list := range map[string]string{
+		"cron get": "cron list", "cron rm": "cron list", "cron run": "cron list", "cron pause": "cron list", "cron resume": "cron list", "cron cancel": "cron list",
+		"cron why": "cron list", "cron runs": "cron list", "cron backfill --from yesterday --to now": "cron list", "cron edit --message x": "cron list",
+		"scheduler pause": "cron list", "scheduler resume": "cron list", "scheduler run": "cron list", "scheduler status": "scheduler list",
+		"sessions show": "sessions list", "sessions reset": "sessions list", "sessions stop": "sessions list", "sessions delete --yes": "sessions list",
+		"sessions search x --session": "sessions list", "toc day --session": "sessions list", "runs --session": "sessions list", "tasks list --session": "sessions list",
+		"tasks show": "tasks list --all", "tasks stop": "tasks list --all", "tasks stop --json": "tasks list --all", "questions answer": "questions list",
+		"runs": "runs --state ended", "why": "runs --state ended", "token revoke": "token list", "pair approve": "pair list", "pair dismiss": "pair list", "pair revoke": "pair list",
+		"cron list --agent": "the agents are", "sessions list --agent": "the agents are", "send hi --agent": "the agents are", "runs --lane": "the lanes are", "files get": "id of a file",
+		`cron edit tea {"nam":"y"}`: "did you mean name", "cron edit tea {bad": `cannot be read at character 2, after "{"; write it like`, `cron edit tea {"name"`: "it ends too early; write it like",
+		"cron edit tea [1]": "not a JSON object; write it like",
+	} {
+		t.Run(line, func(t *testing.T) {
+			t.Parallel()
+			args := strings.Fields(line)
+			if args[0] != "cron" || args[1] != "edit" || args[2] != "tea" {
+				args = append(args, "nosuch")
+			}
+			if args[0] == "questions" {
+				args = append(args, "1")
+			}
+			if out, errs, code := g.CLI(ctx, "", args...); code == 0 || !strings.Contains(errs, list) || strings.Count(errs, "\n") != 1 {
+				t.Errorf("laneway %v ended with %d: %q, %q; want %q in one line", args, code, out, errs, list)
+			}
+		})
+	}
+}
+
 // Random jobs are exported, the file is imported into an empty gateway, and the result is exported
 // again. Both files are equal, in both forms, and so is the state that is not in the files.
 func TestExportAndImportAreEqual(t *testing.T) {

@@ -235,16 +235,17 @@ func (p *CronListParams) WantsExtended() bool { return p.Extended }
 
 // CronListResult is the result of cron.list.
 type CronListResult struct {
-	Counts           *JobCounts                 `json:"counts,omitempty"`     // how many jobs the caller may see, without the filter; absent unless requested
-	DeliveryPreviews map[string]DeliveryPreview `json:"deliveryPreviews"`     // where answers go, by id of the job
-	HasMore          bool                       `json:"hasMore"`              // more pages follow
-	Jobs             []Job                      `json:"jobs"`                 // the jobs
-	Limit            int64                      `json:"limit"`                // as in the parameters
-	NextCursor       string                     `json:"nextCursor,omitempty"` // Extended: the cursor of the next page; absent on the last page
-	NextOffset       *int                       `json:"nextOffset"`           // the offset of the next page; null on the last page
-	Offset           int64                      `json:"offset"`               // as in the parameters
-	SnapshotRevision string                     `json:"snapshotRevision"`     // changes with every change of any job
-	Total            int                        `json:"total"`                // how many there are
+	Counts            *JobCounts                 `json:"counts,omitempty"`            // how many jobs the caller may see, without the filter; absent unless requested
+	DeliveryPreviews  map[string]DeliveryPreview `json:"deliveryPreviews"`            // where answers go, by id of the job
+	HasMore           bool                       `json:"hasMore"`                     // more pages follow
+	Jobs              []Job                      `json:"jobs"`                        // the jobs
+	Limit             int64                      `json:"limit"`                       // as in the parameters
+	NextCursor        string                     `json:"nextCursor,omitempty"`        // Extended: the cursor of the next page; absent on the last page
+	NextOffset        *int                       `json:"nextOffset"`                  // the offset of the next page; null on the last page
+	Offset            int64                      `json:"offset"`                      // as in the parameters
+	SnapshotRevision  string                     `json:"snapshotRevision"`            // changes with every change of any job
+	Total             int                        `json:"total"`                       // how many there are; counted up to 1000, or to the end of this page
+	TotalIsLowerBound bool                       `json:"totalIsLowerBound,omitempty"` // there are more than total
 }
 
 // JobCounts are numbers of jobs. A job can be counted in several of them.
@@ -267,23 +268,23 @@ type JobOutcome struct {
 
 // CronRunsParams are the parameters of cron.runs.
 type CronRunsParams struct {
-	ID         string   `json:"id,omitempty" rule:"or=jobId,min=1,max=128"`                                     // only runs of this job
-	Scope      string   `json:"scope,omitempty" rule:"enum=job|all"`                                            // all = runs of every job; id is ignored
-	RunID      string   `json:"runId,omitempty" rule:"min=1,max=512"`                                           // only this run
-	Limit      int64    `json:"limit,omitempty" rule:"min=1,max=200"`                                           // the most entries; absent = 50
-	Offset     int64    `json:"offset,omitempty" rule:"min=0"`                                                  // how many to skip
-	Status     string   `json:"status,omitempty" rule:"enum=all|ok|error|skipped|missed|cancelled|interrupted"` // only runs that ended like this
-	Statuses   []string `json:"statuses,omitempty" rule:"max=8"`                                                // the same with several values
-	Delivery   string   `json:"deliveryStatus,omitempty" rule:"max=32"`                                         // only runs whose answer has this delivery status
-	Deliveries []string `json:"deliveryStatuses,omitempty" rule:"max=8"`                                        // the same with several values
-	Query      string   `json:"query,omitempty" rule:"max=256"`                                                 // only entries that contain this string
-	AgentID    string   `json:"agentId,omitempty" rule:"min=1,max=64"`                                          // only runs of this agent
-	SortDir    string   `json:"sortDir,omitempty" rule:"enum=asc|desc"`                                         // absent = desc, the newest first
-	Since      int64    `json:"sinceMs,omitempty"`                                                              // only slots from this time on, in Unix milliseconds
-	Until      int64    `json:"untilMs,omitempty"`                                                              // only slots before this time, in Unix milliseconds
-	Active     bool     `json:"includeActive,omitempty"`                                                        // also runs that wait or run
-	Changes    bool     `json:"changes,omitempty"`                                                              // with id: also the newest changes of the job, from sinceMs on
-	Extended   bool     `json:"extended,omitempty"`                                                             // asks for the extended view
+	ID         string   `json:"id,omitempty" rule:"or=jobId,min=1,max=128"`                                            // only runs of this job
+	Scope      string   `json:"scope,omitempty" rule:"enum=job|all"`                                                   // all = runs of every job; id is ignored
+	RunID      string   `json:"runId,omitempty" rule:"min=1,max=512"`                                                  // only this run
+	Limit      int64    `json:"limit,omitempty" rule:"min=1,max=200"`                                                  // the most entries; absent = 50
+	Offset     int64    `json:"offset,omitempty" rule:"min=0"`                                                         // how many to skip
+	Status     string   `json:"status,omitempty" rule:"enum=all|ok|error|skipped|missed|cancelled|interrupted|active"` // only runs that ended like this; active = only those that wait or run
+	Statuses   []string `json:"statuses,omitempty" rule:"max=8"`                                                       // the same with several values
+	Delivery   string   `json:"deliveryStatus,omitempty" rule:"max=32"`                                                // only runs whose answer has this delivery status
+	Deliveries []string `json:"deliveryStatuses,omitempty" rule:"max=8"`                                               // the same with several values
+	Query      string   `json:"query,omitempty" rule:"max=256"`                                                        // only entries that contain this string
+	AgentID    string   `json:"agentId,omitempty" rule:"min=1,max=64"`                                                 // only runs of this agent
+	SortDir    string   `json:"sortDir,omitempty" rule:"enum=asc|desc"`                                                // absent = desc, the newest first
+	Since      int64    `json:"sinceMs,omitempty"`                                                                     // only slots from this time on, in Unix milliseconds
+	Until      int64    `json:"untilMs,omitempty"`                                                                     // only slots before this time, in Unix milliseconds
+	Active     bool     `json:"includeActive,omitempty"`                                                               // also runs that wait or run
+	Changes    bool     `json:"changes,omitempty"`                                                                     // with id: also the newest changes of the job, from sinceMs on
+	Extended   bool     `json:"extended,omitempty"`                                                                    // asks for the extended view
 }
 
 // WantsExtended reports whether the call asks for the extended view.
@@ -291,13 +292,14 @@ func (p *CronRunsParams) WantsExtended() bool { return p.Extended }
 
 // CronRunsResult is the result of cron.runs.
 type CronRunsResult struct {
-	Changes    []JobChange   `json:"changes,omitempty"` // the changes of the job, the newest first
-	Entries    []LedgerEntry `json:"entries"`           // the entries
-	HasMore    bool          `json:"hasMore"`           // more pages follow
-	Limit      int64         `json:"limit"`             // as in the parameters
-	NextOffset *int          `json:"nextOffset"`        // the offset of the next page; null on the last page
-	Offset     int64         `json:"offset"`            // as in the parameters
-	Total      int           `json:"total"`             // how many there are
+	Changes           []JobChange   `json:"changes,omitempty"`           // the changes of the job, the newest first
+	Entries           []LedgerEntry `json:"entries"`                     // the entries
+	HasMore           bool          `json:"hasMore"`                     // more pages follow
+	Limit             int64         `json:"limit"`                       // as in the parameters
+	NextOffset        *int          `json:"nextOffset"`                  // the offset of the next page; null on the last page
+	Offset            int64         `json:"offset"`                      // as in the parameters
+	Total             int           `json:"total"`                       // how many there are; counted up to 1000, or to the end of this page
+	TotalIsLowerBound bool          `json:"totalIsLowerBound,omitempty"` // there are more than total
 }
 
 // LedgerEntry describes the outcome of a slot.

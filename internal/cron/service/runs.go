@@ -248,7 +248,7 @@ func (rs *Runs) backfillPlan(ctx context.Context, p cron.BackfillParams, fires [
 		for _, r := range page.Runs {
 			ran = append(ran, cron.SlotRun{Slot: r.ScheduledFor, Trigger: r.Trigger, State: r.State})
 		}
-		if offset += len(page.Runs); len(page.Runs) == 0 || offset >= page.Total {
+		if offset += len(page.Runs); len(page.Runs) == 0 || offset >= page.Total && !page.More {
 			break
 		}
 	}
@@ -512,7 +512,7 @@ func (ed *Editor) kept(ctx context.Context, f cron.RunFilter, now time.Time) (si
 	if ed.cfg.RetentionRuns == 0 {
 		return since, nil
 	}
-	f.Until, f.Ascending, f.Limit = time.Time{}, true, 1
+	f.Until, f.Ascending, f.Limit, f.Count = time.Time{}, true, 1, ed.cfg.RetentionRuns
 	oldest, err := ed.jobs.Runs(ctx, f)
 	if err == nil && oldest.Total >= ed.cfg.RetentionRuns && len(oldest.Runs) == 1 && oldest.Runs[0].ScheduledFor.After(since) {
 		since = oldest.Runs[0].ScheduledFor

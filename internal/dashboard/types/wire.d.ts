@@ -220,6 +220,7 @@ declare namespace wire {
     offset: number;
     snapshotRevision: string;
     total: number;
+    totalIsLowerBound?: boolean;
   }
   interface CronPreviewResult {
     timezone: string;
@@ -247,6 +248,7 @@ declare namespace wire {
     nextOffset: number | null;
     offset: number;
     total: number;
+    totalIsLowerBound?: boolean;
   }
   interface CronStatusResult {
     enabled: boolean;
@@ -1421,7 +1423,7 @@ declare namespace wire {
       runId?: string;
       limit?: number;
       offset?: number;
-      status?: "all" | "ok" | "error" | "skipped" | "missed" | "cancelled" | "interrupted";
+      status?: "all" | "ok" | "error" | "skipped" | "missed" | "cancelled" | "interrupted" | "active";
       statuses?: Array<string>;
       deliveryStatus?: string;
       deliveryStatuses?: Array<string>;

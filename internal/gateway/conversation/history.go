@@ -110,7 +110,7 @@ func (v view) state(ctx context.Context, by chat.Caller, maxChars int, out *wire
 	if err != nil {
 		return err
 	}
-	out.PendingInputs = wire.PendingInputs{Items: []wire.PendingInput{}, Total: min(total, store.Counted), TotalIsLowerBound: total > store.Counted}
+	out.PendingInputs = wire.PendingInputs{Items: []wire.PendingInput{}, Total: min(total, chat.Counted), TotalIsLowerBound: total > chat.Counted}
 	for _, w := range waiting {
 		out.PendingInputs.Items = append(out.PendingInputs.Items, pendingView(w, maxChars))
 	}

@@ -78,7 +78,7 @@ func (h handlers) list(ctx context.Context, c *rpc.Call, p wire.CronListParams) 
 	}
 	out := wire.CronListResult{
 		DeliveryPreviews: map[string]wire.DeliveryPreview{}, Jobs: make([]wire.Job, 0, len(page.Jobs)), Limit: p.Limit, Offset: p.Offset,
-		SnapshotRevision: cmp.Or(page.Revision, "r0"), Total: page.Total,
+		SnapshotRevision: cmp.Or(page.Revision, "r0"), Total: page.Total, TotalIsLowerBound: page.More,
 	}
 	for _, j := range page.Jobs {
 		job := jobView(j, c.Extended)
@@ -98,14 +98,15 @@ func (h handlers) list(ctx context.Context, c *rpc.Call, p wire.CronListParams) 
 		out.NextCursor = page.Next
 	}
 	if out.HasMore = page.Next != ""; p.Cursor == "" {
-		out.HasMore, out.NextOffset = nextOf(int(p.Offset)+len(out.Jobs), page.Total)
+		out.HasMore, out.NextOffset = nextOf(int(p.Offset)+len(out.Jobs), page.Total, page.More)
 	}
 	return out, nil
 }
 
-// nextOf returns the offset after a page, if the list continues.
-func nextOf(next, total int) (more bool, offset *int) {
-	if next >= total {
+// nextOf returns the offset after a page, if the list continues. The list has more rows than total
+// if beyond is set.
+func nextOf(next, total int, beyond bool) (more bool, offset *int) {
+	if next >= total && !beyond {
 		return false, nil
 	}
 	return true, &next
@@ -136,6 +137,8 @@ func statesOf(word string) []cron.RunState {
 	switch word {
 	case "", "all":
 		return nil
+	case "active":
+		return []cron.RunState{cron.RunQueued, cron.RunRunning, cron.RunRetrying}
 	case "error":
 		return []cron.RunState{cron.RunError, cron.RunCancelled, cron.RunInterrupted}
 	case "skipped":
@@ -158,7 +161,7 @@ func (h handlers) runs(ctx context.Context, c *rpc.Call, p wire.CronRunsParams) 
 		return wire.CronRunsResult{}, err
 	}
 	jobs := map[string]*cron.Job{}
-	out := wire.CronRunsResult{Entries: make([]wire.LedgerEntry, 0, len(page.Runs)), Limit: p.Limit, Offset: p.Offset, Total: page.Total}
+	out := wire.CronRunsResult{Entries: make([]wire.LedgerEntry, 0, len(page.Runs)), Limit: p.Limit, Offset: p.Offset, Total: page.Total, TotalIsLowerBound: page.More}
 	for _, r := range page.Runs {
 		job, known := jobs[r.JobID]
 		if !known && len(jobs) < 20 { // only a short page queries it
@@ -174,7 +177,7 @@ func (h handlers) runs(ctx context.Context, c *rpc.Call, p wire.CronRunsParams) 
 		out.Entries = append(out.Entries, entry)
 	}
 	out.Changes = changeViews(page.Changes)
-	out.HasMore, out.NextOffset = nextOf(int(p.Offset)+len(out.Entries), page.Total)
+	out.HasMore, out.NextOffset = nextOf(int(p.Offset)+len(out.Entries), page.Total, page.More)
 	return out, nil
 }
 

@@ -135,10 +135,10 @@ func (s Inbox) FilesOfRuns(ctx context.Context, key chat.SessionKey, runs []stri
 }
 
 // PendingInputs lists the waiting messages of a session, oldest first, and counts them as far as
-// store.Counted.
+// chat.Counted.
 func (s Inbox) PendingInputs(ctx context.Context, key chat.SessionKey, after int64, limit int) (list []store.Waiting, total int, err error) {
 	err = s.db.List(ctx, "list waiting messages", func(ctx context.Context, tx Tx) (err error) {
-		if _, err := one(ctx, tx, `SELECT count(*) FROM (SELECT 1`+queuedFrom+` {limit $2}) n`, into(&total), key.String(), store.Counted+1); err != nil {
+		if total, err = countTo(ctx, tx, queuedFrom, chat.Counted, key.String()); err != nil {
 			return err
 		}
 		list, err = readPage(ctx, tx, page{

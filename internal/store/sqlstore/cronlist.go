@@ -25,9 +25,6 @@ const (
 	jobBytes = `octet_length(delivery) + octet_length(alert) + octet_length(policy) + octet_length(schedule)
 		+ octet_length(description) + octet_length(invalid) + octet_length(last_error) + octet_length(last_delivery_error)`
 	runBytes = `octet_length(attempts) + octet_length(error) + octet_length(summary) + octet_length(delivery_error)`
-
-	// mostCounted bounds the count of ledger rows: counting millions would make every list slow.
-	mostCounted = 100_000
 )
 
 // Jobs lists jobs; see cron.JobStore.
@@ -46,7 +43,7 @@ func (s Cron) Jobs(ctx context.Context, f cron.JobFilter) (out cron.JobPage, err
 		if err != nil {
 			return out, err
 		}
-		out.Total = max(p.all, p.total)
+		out.Total, out.More = p.counted()
 		if out.Jobs, err = s.jobsNamed(ctx, tx, p.ids, f.WithoutPayload); err != nil {
 			return out, err
 		}
@@ -102,15 +99,23 @@ func inOrder[T any](list []T, ids []string, id func(*T) string) []T {
 // idPage is one page of a list. It holds only the rows that it returns, within its limit and the
 // byte bound of a read.
 type idPage struct {
-	limit, offset int // 0 = no limit
-	texts         int // the number of further columns that are searched for find
+	limit, offset int  // 0 = no limit
+	paged         bool // the query returns only the page
+	texts         int  // the number of further columns that are searched for find
 	find          string
-	most          int // counted rows; 0 = all
+	most          int // how far rows are counted; 0 = all
 
-	total int
+	total int // at most most + 1; set by the caller when the query returns only the page
 	ids   []string
 	more  bool // more rows follow the page
-	all   int  // as counted by another statement
+}
+
+// counted returns how many rows the list has, and whether there are more.
+func (p *idPage) counted() (total int, more bool) {
+	if p.most > 0 && p.total > p.most {
+		return p.most, true
+	}
+	return p.total, false
 }
 
 // read reads the rows of a query: an id, the bytes of the row (negative for a row before the page),
@@ -135,9 +140,10 @@ func (p *idPage) read(ctx context.Context, tx Tx, text string, args ...any) erro
 		if p.texts > 0 && !strings.Contains(strings.ToLower(id+"\x00"+strings.Join(texts, "\x00")), p.find) {
 			return nil
 		}
-		p.total++
-		if p.most > 0 && p.total >= p.most {
-			return ErrEnough
+		if counted := p.total; !p.paged {
+			if p.total++; p.most > 0 && counted >= p.most {
+				return ErrEnough
+			}
 		}
 		if passed < max(p.offset, 0) || size < 0 {
 			passed++
@@ -291,6 +297,9 @@ func (l *jobList) from() string {
 // read reads the ids of the page, and counts the list.
 func (l *jobList) read(ctx context.Context, tx Tx) (p idPage, err error) {
 	p = idPage{limit: l.f.Limit, offset: l.f.Offset, texts: strings.Count(l.texts, ","), find: strings.ToLower(l.f.Query)}
+	if l.f.Limit > 0 {
+		p.most = chat.CountTo(0, max(l.f.Offset, 0)+l.f.Limit)
+	}
 	size, from, args := jobBytes, l.from(), l.c.args
 	if !l.f.WithoutPayload {
 		size = `octet_length(payload) + ` + jobBytes
@@ -301,7 +310,7 @@ func (l *jobList) read(ctx context.Context, tx Tx) (p idPage, err error) {
 		}
 		return p, p.read(ctx, tx, `SELECT id, `+size+l.texts+from+l.order.text(), args...)
 	}
-	if _, err := one(ctx, tx, `SELECT count(*)`+from, into(&p.all), args[:l.args]...); err != nil {
+	if p.total, err = countTo(ctx, tx, from, p.most, args[:l.args]...); err != nil {
 		return p, err
 	}
 	if l.after != "" {
@@ -309,7 +318,7 @@ func (l *jobList) read(ctx context.Context, tx Tx) (p idPage, err error) {
 	}
 	n := len(args)
 	text := `SELECT id, ` + size + from + l.order.text() + ` {limit $` + strconv.Itoa(n+1) + `} OFFSET $` + strconv.Itoa(n+2)
-	args, p.offset = append(slices.Clip(args), l.f.Limit+1, max(l.f.Offset, 0)), 0
+	args, p.offset, p.paged = append(slices.Clip(args), l.f.Limit+1, max(l.f.Offset, 0)), 0, true
 	return p, p.read(ctx, tx, text, args...)
 }
 

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"laneway/internal/chat"
 	"laneway/internal/cron"
 	"laneway/internal/store"
 )
@@ -139,14 +140,12 @@ func (l *runList) text(tx Tx, texts string) (string, []any) {
 		" LIMIT CAST("+limit+" AS bigint) + "+offset+") l"+l.order()+piece, direct+piece), args
 }
 
-// count counts the rows that match. When all finished rows match, it counts index entries and
-// subtracts the active rows that do not match, so it reads no finished row.
-func (l *runList) count(ctx context.Context, tx Tx) (n int, err error) {
-	most := len(l.c.args) + 1
-	text := `SELECT count(*) FROM (SELECT 1 FROM cron_run_logs WHERE %s {limit $` + strconv.Itoa(most) + `}) n`
+// count counts the rows that match as far as most. When all finished rows match, it counts index
+// entries and subtracts the active rows that do not match, so it reads no finished row.
+func (l *runList) count(ctx context.Context, tx Tx, most int) (n int, err error) {
+	const from = " FROM cron_run_logs WHERE "
 	if l.finished != `finished_at IS NOT NULL` {
-		_, err = one(ctx, tx, strings.Replace(text, "%s", l.matching(), 1), into(&n), append(slices.Clip(l.c.args), mostCounted)...)
-		return n, err
+		return countTo(ctx, tx, from+l.matching(), most, l.c.args...)
 	}
 	other := 0
 	if l.active != `finished_at IS NULL` {
@@ -154,11 +153,11 @@ func (l *runList) count(ctx context.Context, tx Tx) (n int, err error) {
 		if l.active != "" {
 			not += " AND NOT (" + l.active + ")"
 		}
-		if _, err := one(ctx, tx, "SELECT count(*) FROM cron_run_logs WHERE "+not, into(&other), l.c.args...); err != nil {
+		if _, err := one(ctx, tx, "SELECT count(*)"+from+not, into(&other), l.c.args...); err != nil {
 			return 0, err
 		}
 	}
-	_, err = one(ctx, tx, strings.Replace(text, "%s", l.where, 1), into(&n), append(slices.Clip(l.c.args), mostCounted+other)...)
+	n, err = countTo(ctx, tx, from+l.where, most+other, l.c.args...)
 	return n - other, err
 }
 
@@ -173,22 +172,19 @@ func (s Cron) Runs(ctx context.Context, f cron.RunFilter) (out cron.RunPage, err
 		}
 		text, args := l.text(tx, texts)
 		p := idPage{limit: f.Limit, texts: strings.Count(texts, ","), find: strings.ToLower(f.Query), offset: f.Offset}
-		if p.texts > 0 {
-			p.most = mostCounted
-		} else {
-			if out.Total, err = l.count(ctx, tx); err != nil {
-				return err
-			}
-			if f.Limit > 0 {
-				p.offset = 0 // the statement has already skipped those rows
+		if f.Limit > 0 {
+			p.most = chat.CountTo(f.Count, max(f.Offset, 0)+f.Limit)
+			if p.texts == 0 { // the statement has already skipped rows
+				p.offset, p.paged = 0, true
+				if p.total, err = l.count(ctx, tx, p.most); err != nil {
+					return err
+				}
 			}
 		}
 		if err := p.read(ctx, tx, text, args...); err != nil {
 			return err
 		}
-		if p.texts > 0 {
-			out.Total = p.total
-		}
+		out.Total, out.More = p.counted()
 		out.Runs, err = runsNamed(ctx, tx, p.ids)
 		return err
 	})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strconv"
 	"strings"
 
 	"laneway/internal/chat"
@@ -120,7 +121,7 @@ func matching(ctx context.Context, tx Tx, f *store.SessionFilter) (keys []string
 	}
 	limit, offset, most := f.Bounds()
 	if f.Search == "" {
-		if _, err = one(ctx, tx, `SELECT count(*) FROM (SELECT 1`+from+` {limit $5}) n`, into(&total), append(slices.Clip(args), most+1)...); err != nil {
+		if total, err = countTo(ctx, tx, from, most, args...); err != nil {
 			return nil, 0, err
 		}
 		p := page{columns: `key`, rows: `SELECT key, ` + sessionBytes + from + order + ` {limit $5} OFFSET $6`, args: append(args, limit, offset)}
@@ -148,6 +149,12 @@ func matching(ctx context.Context, tx Tx, f *store.SessionFilter) (keys []string
 		return nil
 	}, args...)
 	return keys, total, err
+}
+
+// countTo counts rows as far as most; most + 1 means that there are more.
+func countTo(ctx context.Context, tx Tx, from string, most int, args ...any) (n int, err error) {
+	_, err = one(ctx, tx, `SELECT count(*) FROM (SELECT 1`+from+` {limit $`+strconv.Itoa(len(args)+1)+`}) n`, into(&n), append(slices.Clip(args), most+1)...)
+	return n, err
 }
 
 func scanText(r Row) (text string, err error) {

@@ -19,6 +19,7 @@ func cronListTests() []test {
 		{"OrdersOfJobs", ordersOfJobs},
 		{"ListsOfJobsAreThoseOfAModel", listsOfModel},
 		{"PagesNeitherSkipNorRepeat", pagesOfJobs},
+		{"TotalsOfJobsAndRunsStopAtAThousand", totalsOfJobsStop},
 		{"RevisionChangesWithTheList", revisionChanges},
 		{"OneOwnersListShowsNothingOfOthers", ownersList},
 		{"QueryTakesWildcardsAsText", queryTakesText},
@@ -128,6 +129,40 @@ func pagesOfJobs(w *world) {
 		}
 	}
 	equal(w, "all pages", got, want)
+}
+
+// totalsOfJobsStop: a total that is asked for further, as the retention of the ledger does, counts
+// further.
+func totalsOfJobsStop(w *world) {
+	if w.h.Exec == nil { // an engine without SQL
+		return
+	}
+	const rows = chat.Counted + 2
+	j := w.job(func(j *cron.Job) { j.Owner, j.Name = "ann", "many" })
+	w.ran(w.node(), 1)
+	many := func(table, columns, changed string) string {
+		return fmt.Sprintf(`WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < %d)
+			INSERT INTO %s (%s, %s) SELECT %s, %s FROM %s, n`, rows-1, table, changed, columns, strings.ReplaceAll(changed, ",", " || n.i,")+" || n.i", columns, table)
+	}
+	w.h.Exec(w.tb, many("cron_jobs", "owner, name, schedule, payload, delivery, alert, policy", "id, key"))
+	w.h.Exec(w.tb, many("cron_run_logs", "job_name, owner, scheduled_for, trigger, state, finished_at", "id, job_id"))
+	defer w.h.Exec(w.tb, "DELETE FROM cron_jobs WHERE id <> '"+j.ID+"'")
+	defer w.h.Exec(w.tb, "DELETE FROM cron_run_logs WHERE job_id <> '"+j.ID+"'")
+	for _, tt := range []struct {
+		limit, offset, count, total int
+		more                        bool
+	}{
+		{1, 0, 0, chat.Counted, true}, {1, chat.Counted, 0, chat.Counted + 1, true}, {1, chat.Counted + 1, 0, rows, false}, {2, 0, rows, rows, false},
+	} {
+		for _, query := range []string{"", "MANY"} {
+			if tt.count == 0 {
+				p := try(w.cron().Jobs(w.ctx, cron.JobFilter{SortBy: "id", Query: query, Limit: tt.limit, Offset: tt.offset, WithoutPayload: true})).ok(w)
+				equal(w, fmt.Sprintf("jobs of %+v, query %q", tt, query), []any{p.Total, p.More, len(p.Jobs)}, []any{tt.total, tt.more, tt.limit})
+			}
+			r := try(w.cron().Runs(w.ctx, cron.RunFilter{Query: query, Limit: tt.limit, Offset: tt.offset, Count: tt.count})).ok(w)
+			equal(w, fmt.Sprintf("runs of %+v, query %q", tt, query), []any{r.Total, r.More, len(r.Runs)}, []any{tt.total, tt.more, tt.limit})
+		}
+	}
 }
 
 func revisionChanges(w *world) {
