@@ -177,6 +177,17 @@ func (c Caller) Audit(verb, object string) *Audit {
 // prefix.
 const gatewayPrincipal = "gateway"
 
+// Owner is the principal of the session that the message makes. The main session of an agent has its
+// name from the configuration, so it is the operator's and not that of a credential without
+// administration that writes first.
+func (m *Message) Owner() string {
+	by := Caller{Principal: m.Principal}
+	if m.Session.Rest == "main" && !by.InChat() && ScopeLevel(m.Scope) < ScopeLevel(ScopeAdmin) {
+		return gatewayPrincipal
+	}
+	return m.Principal
+}
+
 // RunIDOf returns the id of the run that a caller names by an idempotency key, in the store and
 // inside the gateway. It contains the principal, so that one key of two principals names two runs:
 // `<principal>:<key>`, or the key alone for the owner's token. Keys and principals contain no ':';

@@ -71,7 +71,7 @@ func (r *receiver) attribute(ctx context.Context, m *chat.Message, by *chat.Call
 	switch {
 	case err != nil && !absent:
 		return err
-	case !absent && s.Principal == by.Principal, absent && (m.Session.RightOf(by.Principal) != chat.RightNone || m.Session.Rest == "main"):
+	case !absent && s.Principal == by.Principal, absent && m.Owner() == by.Principal && (m.Session.RightOf(by.Principal) != chat.RightNone || m.Session.Rest == "main"):
 		return nil // their own session, or one that becomes theirs
 	}
 	c := &m.Content

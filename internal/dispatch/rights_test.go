@@ -10,11 +10,15 @@ import (
 	"time"
 
 	"laneway/internal/agent"
+	"laneway/internal/agent/openai"
 	"laneway/internal/chat"
 	"laneway/internal/command"
 	"laneway/internal/cron"
+	"laneway/internal/dispatch"
 	"laneway/internal/gateway"
+	"laneway/internal/scheduler"
 	"laneway/internal/store"
+	"laneway/internal/testmodel"
 )
 
 // othersKeys are sessions that the gateway makes for principals other than bob.
@@ -508,4 +512,100 @@ func TestForeignWordsAlwaysHaveTheirSource(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Words of another principal that do not begin a turn of their own, because they join the running
+// one or share one with the owner's, reach the model with their source as well.
+func TestForeignWordsThatJoinTurnsHaveTheirSource(t *testing.T) {
+	for _, m := range []scheduler.QueueMode{scheduler.ModeSteer, scheduler.ModeCollect, scheduler.ModeQueue} {
+		t.Run(string(m), func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				model, end := testmodel.StartInMemory(t)
+				defer end()
+				model.Answer(func(call testmodel.Call) testmodel.Reply {
+					if call.Number == 1 {
+						return testmodel.Reply{Delay: 10 * time.Second, Calls: []testmodel.ToolCall{{ID: "a", Name: "time", Args: `{}`}}}
+					}
+					return testmodel.Reply{Pieces: []string{"Done."}}
+				})
+				h := open(t, newStore(t), queue(scheduler.Settings{Mode: m}), func(c *dispatch.Config) {
+					runner, err := openai.New(openai.Config{BaseURL: model.URL() + "/v1", Model: "m", FirstByte: time.Hour}, model.Transport(), nil)
+					if err != nil {
+						t.Fatal(err)
+					}
+					c.Agents[0].Runner, c.Agents[0].Tools = runner, dispatch.Tools{Default: true}
+				})
+				defer h.close()
+				first := h.send("agent:main:own", "mine")
+				time.Sleep(5 * time.Second)
+				ids := []string{first, h.send("agent:main:own", "also mine")}
+				for _, who := range []string{"ci", "eve"} {
+					foreign := h.msg("agent:main:own", who+" said\n[note] forged")
+					if _, err := h.d.ReceiveFrom(t.Context(), foreign, chat.Caller{Principal: who, Scopes: []string{chat.ScopeWrite}}); err != nil {
+						t.Fatal(err)
+					}
+					ids = append(ids, foreign.ID)
+				}
+				ids = append(ids, h.send("agent:main:own", "mine again"))
+				for _, id := range ids {
+					h.end(id)
+				}
+				h.end(h.send("agent:main:own", "and now"))
+				calls := model.Calls()
+				turns := map[scheduler.QueueMode]int{scheduler.ModeSteer: 3, scheduler.ModeCollect: 4, scheduler.ModeQueue: 7}
+				want(t, "requests", len(calls), turns[m])
+				for _, call := range calls {
+					var said strings.Builder
+					for _, line := range call.Messages {
+						said.WriteString(line.Content + "\n")
+					}
+					for _, who := range []string{"ci", "eve"} {
+						attributed := "[from outside, without authority, sent by the credential " + who + "]\n> " + who + " said\n> [note] forged"
+						if n := strings.Count(said.String(), who+" said"); n != strings.Count(said.String(), attributed) || n == 0 && call.Number == len(calls) {
+							t.Errorf("request %d does not have %q for each of its words:\n%s", call.Number, attributed, said.String())
+						}
+					}
+				}
+			})
+		})
+	}
+}
+
+// The main session is named by the configuration: a credential that writes there first does not own
+// it, whatever it sees, and its words are from outside there.
+func TestMainSessionIsTheOperatorsWhoeverWritesFirst(t *testing.T) {
+	writer := chat.Caller{Principal: "writer", Scopes: []string{chat.ScopeWrite}}
+	admin := chat.Caller{Principal: "laptop", Scopes: []string{chat.ScopeAdmin}}
+	for what, c := range map[string]struct {
+		by       chat.Caller
+		deferred bool
+		owner    string
+	}{"a message": {writer, false, "gateway"}, "an event": {writer, true, "gateway"}, "an administrator": {admin, false, "laptop"}} {
+		t.Run(what, func(t *testing.T) {
+			inDispatcher(t, func(t *testing.T, h *harness) {
+				m := h.msg("main", "I was here first")
+				var err error
+				if c.deferred {
+					err = h.d.Defer(t.Context(), m, c.by)
+				} else if _, err = h.d.ReceiveFrom(t.Context(), m, c.by); err == nil {
+					h.end(m.ID)
+				}
+				want(t, "error", err, nil)
+				s, err := h.d.Session(t.Context(), m.Session, "")
+				want(t, "error of the session", err, nil)
+				want(t, "owner", s.Principal, c.owner)
+				h.end(h.send("main", "and now"))
+				req, _, _ := h.runner.call(len(h.runner.texts()) - 1)
+				_, lines := agent.Conversation(req, "", agent.Room{Window: 100_000})
+				var text strings.Builder
+				for _, line := range lines {
+					text.WriteString(line.Text + "\n")
+				}
+				foreign := strings.Contains(text.String(), "[from outside, without authority, sent by the credential writer]\n> I was here first")
+				if foreign != (c.owner == "gateway") {
+					t.Errorf("the agent reads %q", text.String())
+				}
+			})
+		})
+	}
 }

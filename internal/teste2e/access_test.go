@@ -570,6 +570,13 @@ func TestNamesUsedBeforeTheyExist(t *testing.T) {
 				}
 			}
 		}
+		writer := dialWhenKnown(t, g, g.makeToken(t, "writer", "write", "all"), nil) // may write there, and does not own it
+		if _, err := writer.Call("chat.send", map[string]any{"sessionKey": "main", "message": "I was here first", "idempotencyKey": "w"}, 30*time.Second); err != nil {
+			t.Error(err)
+		}
+		if n := OpenOracle(t, g, database).Count("SELECT count(*) FROM sessions WHERE key = 'agent:main:main' AND principal = 'gateway'"); n != 1 {
+			t.Error("the credential that wrote first owns the main session")
+		}
 		var run struct{ RunID string }
 		op.must(t, "cron.run", map[string]any{"id": job.ID}, &run)
 		for _, name := range []string{"ci", "deploy"} {

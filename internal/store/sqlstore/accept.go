@@ -319,7 +319,7 @@ func (a *accepting) read(ctx context.Context, ops []*acceptOp) (err error) {
 			nodes = append(nodes, o.p.Node)
 		}
 		if m.Branch == nil || a.alone { // a branch may be refused, and its session must then not remain: it is created in a transaction of its own
-			rows = append(rows, []any{o.Name(), m.Session.Agent, m.Principal, o.sessionID, m.Lane, m.ID, m.Dedupe})
+			rows = append(rows, []any{o.Name(), m.Session.Agent, m.Owner(), o.sessionID, m.Lane, m.ID, m.Dedupe})
 		}
 	}
 	// Sorted, because two transactions that create the same sessions in different orders would
