@@ -8,10 +8,13 @@ import (
 	"os"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"golang.org/x/term"
+	"golang.org/x/text/width"
 
 	"laneway/internal/chat"
 )
@@ -93,8 +96,8 @@ func (p pipe) readLine() (string, error) {
 // The lines are edited by golang.org/x/term, because answers are written while a line is typed, in
 // pieces that are no whole lines, and to any terminal. peterh/liner cannot write while it reads;
 // reeflective/readline reads from one global stream and asks the terminal for the place of the
-// cursor between typed keys. What x/term lacks is the width of characters: a line of 日本語 is sent
-// as typed, but its cursor is shown too far to the left while it is corrected.
+// cursor between typed keys. What x/term lacks is the width of characters and the place of the
+// prompt: [lastLine] draws for it.
 type editor struct {
 	terminal *term.Terminal
 	fd       int
@@ -150,10 +153,8 @@ func newEditor(c *console, history *lineHistory, prompt string, words func() []s
 	t := term.NewTerminal(struct {
 		io.Reader
 		io.Writer
-	}{keyboard{c.in, pressed}, c.out}, "")
-	if width, height, err := term.GetSize(fd); err == nil && width > 0 {
-		_ = t.SetSize(width, height) // a wrong width only wraps a long line in another place
-	}
+	}{keyboard{c.in, pressed}, &lastLine{to: c.out, width: func() int { width, _, _ := term.GetSize(fd); return width }}}, "")
+	_ = t.SetSize(endless, 1)
 	t.History = history
 	t.AutoCompleteCallback = func(line string, pos int, key rune) (string, int, bool) { return complete(line, pos, key, words()) }
 	return &editor{terminal: t, fd: fd, before: before, prompt: prompt, pressed: pressed}, nil
@@ -165,6 +166,189 @@ func (e *editor) Write(text []byte) (int, error) { return e.terminal.Write(text)
 func (e *editor) ready()                         { _, _ = e.terminal.Write([]byte(e.prompt)) }                      // the next read fails then
 func (e *editor) above(lines string)             { _, _ = e.terminal.Write([]byte("\r\x1b[K" + lines + e.prompt)) } // as above
 func (e *editor) close() error                   { return term.Restore(e.fd, e.before) }
+
+// endless is the width of the terminal for the line editor, which then never wraps a line.
+const endless = 1 << 20
+
+// lastLine draws the last, unfinished line of a terminal, with the prompt and what is typed. What is
+// written to it takes each character for one column of an endless line. lastLine knows the columns
+// that each takes and where the terminal wraps, and draws from the first character that has changed.
+type lastLine struct {
+	to     io.Writer
+	width  func() int // of the terminal; 0 = unknown
+	glyphs []glyph
+	at     int    // the cursor, in glyphs
+	begun  []byte // an incomplete character or sequence
+}
+
+// glyph is a character, or a sequence that takes no column.
+type glyph struct {
+	text    string
+	columns int
+}
+
+// sequences matches a sequence of a terminal at the beginning of a text.
+var sequences = regexp.MustCompile("^\x1b(?:\\[([0-9;?]*)([@-~])|\\][^\x07\x1b]*(?:\x07|\x1b\\\\)|[^\\[\\]])")
+
+// mostBegun bounds an incomplete sequence.
+const mostBegun = 4096
+
+// Write implements [io.Writer].
+func (l *lastLine) Write(p []byte) (int, error) {
+	d := drawing{width: l.width(), shown: slices.Clone(l.glyphs), at: l.at}
+	if d.width < 2 {
+		d.width = 80
+	}
+	text := slices.Concat(l.begun, p)
+	l.begun = nil
+	for len(text) > 0 {
+		n := l.take(text, &d)
+		if n == 0 {
+			l.begun = text
+			break
+		}
+		text = text[n:]
+	}
+	d.show(l.glyphs, l.at)
+	_, err := l.to.Write(d.out)
+	return len(p), err
+}
+
+// take applies the first character or sequence of a text and returns its length, 0 if it is not
+// complete.
+func (l *lastLine) take(text []byte, d *drawing) int {
+	switch text[0] {
+	case '\r':
+		l.at = 0
+		return 1
+	case '\n':
+		end := len(l.glyphs)
+		for end > 0 && l.glyphs[end-1].text == " " { // what was erased may take rows
+			end--
+		}
+		d.show(l.glyphs[:end], end)
+		d.out = append(d.out, "\r\n"...)
+		l.glyphs, l.at, d.shown, d.at = nil, 0, nil, 0
+		return 1
+	case '\x1b':
+		return l.sequence(text, d)
+	}
+	if !utf8.FullRune(text) && len(text) < utf8.UTFMax {
+		return 0
+	}
+	r, n := utf8.DecodeRune(text)
+	l.put(glyph{string(r), columnsOf(r)})
+	return n
+}
+
+func (l *lastLine) sequence(text []byte, d *drawing) int {
+	found := sequences.FindSubmatch(text)
+	if found == nil {
+		if len(text) < mostBegun {
+			return 0
+		}
+		return 1
+	}
+	n, _ := strconv.Atoi(string(found[1]))
+	final := string(found[2])
+	switch final {
+	case "C":
+		l.at = min(l.at+max(n, 1), len(l.glyphs))
+	case "D":
+		l.at = max(l.at-max(n, 1), 0)
+	case "K":
+		l.glyphs = l.glyphs[:l.at]
+	case "J", "H": // the whole screen is cleared
+		d.out = append(d.out, found[0]...)
+		l.glyphs, l.at, d.shown, d.at = nil, 0, nil, 0
+	default:
+		l.put(glyph{string(found[0]), 0})
+	}
+	return len(found[0])
+}
+
+func (l *lastLine) put(g glyph) {
+	if l.at < len(l.glyphs) {
+		l.glyphs[l.at] = g
+	} else {
+		l.glyphs = append(l.glyphs, g)
+	}
+	l.at++
+}
+
+// columnsOf returns how many columns a character takes.
+func columnsOf(r rune) int {
+	switch {
+	case unicode.In(r, unicode.Mn, unicode.Me, unicode.Cf):
+		return 0
+	case width.LookupRune(r).Kind() == width.EastAsianWide, width.LookupRune(r).Kind() == width.EastAsianFullwidth:
+		return 2
+	}
+	return 1
+}
+
+// drawing is the output that changes what a terminal shows of the last line.
+type drawing struct {
+	out   []byte
+	width int
+	shown []glyph
+	at    int
+}
+
+// show changes the line and the place of the cursor.
+func (d *drawing) show(glyphs []glyph, at int) {
+	same := 0
+	for same < min(len(glyphs), len(d.shown)) && glyphs[same] == d.shown[same] {
+		same++
+	}
+	if same < max(len(glyphs), len(d.shown)) {
+		d.move(d.shown, d.at, same)
+		if same < len(d.shown) {
+			d.out = append(d.out, "\x1b[J"...)
+		}
+		for _, g := range glyphs[same:] {
+			d.out = append(d.out, g.text...)
+		}
+		if _, column := d.place(glyphs, len(glyphs)); column == 0 && same < len(glyphs) {
+			d.out = append(d.out, " \r"...) // the terminal wraps a full line only with the next character
+		}
+		d.at = len(glyphs)
+	}
+	d.move(glyphs, d.at, at)
+	d.shown, d.at = slices.Clone(glyphs), at
+}
+
+// move moves the cursor between two glyphs.
+func (d *drawing) move(glyphs []glyph, from, to int) {
+	fromRow, fromColumn := d.place(glyphs, from)
+	row, column := d.place(glyphs, to)
+	switch {
+	case row < fromRow:
+		d.out = fmt.Appendf(d.out, "\x1b[%dA", fromRow-row)
+	case row > fromRow:
+		d.out = fmt.Appendf(d.out, "\x1b[%dB", row-fromRow)
+	case column == fromColumn:
+		return
+	}
+	if d.out = append(d.out, '\r'); column > 0 {
+		d.out = fmt.Appendf(d.out, "\x1b[%dC", column)
+	}
+}
+
+// place returns where a glyph begins.
+func (d *drawing) place(glyphs []glyph, at int) (row, column int) {
+	for _, g := range glyphs[:at] {
+		if column+g.columns > d.width {
+			row, column = row+1, 0
+		}
+		column += g.columns
+	}
+	if column == d.width {
+		row, column = row+1, 0
+	}
+	return row, column
+}
+
 func complete(line string, pos int, key rune, words []string) (completed string, at int, ok bool) {
 	if key != '\t' || pos != len(line) || !strings.HasPrefix(line, "/") {
 		return "", 0, false

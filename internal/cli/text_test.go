@@ -3,7 +3,9 @@ package cli
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"maps"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,6 +18,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/alecthomas/kong"
+	"golang.org/x/term"
 
 	"laneway/internal/wire"
 )
@@ -352,5 +355,131 @@ func TestShortenedIdsAreFoundAgain(t *testing.T) {
 	}
 	if got, err := wholeID("01a…", list); err == nil {
 		t.Errorf("two ids are %s", got)
+	}
+}
+
+// tty is a terminal as wide as a number of columns.
+type tty struct {
+	width, row, column int
+	rows               [][]rune // the second column of a wide character is 0
+}
+
+func (s *tty) Write(p []byte) (int, error) {
+	for text := p; len(text) > 0; {
+		if found := sequences.FindSubmatch(text); found != nil {
+			n, _ := strconv.Atoi(string(found[1]))
+			switch text = text[len(found[0]):]; string(found[2]) {
+			case "A":
+				s.row = max(0, s.row-max(n, 1))
+			case "B":
+				s.row += max(n, 1)
+			case "C":
+				s.column = min(s.column+max(n, 1), s.width-1)
+			case "J":
+				s.rows = s.rows[:min(s.row+1, len(s.rows))]
+				if s.row < len(s.rows) {
+					s.rows[s.row] = s.rows[s.row][:min(s.column, len(s.rows[s.row]))]
+				}
+			}
+			continue
+		}
+		r, n := utf8.DecodeRune(text)
+		switch text = text[n:]; r {
+		case '\r':
+			s.column = 0
+		case '\n':
+			s.row++
+		default:
+			s.put(r)
+		}
+	}
+	return len(p), nil
+}
+
+func (s *tty) put(r rune) {
+	columns := columnsOf(r)
+	if s.column+columns > s.width {
+		s.row, s.column = s.row+1, 0
+	}
+	for len(s.rows) <= s.row {
+		s.rows = append(s.rows, nil)
+	}
+	for len(s.rows[s.row]) < s.column+columns {
+		s.rows[s.row] = append(s.rows[s.row], ' ')
+	}
+	s.rows[s.row][s.column] = r
+	if columns == 2 {
+		s.rows[s.row][s.column+1] = 0
+	}
+	s.column += columns
+}
+
+func (s *tty) String() string {
+	var b strings.Builder
+	for _, row := range s.rows {
+		b.WriteString(strings.TrimRight(strings.ReplaceAll(string(row), "\x00", ""), " ") + "\n")
+	}
+	return strings.TrimRight(b.String(), "\n")
+}
+
+// chunks reads one piece at a time, and ends after each.
+type chunks struct{ next string }
+
+func (p *chunks) Read(b []byte) (int, error) {
+	n := copy(b, p.next)
+	p.next = p.next[n:]
+	if n == 0 {
+		return 0, io.EOF
+	}
+	return n, nil
+}
+
+// Answers arrive while a line of wide characters, longer than the terminal, is typed and corrected.
+func TestWideAndWrappedLinesStayWholeBelowAnswers(t *testing.T) {
+	t.Parallel()
+	const left, back = "\x1b[D", "\x7f"
+	for _, columns := range []int{7, 8, 11, 12, 20, 80} {
+		for seed := range 60 {
+			dice := rand.New(rand.NewPCG(uint64(seed), uint64(columns)))
+			screen, keys := &tty{width: columns}, &chunks{}
+			terminal := term.NewTerminal(struct {
+				io.Reader
+				io.Writer
+			}{keys, &lastLine{to: screen, width: func() int { return columns }}}, "")
+			_ = terminal.SetSize(endless, 1)
+			e := &editor{terminal: terminal, prompt: "\x1b[1m> \x1b[0m"}
+			e.ready()
+			var line []rune
+			at, answers := 0, ""
+			for range 40 {
+				switch n := dice.IntN(10); {
+				case n < 5:
+					word := []rune([]string{"日本語", "ab", "한", "é", " ", "x", "ｆｕｌｌ"}[dice.IntN(7)])
+					keys.next = string(word)
+					line, at = slices.Insert(line, at, word...), at+len(word)
+				case n < 7 && at > 0:
+					keys.next, line, at = back, slices.Delete(line, at-1, at), at-1
+				case n < 9 && at > 1: // with the cursor at its beginning, x/term takes the line for empty
+					keys.next, at = left, at-1
+				case len(line) > 0 && at > 0:
+					e.above("答え of a job\n")
+					answers += "答え of a job\r\n"
+				}
+				_, _ = terminal.ReadLine()
+				want := &tty{width: columns}
+				_, _ = want.Write([]byte(answers + "> " + string(line)))
+				if screen.String() != want.String() {
+					t.Fatalf("%d columns, seed %d, line %q:\n%s\nwant\n%s", columns, seed, string(line), screen, want)
+				}
+				cursor := &tty{width: columns}
+				_, _ = cursor.Write([]byte(answers + "> " + string(line[:at])))
+				if cursor.column == columns {
+					cursor.row, cursor.column = cursor.row+1, 0
+				}
+				if [2]int{screen.row, screen.column} != [2]int{cursor.row, cursor.column} {
+					t.Fatalf("%d columns, seed %d, line %q: the cursor is at %d:%d, want %d:%d", columns, seed, string(line), screen.row, screen.column, cursor.row, cursor.column)
+				}
+			}
+		}
 	}
 }
