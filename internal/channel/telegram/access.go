@@ -207,7 +207,7 @@ func (a *activationCommand) run(ctx context.Context, to address, user int64, cho
 	case ActivationAlways, ActivationMention:
 		return a.set(ctx, to, choice)
 	default:
-		a.notes.send(ctx, to, usageActivation, 0)
+		a.notes.sendOnce(ctx, to, usageActivation, usageActivation)
 		return nil
 	}
 }

@@ -254,6 +254,65 @@ func TestBurstOfRefusedFilesHasOneNote(t *testing.T) {
 	})
 }
 
+// Whatever a person or a group sends without a limit is answered once per burst, and
+// the limit of its sender is said once.
+func TestBurstsOfEveryKindHaveOneAnswer(t *testing.T) {
+	t.Parallel()
+	say := func(text string, more func(map[string]any)) func(b *bot, place int64, i int) {
+		return func(b *bot, place int64, i int) {
+			b.srv.Say(place, anna, strings.ReplaceAll(text, "%d", fmt.Sprint(i)), func(m map[string]any) {
+				if more != nil {
+					more(m)
+				}
+			})
+		}
+	}
+	with := func(name string, value any) func(map[string]any) {
+		return func(m map[string]any) { m[name] = value }
+	}
+	push := func(kind string) func(b *bot, place int64, i int) {
+		return func(b *bot, place int64, i int) {
+			b.srv.Push(map[string]any{kind: b.srv.Message(place, anna, fmt.Sprint("changed ", i))})
+		}
+	}
+	person := map[string]any{"id": 99, "is_bot": false, "first_name": "Eve"}
+	for kind, c := range map[string]struct {
+		send  func(b *bot, place int64, i int)
+		notes int // besides the limit of the sender
+	}{
+		"edited messages": {push("edited_message"), 0},
+		"reactions": {func(b *bot, place int64, i int) {
+			b.srv.Push(map[string]any{"message_reaction": map[string]any{"chat": map[string]any{"id": place}, "message_id": i, "user": person, "new_reaction": []any{}}})
+		}, 0},
+		"members that join":  {say("", with("new_chat_members", []any{person})), 1},
+		"unsupported kinds":  {say("", with("dice", map[string]any{"emoji": "🎲", "value": 3})), 1},
+		"buttons of nothing": {func(b *bot, place int64, i int) { b.srv.Press(place, anna, 1, fmt.Sprint("nothing", i)) }, 0},
+		"too many messages":  {say("@lane_bot %d", nil), 0},
+		"wrong choices":      {say("/activation %d", nil), 1},
+		"stops":              {say("/stop", nil), 1},
+	} {
+		for where, place := range map[string]int64{"private": anna, "group": group} {
+			t.Run(kind+", "+where, func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) {
+					b := newBot(t, nil)
+					b.start()
+					defer b.stop()
+					for i := range 60 {
+						c.send(b, place, i)
+					}
+					after(50 * time.Second)
+					limit := func(text string) bool { return strings.HasPrefix(text, "You have reached the limit of 20 messages") }
+					got := b.srv.Texts(place)
+					if others := slices.DeleteFunc(slices.Clone(got), limit); len(others) > c.notes || len(got)-len(others) > 1 {
+						t.Errorf("%d answers: %q", len(got), got)
+					}
+				})
+			})
+		}
+	}
+}
+
 func TestFileIsFetchedOnceWhileTheStoreIsAway(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

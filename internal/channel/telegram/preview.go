@@ -592,7 +592,7 @@ func (s *signs) queued(ctx context.Context, messageID string) {
 		"reaction": jsonOf([]map[string]string{{"type": "emoji", "emoji": "👀"}}),
 	})
 	if reason := reasonFor(err); err != nil && (reason == reasonBadRequest || reason == reasonUnauthorized) {
-		s.notes.send(ctx, m.to, "Your message is waiting for a free slot.", m.message)
+		s.notes.replyOnce(ctx, m.to, noteWaits, "Your message is waiting for a free slot.", m.message)
 	}
 }
 

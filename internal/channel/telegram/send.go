@@ -455,6 +455,7 @@ const (
 	noteBytes      = "bytes"
 	noteFiles      = "files"
 	noteUnreadable = "unreadable"
+	noteWaits      = "waits"
 )
 
 // sendOnce sends one note of a kind a minute to one place: a burst of messages has one answer, even
@@ -462,9 +463,21 @@ const (
 // delay the updates after it, because Telegram returns at most a hundred unsettled updates of all
 // chats. close waits for its end.
 func (n *notes) sendOnce(ctx context.Context, to address, kind, text string) {
-	if n.recent.add(number(to.chat) + "/" + number(int64(to.thread)) + "/" + kind) {
+	if n.first(to, kind) {
 		n.wg.Go(func() { n.send(ctx, to, text, 0) })
 	}
+}
+
+// replyOnce is sendOnce as a reply to the first message of a burst. It waits for its end.
+func (n *notes) replyOnce(ctx context.Context, to address, kind, text string, replyTo int) {
+	if n.first(to, kind) {
+		n.send(ctx, to, text, replyTo)
+	}
+}
+
+// first reports whether no note of the kind went to a place within a minute.
+func (n *notes) first(to address, kind string) bool {
+	return n.recent.add(number(to.chat) + "/" + number(int64(to.thread)) + "/" + kind)
 }
 
 // close waits for the notes of sendOnce. The caller has ended their context, and no further update
