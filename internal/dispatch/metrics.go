@@ -27,7 +27,7 @@ func newCounters(r prometheus.Registerer, lanes []scheduler.Lane, channels []str
 		turns:      in.Counters("runs_total", "Turns by outcome.", "lane", "outcome"),
 		turnTime:   in.Histograms("run_duration_seconds", "Time from the start of a turn to its end.", metrics.RunBuckets(), "lane"),
 		waits:      in.Histograms("run_wait_seconds", "Time from the acceptance of a message to the start of its turn.", metrics.WaitBuckets(), "lane"),
-		tokenCount: in.Counters("tokens_total", "Tokens of turns that ended, by lane; input includes cached ones. laneway_model_tokens_total supersedes it for everything but lanes. Don't add the two.", "lane", "direction"),
+		tokenCount: in.Counters("tokens_total", "Tokens of ended turns by lane, cached ones included. Use laneway_model_tokens_total for all else; don't add the two.", "lane", "direction"),
 		storeTime:  in.Histograms("store_operation_seconds", "Time that the store takes for the three operations of a turn.", metrics.WaitBuckets(), "operation"),
 		fences:     in.Counters("fenced_writes_total", "Writes refused because another process owned the session.", "operation"),
 		commands:   in.Counters("commands_total", "Chat commands executed.", "command", "ok"),

@@ -541,6 +541,11 @@ func TestTheIndexOfTheDocumentsHasEveryPageAndQuestion(t *testing.T) {
 		}
 		lines := 0 // of 100 characters
 		for line := range strings.Lines(string(text)) {
+			for cell := range strings.SplitSeq(line, "|") {
+				if cell = strings.TrimSpace(cell); line[0] == '|' && utf8.RuneCountInString(cell) > 120 {
+					t.Errorf("%s has a table cell of more than 120 characters: %s", path, cell)
+				}
+			}
 			lines += max(1, (utf8.RuneCountInString(strings.TrimSuffix(line, "\n"))+99)/100)
 		}
 		if page := filepath.Base(path); lines > 150 && page != "configuration-keys.md" { // which a generator writes

@@ -17,7 +17,7 @@ type counters struct {
 func newCounters(r prometheus.Registerer, models map[string]string) *counters {
 	in := metrics.In(r)
 	c := &counters{
-		tokens:   in.Counters("model_tokens_total", "Tokens of each request, by agent and model, also of turns that crash or are stopped. Input leaves out cached ones, which the provider had in its cache.", "agent", "model", "kind"),
+		tokens:   in.Counters("model_tokens_total", "Tokens of each request, also of turns that crash or that you stop; input does not include cached tokens.", "agent", "model", "kind"),
 		cost:     in.Counters("model_cost_total", "Cost of tokens in the currency of the budgets, by agent and model.", "agent", "model"),
 		refusals: in.Counters("budget_refusals_total", "Requests to models that a budget has prevented.", "budget"),
 		dropped:  in.Counter("usage_records_dropped_total", "Usage records that the store rejected permanently. The other metrics include them; reports and budgets do not."),
