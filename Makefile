@@ -108,10 +108,7 @@ ui-test: build ui-test/node_modules ## the dashboard of the binary in Chromium, 
 
 ui-shots: build ui-test/node_modules ## a picture of each page at three widths, light and dark, empty, full and broken, in SHOTS (needs npm, chromium)
 	node ui-test/shots.mjs '$(or $(SHOTS),dist/shots)'
-	mkdir -p docs/pictures; cd '$(or $(SHOTS),dist/shots)'; to='$(CURDIR)/docs/pictures'; \
-	cp overview-full-1440-light.png "$$to/dashboard-overview.png"; cp overview-stale-1440-dark.png "$$to/dashboard-stale.png"; \
-	cp jobs-full-1440-light.png "$$to/dashboard-jobs.png"; cp jobs-full-390-dark.png "$$to/dashboard-phone.png"; \
-	cp why-full-1440-light.png "$$to/dashboard-why.png"
+	node ui-test/shots.mjs docs/pictures docs
 
 ui-test/node_modules: ui-test/package-lock.json
 	npm ci --silent --ignore-scripts --prefix ui-test

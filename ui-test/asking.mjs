@@ -17,7 +17,9 @@ const OPTIONS = [
 async function prompt(sessionId, text) {
   const label = text.includes("<img") ? ` ${text}` : ""; // an agent may quote other people anywhere
   const [, file] = /^change (.+)$/.exec(text) ?? [];
-  const act = file ? { kind: "edit", rawInput: { file_path: file, old_string: "one", new_string: "two" } } : { kind: "execute", rawInput: { command: text, timeout: 20 } };
+  const bug = text.includes("refund bug"); // for the pictures of the documentation
+  if (bug) say(sessionId, "The refund was rounded twice. I rounded it once, in billing/refund.go, and all 214 tests pass.");
+  const act = bug ? { kind: "execute", rawInput: { command: "git push origin fix/refund-rounding" } } : file ? { kind: "edit", rawInput: { file_path: file, old_string: "one", new_string: "two" } } : { kind: "execute", rawInput: { command: text, timeout: 20 } };
   const { outcome } = await call("session/request_permission", {
     sessionId, options: OPTIONS.map((o) => ({ ...o, name: o.name + label })), toolCall: { toolCallId: "t1", title: `${file ? "Edit" : "Shell"}${label}`, status: "pending", ...act },
   });

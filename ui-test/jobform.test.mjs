@@ -44,6 +44,8 @@ for (const engine of ENGINES) {
         assert.equal(preview.length, 5);
         await p.check("#preview input[value=skip]");
         await shows(p, "#preview", "no run (skip)");
+        const rules = await p.$$eval("#preview fieldset label", (l) => l.map((n) => n.getBoundingClientRect().height));
+        assert.ok(rules.length === 5 && Math.max(...rules) < 48, `the rules are words on one line, not letters below each other: ${rules}`);
         assert.deepEqual(await outside(p), []);
         assert.deepEqual(await findings(p), []);
         await p.click("#save");

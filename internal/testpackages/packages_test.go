@@ -103,7 +103,7 @@ func bot(t *testing.T, root string) {
 		cmd := exec.CommandContext(t.Context(), "/usr/bin/laneway", args...)
 		cmd.Path, cmd.Err = "/usr/bin/laneway", nil // in the root, not on this machine
 		cmd.Dir, cmd.SysProcAttr = "/", &syscall.SysProcAttr{Chroot: root}
-		cmd.Env = []string{"TELEGRAM_TOKEN=" + telegram.Token(), "LANEWAY_CHANNELS_TELEGRAM_API_URL=" + api.URL, "LANEWAY_LISTEN=127.0.0.1:28790", "LANEWAY_METRICS_LISTEN=off"}
+		cmd.Env = []string{"TELEGRAM_TOKEN=" + telegram.Token(), "LANEWAY_CHANNELS_TELEGRAM_API_URL=" + api.URL, "LANEWAY_LISTEN=127.0.0.1:28790", "LANEWAY_METRICS_LISTEN=off", "HOME=/"}
 		return cmd
 	}
 	if err := os.MkdirAll(filepath.Join(root, "tmp"), 0o777); err != nil {
