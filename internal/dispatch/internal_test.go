@@ -17,6 +17,9 @@ import (
 	"laneway/internal/store"
 )
 
+// NudgeCron wakes the loop of jobs, for tests that write jobs into the store.
+func (d *Dispatcher) NudgeCron() { d.svc.Nudge() }
+
 // lineUp offers numbered messages in the given order and returns the order in which the scheduler
 // started them.
 func lineUp(t *testing.T, waitsBefore func(seq int64) bool, offered []int64) []int64 {

@@ -77,10 +77,6 @@ type jobCalls struct{ svc *service.Service }
 // RunCron runs the loop that fires jobs, see [service.Service.Run].
 func (c jobCalls) RunCron(ctx context.Context) error { return c.svc.Run(ctx) }
 
-// NudgeCron wakes that loop, for callers that write jobs into the store without this process. It
-// does not block.
-func (c jobCalls) NudgeCron() { c.svc.Nudge() }
-
 // CronAdd makes a job or changes it, see [service.Editor.Add].
 func (c jobCalls) CronAdd(ctx context.Context, m cron.Members, by chat.Caller, o *chat.IdempotencyKey) (cron.Put, error) {
 	return c.svc.Editor.Add(ctx, m, by, o)

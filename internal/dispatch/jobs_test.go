@@ -150,62 +150,6 @@ func TestAFailedRunIsTriedAgainAndThenAnError(t *testing.T) {
 	})
 }
 
-func TestAFireWhileARunIsActiveIsSkipped(t *testing.T) {
-	inJobs(t, func(t *testing.T, h *jobHarness) {
-		h.put(everySecond("slow", "sleep 2500ms"))
-		time.Sleep(7*time.Second + 200*time.Millisecond)
-		synctest.Wait()
-		var states []string
-		for _, r := range h.runs("slow") {
-			states = append(states, string(r.State)+string(r.Reason))
-		}
-		count := map[string]int{}
-		for _, s := range states {
-			count[s]++
-		}
-		if count["ok"] != 2 || count["skippedoverlap"] != 4 || count["running"] != 1 {
-			t.Errorf("states: %v", states)
-		}
-	})
-}
-
-func TestABufferedFireStartsWhenTheActiveRunEnds(t *testing.T) {
-	inJobs(t, func(t *testing.T, h *jobHarness) {
-		h.put(everySecond("buf", "sleep 2500ms"), func(j *cron.Job) { j.Overlap = cron.OverlapBufferOne })
-		time.Sleep(6*time.Second + 200*time.Millisecond)
-		synctest.Wait()
-		count := map[string]int{}
-		for _, r := range h.runs("buf") {
-			count[string(r.State)+string(r.Reason)]++
-		}
-		if count["ok"] != 2 || count["running"] != 1 || count["queued"] > 1 || count["skippedbuffer_full"] == 0 {
-			t.Errorf("states: %v", count)
-		}
-		h.runner.mu.Lock()
-		if h.runner.mostAll != 1 {
-			t.Errorf("%d runs of the job at once", h.runner.mostAll)
-		}
-		h.runner.mu.Unlock()
-	})
-}
-
-func TestCancelPreviousStopsTheOlderRun(t *testing.T) {
-	inJobs(t, func(t *testing.T, h *jobHarness) {
-		h.put(everySecond("new", "sleep 1h"), func(j *cron.Job) {
-			j.Overlap, j.Schedule.EveryMs = cron.OverlapCancelPrevious, 5000
-		})
-		time.Sleep(21 * time.Second)
-		synctest.Wait()
-		count := map[string]int{}
-		for _, r := range h.runs("new") {
-			count[string(r.State)+string(r.Reason)]++
-		}
-		if count["cancelledreplaced"] != 3 || count["running"] != 1 {
-			t.Errorf("states: %v", count)
-		}
-	})
-}
-
 // Two slots of an outage are caught up for a job that its first run removes. Subscribers receive
 // both starts and both ends.
 func TestEveryRunOfARemovedJobIsAStartedEvent(t *testing.T) {

@@ -4,8 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"slices"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -72,106 +70,6 @@ func (h *jobHarness) enable(id, word string) {
 	synctest.Wait()
 }
 
-func TestSwitchingAJobOffAndOnBeforeItsSlotKeepsTheSlot(t *testing.T) {
-	inJobs(t, func(t *testing.T, h *jobHarness) {
-		h.put(once("at", "hello", 1500*time.Millisecond))
-		after(1200 * time.Millisecond)
-		for _, word := range []string{"false", "true"} {
-			h.enable("at", word)
-		}
-		after(2 * time.Second)
-		wantList(t, "switched on again", h.states("at"), []string{"ok"})
-		if r := h.runs("at")[0]; !r.StartedAt.Equal(r.ScheduledFor) {
-			t.Errorf("it began %s after its slot", r.StartedAt.Sub(r.ScheduledFor))
-		}
-	})
-}
-
-func TestAPausedJobDoesNotFireAndResumingCountsWhatPassed(t *testing.T) {
-	inJobs(t, func(t *testing.T, h *jobHarness) {
-		h.put(everySecond("tick", "hello"), func(j *cron.Job) { j.Schedule.EveryMs = 10_000 })
-		after(10*time.Second - time.Since(time.Now().Truncate(10*time.Second)) + 100*time.Millisecond)
-		wantList(t, "before", h.states("tick"), []string{"ok"})
-		if _, err := h.d.CronPause(t.Context(), "tick", "holidays", time.Time{}, operator()); err != nil {
-			t.Fatal(err)
-		}
-		after(35 * time.Second)
-		wantList(t, "while it is paused", h.states("tick"), []string{"ok"})
-		j, err := h.d.CronResume(t.Context(), "tick", operator())
-		if err != nil || j.Pause != nil || time.Until(j.State.NextRunAt) > 10*time.Second {
-			t.Errorf("resumed: %+v (%v)", j, err)
-		}
-		wantList(t, "at once", h.states("tick"), []string{"ok", "skipped paused x3"})
-		after(10 * time.Second)
-		wantList(t, "then", h.states("tick"), []string{"ok", "skipped paused x3", "ok"})
-		again, err := h.d.CronResume(t.Context(), "tick", operator())
-		if err != nil || again.Revision != j.Revision {
-			t.Errorf("resumed again: %+v (%v)", again, err)
-		}
-		_, err = h.d.CronPause(t.Context(), "tick", "late", time.Now().Add(-time.Second), operator())
-		if err == nil {
-			t.Error("a pause that ends in the past was taken")
-		}
-	})
-}
-
-func TestAPauseWithAnEndResumesByItself(t *testing.T) {
-	inJobs(t, func(t *testing.T, h *jobHarness) {
-		h.put(everySecond("tick", "hello"), func(j *cron.Job) { j.Schedule.EveryMs = 10_000 })
-		until := time.Now().Add(25 * time.Second)
-		if _, err := h.d.CronPause(t.Context(), "tick", "holidays", until, operator()); err != nil {
-			t.Fatal(err)
-		}
-		after(24 * time.Second)
-		wantList(t, "before the end", h.states("tick"), nil)
-		after(17 * time.Second)
-		list := h.states("tick")
-		if len(list) < 2 || !strings.HasPrefix(list[0], "skipped paused x2") || list[1] != "ok" {
-			t.Errorf("after the end: %q", list)
-		}
-		if j := h.job("tick"); j.Pause != nil || !j.MayFire() {
-			t.Errorf("the job: %+v", j)
-		}
-	})
-}
-
-func TestABackfillRunsThePastSlotsOneAfterTheOther(t *testing.T) {
-	inJobs(t, func(t *testing.T, h *jobHarness) {
-		h.put(everySecond("tick", "sleep 2s"), func(j *cron.Job) { j.Schedule.EveryMs = 3_600_000 })
-		now := time.Now().Truncate(time.Hour)
-		p := cron.BackfillParams{ID: "tick", From: now.Add(-3 * time.Hour), To: now, MaxRuns: 10, DryRun: true}
-		fires, err := h.d.CronBackfill(t.Context(), p, operator())
-		if err != nil || len(fires) != 4 || len(h.runs("tick")) != 0 {
-			t.Fatalf("dry run: %v (%v), and the ledger has %d entries", fires, err, len(h.runs("tick")))
-		}
-		p.DryRun = false
-		if _, err = h.d.CronBackfill(t.Context(), p, operator()); err != nil {
-			t.Fatal(err)
-		}
-		after(time.Minute)
-		runs := h.runs("tick")
-		wantList(t, "ended", h.states("tick"), []string{"ok", "ok", "ok", "ok"})
-		for i, r := range runs {
-			if r.Trigger != cron.TriggerBackfill || (i > 0 && r.StartedAt.Before(runs[i-1].FinishedAt)) {
-				t.Errorf("run %d: %+v", i, r)
-			}
-		}
-		fires, err = h.d.CronBackfill(t.Context(), p, operator())
-		if err != nil || slices.ContainsFunc(fires, func(f cron.BackfillFire) bool { return !f.Exists }) || len(h.runs("tick")) != 4 {
-			t.Errorf("a second time: %v (%v)", fires, err)
-		}
-		for what, bad := range map[string]cron.BackfillParams{
-			"backwards": {ID: "tick", From: now, To: now.Add(-time.Hour), MaxRuns: 10}, "future": {ID: "tick", From: now, To: now.Add(time.Hour * 2), MaxRuns: 10},
-			"too many": {ID: "tick", From: now.Add(-100 * time.Hour), To: now, MaxRuns: 10}, "unknown job": {ID: "none", From: now.Add(-time.Hour), To: now, MaxRuns: 10},
-		} {
-			if _, err := h.d.CronBackfill(t.Context(), bad, operator()); err == nil {
-				t.Errorf("a backfill %s was taken", what)
-			}
-		}
-		want(t, "entries after refused ones", len(h.runs("tick")), 4)
-	})
-}
-
 func TestACancelledRunEndsAtOnceAndIsNotTriedAgain(t *testing.T) {
 	inJobs(t, func(t *testing.T, h *jobHarness) {
 		h.put(once("running", "sleep 1h", time.Second))
@@ -203,56 +101,6 @@ func TestACancelledRunEndsAtOnceAndIsNotTriedAgain(t *testing.T) {
 			t.Error("an unknown run was cancelled")
 		}
 	}, lanes(1))
-}
-
-func TestRunNowReportsWhyItDidNotRunAndLeavesThePlanAlone(t *testing.T) {
-	if testing.Short() {
-		t.Skip("long")
-	}
-	inJobs(t, func(t *testing.T, h *jobHarness) {
-		h.put(once("tomorrow", "sleep 5s", 24*time.Hour), func(j *cron.Job) { j.DeleteAfter = true })
-		planned := h.job("tomorrow").State.NextRunAt
-		run, reason, err := h.d.CronRun(t.Context(), "tomorrow", cron.RunForce, operator(), nil)
-		if err != nil || reason != "" || run == "" {
-			t.Fatalf("the first: %q %q (%v)", run, reason, err)
-		}
-		after(time.Second)
-		if run, reason, err := h.d.CronRun(t.Context(), "tomorrow", cron.RunForce, operator(), nil); run != "" || reason != "already-running" || err != nil {
-			t.Errorf("the second: %q %q (%v)", run, reason, err)
-		}
-		after(10 * time.Second)
-		if run, reason, err := h.d.CronRun(t.Context(), "tomorrow", cron.RunDue, operator(), nil); run != "" || reason != "not-due" || err != nil {
-			t.Errorf("mode due: %q %q (%v)", run, reason, err)
-		}
-		want(t, "entries", len(h.runs("tomorrow")), 1)
-		want(t, "plan", h.job("tomorrow").State.NextRunAt, planned)
-		after(25 * time.Hour)
-		wantList(t, "the reminder itself", h.states("tomorrow"), []string{"ok", "ok"})
-		if _, err := h.jobs.Job(t.Context(), "tomorrow", ""); err == nil {
-			t.Error("the job is there after its run")
-		}
-	})
-}
-
-func TestAnEditWhileARunRunsIsKeptAndAnEarlierPlanDoesNotComeBack(t *testing.T) {
-	inJobs(t, func(t *testing.T, h *jobHarness) {
-		h.put(everySecond("tick", "sleep 10s"), func(j *cron.Job) { j.Schedule.EveryMs = 60_000 })
-		after(61 * time.Second)
-		wantList(t, "before", h.states("tick"), []string{"running"})
-		j, err := h.d.CronUpdate(t.Context(), "tick", cron.Members{"schedule": []byte(`{"kind":"every","everyMs":3600000}`)}, "", operator())
-		if err != nil {
-			t.Fatal(err)
-		}
-		after(time.Minute)
-		got := h.job("tick")
-		want(t, "revision", got.Revision, j.Revision)
-		want(t, "plan", got.State.NextRunAt.UnixMilli(), j.State.NextRunAt.UnixMilli())
-		want(t, "runs", got.State.RunCount, 1)
-		if err := h.d.CronRemove(t.Context(), "tick", false, operator()); err != nil {
-			t.Fatal(err)
-		}
-		wantList(t, "history after the removal", h.states("tick"), []string{"ok"})
-	})
 }
 
 // slowClaims needs time for each job that it claims, as a database does.

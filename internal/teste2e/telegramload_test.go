@@ -217,36 +217,6 @@ func TestAHundredAnswersOutliveKillsWhileTheyGoOut(t *testing.T) {
 	})
 }
 
-// Two hundred messages of Anna wait at Telegram when the bot starts to poll, followed by one of
-// Bob. Bob has his answer before the first turn of Anna ends. Of hers, as many as one person may
-// send in a minute are accepted.
-func TestAFloodOfOnePersonDelaysNoOther(t *testing.T) {
-	const flood, aMinute = 200, 20
-	onBothStores(t, func(t *testing.T, database string) {
-		c := openChatroom(t, database, "    allow: [7, 8]\n    queue: {mode: followup, debounce_ms: 0}\n", testtelegram.Config{Drafts: true})
-		answered := make(chan struct{})
-		c.Model.Answer(func(call testmodel.Call) testmodel.Reply {
-			if strings.HasPrefix(call.Last(), "flood") {
-				<-answered
-			}
-			return testmodel.Reply{Pieces: []string{"You said: " + call.Last()}}
-		})
-		c.AtOnce()
-		began := time.Now()
-		for i := range flood {
-			c.Telegram.Say(anna, anna, fmt.Sprintf("flood %03d", i))
-		}
-		c.Telegram.Say(bob, bob, "hello from Bob")
-		c.Start()
-		c.Await("Bob's answer", func() bool { return c.Count(bob, "You said: hello from Bob") == 1 })
-		close(answered)
-		if n := OpenOracle(t, c.Gateway, database).Count("SELECT count(*) FROM inbox WHERE session_key LIKE '%:7'"); n < aMinute || n > allowed(aMinute, began) {
-			t.Errorf("%d messages of Anna are accepted, want %d to %d", n, aMinute, allowed(aMinute, began))
-		}
-		c.Close()
-	})
-}
-
 // allowed is how many messages of one user are accepted since a moment, when so many a minute are.
 func allowed(aMinute int, since time.Time) int {
 	return aMinute + int(time.Since(since).Minutes()*float64(aMinute)) + 1

@@ -93,6 +93,10 @@ func TestABackfillDoesWhatItsDryRunLists(t *testing.T) {
 	if _, err := p.Runs.Backfill(t.Context(), params, operator); err == nil || !strings.Contains(err.Error(), "not in the future") {
 		t.Errorf("a backfill of the future: %v", err)
 	}
+	params.From, params.To = params.From.Add(time.Hour), params.From
+	if _, err := p.Runs.Backfill(t.Context(), params, operator); err == nil {
+		t.Error("a backfill that ends before it begins is accepted")
+	}
 }
 
 // TestAnEventReachesTheSubscribersOfAnotherReplica covers a replica that reads the job and the run
