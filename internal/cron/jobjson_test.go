@@ -238,22 +238,3 @@ func TestASimpleAttemptIsReadAsEveryOther(t *testing.T) {
 		}
 	}
 }
-
-// BenchmarkDecodeParts covers the parts of a stored job, which are decoded at every claim and at
-// the end of each of its runs.
-func BenchmarkDecodeParts(b *testing.B) {
-	parts, err := cron.EncodeParts(cron.Job{
-		Schedule: schedule.Spec{Kind: schedule.KindEvery, EveryMs: 60_000}, Payload: cron.Payload{Kind: cron.PayloadAgentTurn, Text: "write the digest"},
-		Retry: cron.DefaultRetry(), Timeout: cron.DefaultTimeout,
-	})
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.ReportAllocs()
-	for b.Loop() {
-		var j cron.Job
-		if err := cron.DecodeParts(parts, &j); err != nil {
-			b.Fatal(err)
-		}
-	}
-}

@@ -6,11 +6,9 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/gorilla/websocket"
 
@@ -135,86 +133,4 @@ func BenchmarkRawEcho(b *testing.B) {
 		}
 		return ws
 	}, []byte(`{"type":"req","id":"1","method":"health"}`))
-}
-
-// BenchmarkChatSend measures a message with its answer: response, deltas, final.
-func BenchmarkChatSend(b *testing.B) {
-	addr, _ := benchGateway(b)
-	ws := benchSocket(b, addr)
-	defer ws.Close()
-	for i := range b.N {
-		id := "k" + time.Now().Format("150405.000000000") + string(rune('a'+i%26))
-		_ = ws.WriteJSON(params{"type": "req", "id": id, "method": "chat.send", "params": params{"sessionKey": "main", "message": "hello", "idempotencyKey": id}})
-		for {
-			_, data, err := ws.ReadMessage()
-			if err != nil {
-				b.Fatal(err)
-			}
-			if strings.Contains(string(data), `"state":"final"`) {
-				break
-			}
-		}
-	}
-}
-
-// BenchmarkIdleSockets measures the server's heap and stacks for 1,000 idle, authenticated sockets.
-// The clients are bare TCP connections, which need almost no memory.
-func BenchmarkIdleSockets(b *testing.B) {
-	addr, _ := benchGateway(b)
-	const sockets = 1_000
-	for range b.N {
-		before := inUse()
-		began := time.Now()
-		conns := make([]net.Conn, 0, sockets)
-		for range sockets {
-			ws := benchSocket(b, addr)
-			conns = append(conns, ws.NetConn())
-		}
-		took := time.Since(began)
-		after := inUse()
-		b.ReportMetric(float64(after-before)/sockets/1024, "KB/socket")
-		b.ReportMetric(sockets/took.Seconds(), "connects/s")
-		for _, c := range conns {
-			_ = c.Close()
-		}
-	}
-}
-
-func inUse() uint64 {
-	runtime.GC()
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return m.HeapInuse + m.StackInuse
-}
-
-// BenchmarkBroadcast measures one event to 1,000 subscribers, until all have received it.
-func BenchmarkBroadcast(b *testing.B) {
-	addr, h := benchGateway(b)
-	const sockets = 1_000
-	var got sync.WaitGroup
-	for range sockets {
-		ws := benchSocket(b, addr)
-		defer ws.Close()
-		_ = ws.WriteMessage(websocket.TextMessage, []byte(`{"type":"req","id":"1","method":"sessions.subscribe"}`))
-		if _, _, err := ws.ReadMessage(); err != nil {
-			b.Fatal(err)
-		}
-		go func() {
-			for {
-				_, data, err := ws.ReadMessage()
-				if err != nil {
-					return
-				}
-				if strings.Contains(string(data), "sessions.changed") {
-					got.Done()
-				}
-			}
-		}()
-	}
-	for b.Loop() {
-		got.Add(sockets)
-		h.publish(chat.Event{Kind: chat.EventSession, Session: chat.MainKey("main"), Reason: "message"})
-		got.Wait()
-	}
 }

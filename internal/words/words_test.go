@@ -149,14 +149,6 @@ func TestAnExcerptShowsThePlace(t *testing.T) {
 	}
 }
 
-func BenchmarkIndex(b *testing.B) {
-	text := strings.Repeat("The quick brown fox jumps over the lazy dog near the river bank. ", 8)
-	b.SetBytes(int64(len(text)))
-	for b.Loop() {
-		words.Index(text)
-	}
-}
-
 func TestMisspeltNamesAreSuggested(t *testing.T) {
 	t.Parallel()
 	names := []string{"main", "cron", "coder", "digest", "agent:main:main"}

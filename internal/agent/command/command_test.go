@@ -385,19 +385,6 @@ func ExampleRunner() {
 	// Output: HELLO <nil>
 }
 
-// BenchmarkTurn starts a small program, reads its output and cleans up after it.
-func BenchmarkTurn(b *testing.B) {
-	runner, err := command.New(command.Config{Argv: []string{"cat"}}, os.LookupEnv, nil)
-	if err != nil {
-		b.Fatal(err)
-	}
-	for b.Loop() {
-		if _, err := runner.Run(b.Context(), agenttest.Request("hi"), func(agent.Event) {}); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
 func TestFilesOfAProgram(t *testing.T) {
 	t.Parallel()
 	const fill = `cd "$LANEWAY_OUTPUT_DIR"; echo x >b.txt; echo x >a.txt; mkdir sub; echo x >sub/deep.txt; ln -s a.txt link; mkfifo pipe; `

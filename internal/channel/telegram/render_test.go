@@ -290,29 +290,6 @@ func TestRenderingCostsNoMoreThanTheText(t *testing.T) { //nolint:paralleltest /
 	}
 }
 
-func BenchmarkRenderMebibyte(b *testing.B) {
-	for name, text := range map[string]string{
-		"code": "```go\n" + strings.Repeat("x := 1 // <tag>\n", 1<<16),
-		"text": strings.Repeat("A paragraph with **bold** and `code` and [a link](https://example.org).\n\n", 14_000),
-	} {
-		b.Run(name, func(b *testing.B) {
-			b.SetBytes(int64(len(text)))
-			b.ReportAllocs()
-			for b.Loop() {
-				render(text).chunks(maxUnits)
-			}
-		})
-	}
-}
-
-func BenchmarkRenderAndSplit(b *testing.B) {
-	text := strings.Repeat("A paragraph with **bold** and `code` and [a link](https://example.org).\n\n```go\nx := 1\n```\n\n- a\n- b\n\n", 100)
-	b.SetBytes(int64(len(text)))
-	for b.Loop() {
-		render(text).chunks(maxUnits)
-	}
-}
-
 // TestMarksNextToIdeographs: the cases are shared with the page and the terminal.
 func TestMarksNextToIdeographs(t *testing.T) {
 	t.Parallel()

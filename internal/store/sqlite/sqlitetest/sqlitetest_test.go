@@ -64,12 +64,3 @@ func TestAnErrorBeforeAnOperationIsItsResultAndNothingIsDone(t *testing.T) {
 		t.Errorf("the operations were %q", doing)
 	}
 }
-
-func BenchmarkOpen(b *testing.B) {
-	for b.Loop() {
-		st := sqlitetest.Open(b, sqlite.Config{})
-		if err := st.Close(); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
