@@ -232,6 +232,42 @@ func TestWordsOfAnotherPersonEndTheRightToCreate(t *testing.T) {
 	})
 }
 
+// What the tool message writes into another conversation is known there once, and not here.
+func TestTextOfTheMessageToolIsKnownThereOnce(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		model, end := testmodel.StartInMemory(t)
+		defer end()
+		model.Answer(func(call testmodel.Call) testmodel.Reply {
+			if strings.Contains(call.Last(), "ask there") {
+				return testmodel.Reply{Calls: []testmodel.ToolCall{{ID: "a", Name: "message", Args: `{"text":"Shall I order filters?","session":"agent:main:there"}`}}}
+			}
+			return testmodel.Reply{Pieces: []string{"Done."}}
+		})
+		h := open(t, newStore(t), func(c *dispatch.Config) {
+			runner, err := openai.New(openai.Config{BaseURL: model.URL() + "/v1", Model: "m", FirstByte: time.Hour}, model.Transport(), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.Agents[0].Runner, c.Agents[0].Tools = runner, dispatch.Tools{Default: true}
+		})
+		defer h.close()
+		h.end(h.send("agent:main:there", "hello"))
+		h.end(h.send("agent:main:here", "ask there"))
+		time.Sleep(time.Minute)
+		for i, words := range []string{"yes, do it", "and then?"} {
+			h.end(h.send("agent:main:there", words))
+			calls := model.Calls()
+			var said strings.Builder
+			for _, line := range calls[len(calls)-1].Messages {
+				said.WriteString(line.Content + "\n")
+			}
+			if n := strings.Count(said.String(), "Shall I order filters?"); n != 1 || !strings.Contains(said.String(), "wrote here:\n> Shall I order filters?") {
+				t.Errorf("turn %d got the text %d times: %s", i, n, said.String())
+			}
+		}
+	})
+}
+
 // A process is disconnected from the store after its model has called the reminder tool, received
 // the result and a message that joined the turn. The next process first publishes the recorded
 // text, then calls the model after the recorded round, with the message in its place.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
 	"os"
@@ -61,6 +62,37 @@ func look(t *testing.T, runner agent.Runner, req agent.Request) seen {
 
 func entry(seq int64, runID, role, text string) chat.TranscriptEntry {
 	return chat.TranscriptEntry{Seq: seq, RunID: runID, Role: role, Text: text}
+}
+
+// What jobs wrote into the chat since the last turn reaches an agent with a session of its own once,
+// with its source.
+func TestShownTextsReachAnAgentWithASessionOnce(t *testing.T) {
+	t.Parallel()
+	runner := open(t, script{Blocks: true, Closes: true, Dir: t.TempDir()}, acp.Config{})
+	job := func(seq int64, name, text string) chat.TranscriptEntry {
+		e := entry(seq, "run of "+name, chat.RoleAssistant, text)
+		e.Origin = &chat.Origin{Kind: chat.OriginJob, Job: name, Name: name, By: "agent:main:cron:" + name}
+		return e
+	}
+	history := []chat.TranscriptEntry{job(1, "early", "Early text.")}
+	for n, shown := range [][]chat.TranscriptEntry{
+		{}, {job(4, "digest", "Shall I order?"), job(5, "weather", "It rains.")}, {}, {job(10, "digest", "Shall I order again?")}, {},
+	} {
+		history = append(history, shown...)
+		id := fmt.Sprint("run-", n)
+		got := strings.Join(look(t, runner, request("a", id, "yes, do it", history...)).Blocks, "\n")
+		for _, e := range history {
+			want := 0
+			if slices.ContainsFunc(shown, func(s chat.TranscriptEntry) bool { return s.Seq == e.Seq }) || n == 0 {
+				want = 1
+			}
+			if e.Origin != nil && (strings.Count(got, `"text":"`+e.Text+`"`) != want || want == 1 && !strings.Contains(got, "job "+e.Origin.Name)) {
+				t.Errorf("turn %d got %q of %s not %d times with its source: %s", n, e.Text, e.Origin.Name, want, got)
+			}
+		}
+		seq := history[len(history)-1].Seq
+		history = append(history, entry(seq+1, id, chat.RoleUser, "yes, do it"), entry(seq+2, id, chat.RoleAssistant, "done"))
+	}
 }
 
 func TestAnAgentRemembersItsConversation(t *testing.T) {
