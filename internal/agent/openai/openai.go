@@ -51,6 +51,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strings"
 
 	"laneway/internal/agent"
 	"laneway/internal/agent/internal/model"
@@ -426,23 +427,39 @@ func arguments(value any) string {
 }
 
 // count takes the usage so far. Some endpoints count thoughts, or what their cache has served,
-// outside of the prompt and the completion: only the total has them.
+// outside of the prompt and the completion: only the total has them, or the detail is larger than
+// the count that it would be a part of.
 func count(a *model.Answer, usage model.Object) {
 	if len(usage) == 0 {
 		return
 	}
 	in, out, total := usage.Int("prompt_tokens", "input_tokens"), usage.Int("completion_tokens", "output_tokens"), usage.Int("total_tokens")
-	details := usage.Object("prompt_tokens_details")
-	cached := max(details.Int("cached_tokens"), usage.Int("prompt_cache_hit_tokens", "cached_tokens", "cache_read_input_tokens"))
-	written := max(details.Int("cache_write_tokens", "cache_creation_tokens"), usage.Int("cache_creation_input_tokens"))
-	thoughts := usage.Object("completion_tokens_details").Int("reasoning_tokens")
-	switch left := total - in - out; {
+	detail := func(of string, names ...string) (n int) {
+		for _, side := range []string{"prompt_", "input_", "completion_", "output_"} {
+			if strings.Contains(of, side) {
+				n = max(n, usage.Object(side+"tokens_details").Int(names...))
+			}
+		}
+		return n
+	}
+	cached := max(detail("prompt_ input_", "cached_tokens"), usage.Int("prompt_cache_hit_tokens", "cached_tokens", "cache_read_input_tokens"))
+	written := max(detail("prompt_ input_", "cache_write_tokens", "cache_creation_tokens"), usage.Int("cache_creation_input_tokens"))
+	thoughts := max(detail("completion_ output_", "reasoning_tokens"), usage.Int("reasoning_tokens"))
+	left := total - in - out
+	switch beside := left - thoughts; {
 	case left > 0 && left != thoughts && (left == cached || left == written || left == cached+written):
 		in += left
+	case beside > 0 && thoughts > 0 && (beside == cached || beside == written || beside == cached+written):
+		in, out = in+beside, out+thoughts
 	case left > 0:
 		out += left
-	case total == 0 && thoughts > out:
-		out += thoughts
+	default:
+		if total == 0 && thoughts > out {
+			out += thoughts
+		}
+		if cached > in {
+			in += cached + written
+		}
 	}
 	a.Input, a.Output, a.Cached = max(a.Input, in), max(a.Output, out), max(a.Cached, min(cached, in))
 }

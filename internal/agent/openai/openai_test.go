@@ -351,6 +351,53 @@ func TestThoughtsGoBackWithTheirRound(t *testing.T) {
 
 // TestCachedTokensAreAPartOfTheInput checks that they are counted separately too, because they have
 // another price.
+// TestUsageIsCountedOnceInEachForm: what is thought, read from a cache or written to it is inside of
+// the prompt and the completion, or beside them.
+func TestUsageIsCountedOnceInEachForm(t *testing.T) {
+	t.Parallel()
+	chunk := func(usage string) string { return `data: {"model":"m","choices":[],"usage":` + usage + "}\n\n" }
+	for name, c := range map[string]struct {
+		usage           string // in pieces, if it has several
+		in, out, cached int
+	}{
+		"thoughts inside":             {usage: `{"prompt_tokens":100,"completion_tokens":50,"total_tokens":150,"completion_tokens_details":{"reasoning_tokens":40}}`, in: 100, out: 50},
+		"thoughts beside (xAI)":       {usage: `{"prompt_tokens":279,"completion_tokens":6,"total_tokens":374,"completion_tokens_details":{"reasoning_tokens":89}}`, in: 279, out: 95},
+		"thoughts beside (Gemini)":    {usage: `{"prompt_tokens":20,"completion_tokens":5,"total_tokens":40}`, in: 20, out: 20},
+		"no total, inside":            {usage: `{"prompt_tokens":100,"completion_tokens":50,"completion_tokens_details":{"reasoning_tokens":40}}`, in: 100, out: 50},
+		"no total, beside":            {usage: `{"prompt_tokens":279,"completion_tokens":6,"completion_tokens_details":{"reasoning_tokens":89}}`, in: 279, out: 95},
+		"no total, beside, flat":      {usage: `{"prompt_tokens":279,"completion_tokens":6,"reasoning_tokens":89}`, in: 279, out: 95},
+		"null details":                {usage: `{"prompt_tokens":10,"completion_tokens":5,"total_tokens":15,"prompt_tokens_details":null,"completion_tokens_details":null}`, in: 10, out: 5},
+		"cache inside (OpenAI)":       {usage: `{"prompt_tokens":100,"completion_tokens":7,"total_tokens":107,"prompt_tokens_details":{"cached_tokens":64}}`, in: 100, out: 7, cached: 64},
+		"cache inside (DeepSeek)":     {usage: `{"prompt_tokens":100,"completion_tokens":7,"total_tokens":107,"prompt_cache_hit_tokens":64,"prompt_cache_miss_tokens":36}`, in: 100, out: 7, cached: 64},
+		"cache beside":                {usage: `{"prompt_tokens":10,"completion_tokens":5,"total_tokens":315,"cache_read_input_tokens":300}`, in: 310, out: 5, cached: 300},
+		"cache read and written":      {usage: `{"prompt_tokens":10,"completion_tokens":5,"total_tokens":515,"cache_read_input_tokens":300,"cache_creation_input_tokens":200}`, in: 510, out: 5, cached: 300},
+		"cache and thoughts beside":   {usage: `{"prompt_tokens":10,"completion_tokens":5,"total_tokens":395,"prompt_tokens_details":{"cached_tokens":300},"completion_tokens_details":{"reasoning_tokens":80}}`, in: 310, out: 85, cached: 300},
+		"cache beside, thoughts in":   {usage: `{"prompt_tokens":10,"completion_tokens":90,"total_tokens":400,"prompt_tokens_details":{"cached_tokens":300},"completion_tokens_details":{"reasoning_tokens":80}}`, in: 310, out: 90, cached: 300},
+		"no total, cache beside":      {usage: `{"prompt_tokens":10,"completion_tokens":5,"cache_read_input_tokens":300,"cache_creation_input_tokens":20}`, in: 330, out: 5, cached: 300},
+		"names of responses":          {usage: `{"input_tokens":100,"output_tokens":7,"total_tokens":107,"input_tokens_details":{"cached_tokens":64},"output_tokens_details":{"reasoning_tokens":3}}`, in: 100, out: 7, cached: 64},
+		"a total below the sum":       {usage: `{"prompt_tokens":10,"completion_tokens":5,"total_tokens":5}`, in: 10, out: 5},
+		"growing":                     {usage: `{"prompt_tokens":10,"completion_tokens":1,"total_tokens":11}|{"prompt_tokens":10,"completion_tokens":5,"total_tokens":15}`, in: 10, out: 5},
+		"null and zero before, after": {usage: `null|{"prompt_tokens":0,"completion_tokens":0,"total_tokens":0}|{"prompt_tokens":10,"completion_tokens":5,"total_tokens":15}|{"prompt_tokens":0,"completion_tokens":0,"total_tokens":0}|null`, in: 10, out: 5},
+		"floats and negative counts":  {usage: `{"prompt_tokens":10.0,"completion_tokens":-5,"total_tokens":10}`, in: 10},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := testmodel.Start(t)
+			server.Answer(func(testmodel.Call) testmodel.Reply {
+				body := `data: {"model":"m","choices":[{"index":0,"delta":{"content":"x"},"finish_reason":"stop"}],"usage":null}` + "\n\n"
+				for piece := range strings.SplitSeq(c.usage, "|") {
+					body += chunk(piece)
+				}
+				return testmodel.Reply{Type: "text/event-stream", Body: body + "data: [DONE]\n\n"}
+			})
+			got, err := open(t, server, openai.Config{}).Run(t.Context(), agenttest.Request("hi"), func(agent.Event) {})
+			if want := (chat.Usage{InputTokens: c.in, OutputTokens: c.out, CachedTokens: c.cached, Model: "m", Provider: "openai"}); err != nil || got.Usage != want {
+				t.Errorf("got %+v and %v, want %+v", got.Usage, err, want)
+			}
+		})
+	}
+}
+
 func TestCachedTokensAreAPartOfTheInput(t *testing.T) {
 	t.Parallel()
 	model := testmodel.Start(t)
