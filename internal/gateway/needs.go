@@ -123,7 +123,7 @@ func gatewayNeeds(st *chat.SystemStatus) (needs []wire.Need) {
 			needs = append(needs, wire.Need{
 				Kind: "deliveries", Level: levelWarning, SinceMs: ch.LastFailed.UnixMilli(),
 				Text: fmt.Sprintf("Channel %s: %d %s given up, the last one within a day.", ch.ID, ch.OutboxFailed, plural(ch.OutboxFailed, "message was", "messages were")),
-				Next: "The runs have the reason of each delivery, as has the log.", Command: "laneway runs --state ended",
+				Next: "laneway why RUN names the reason of each; the log has it, too.", Command: "laneway runs --state ended",
 			})
 		}
 	}

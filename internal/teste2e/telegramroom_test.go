@@ -436,6 +436,47 @@ func TestMessagesOverTheBudgetGetOneReplyInTelegram(t *testing.T) {
 	})
 }
 
+// TestRefusedFormsAreSeenFromOutside: Telegram refuses each form of an answer for good. The status,
+// the ledger and the run say that it was not delivered.
+func TestRefusedFormsAreSeenFromOutside(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long")
+	}
+	onBothStores(t, func(t *testing.T, database string) {
+		c := openChatroom(t, database, "    allow: [7]\n", testtelegram.Config{})
+		c.Model.Answer(func(testmodel.Call) testmodel.Reply { return testmodel.Reply{Pieces: []string{"**bold** answer"}} })
+		c.Start()
+		refusals := make([]testtelegram.Fault, 20)
+		for i := range refusals {
+			refusals[i] = testtelegram.Refuse(400, "Bad Request: BUTTON_DATA_INVALID")
+		}
+		c.Telegram.Break("sendMessage", refusals...)
+		c.Telegram.Break("editMessageText", refusals...)
+		run := func(args ...string) string {
+			out, errs, _ := c.CLI(t.Context(), "", args...)
+			return out + errs
+		}
+		if out := run("cron", "add", "--name", "daily", "--at", "in 60m", "--message", "hi", "--deliver", fmt.Sprintf("telegram:%d", anna)); !strings.Contains(out, "daily") {
+			t.Fatal(out)
+		}
+		run("cron", "run", "daily")
+		testrun.Eventually(t, "the ledger says that the answer was not delivered", func() bool { return strings.Contains(run("cron", "runs", "daily"), "not delivered: bad_request") })
+		testrun.Eventually(t, "the status counts it", func() bool {
+			out := run("status")
+			return strings.Contains(out, "1 message was given up") && strings.Contains(out, "laneway why RUN")
+		})
+		o := OpenOracle(t, c.Gateway, database)
+		id := o.Rows("SELECT run_id FROM outbox WHERE state = 'failed'")
+		if len(id) != 1 {
+			t.Fatalf("given up: %q", id)
+		}
+		if out := run("why", id[0]); !strings.Contains(out, "was given up") || !strings.Contains(out, "bad_request") {
+			t.Errorf("why says: %s", out)
+		}
+		c.Close()
+	})
+}
+
 // A full queue refuses several messages of a person. They receive one notice per burst, with the
 // number, and another one when more are refused later.
 func TestRefusalsOfAFullQueueAreReportedWithTheirNumber(t *testing.T) {
