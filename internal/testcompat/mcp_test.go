@@ -125,6 +125,7 @@ func TestOfficialMCPClient(t *testing.T) {
 // TestOfficialMCPClientInATurn calls every tool of a turn, as the program of an agent to which a
 // person writes in Telegram.
 func TestOfficialMCPClientInATurn(t *testing.T) {
+	teste2e.NeedsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {
 		dir := mcpClient(t)
 		program, err := exec.LookPath("node")
