@@ -103,8 +103,10 @@ const send = (message, more = {}) => ({ sessionKey, message, idempotencyKey: ran
 
 await good("sessions.subscribe", {});
 await good("sessions.subscribe", { limit: 5 });
+await good("sessions.unsubscribe", {});
+await good("sessions.subscribe", {});
 await good("health", { probe: true });
-for (const m of ["status", "lanes.status", "agents.list", "commands.list", "channels.status", "question.list", "plugin.approval.list", "taskSuggestions.list"]) await good(m, {});
+for (const m of ["status", "lanes.status", "agents.list", "commands.list", "channels.status", "question.list", "plugin.approval.list", "taskSuggestions.list", "needs.list", "questions.list"]) await good(m, {});
 const done = (await good("chat.send", send("one two three"))).runId;
 await c.chat(done, "final");
 const cursor = (await good("chat.history", { sessionKey })).deltaCursor;
@@ -119,7 +121,9 @@ await good("sessions.describe", { key: sessionKey });
 await good("sessions.search", { query: "two" });
 await good("toc.list", { level: "day" });
 await good("tasks.list", {});
-for (const m of ["tasks.get", "tasks.stop"]) await call(m, { id: "none" });
+await good("runs.list", { state: "ended" });
+for (const m of ["tasks.get", "tasks.stop", "runs.get"]) await call(m, { id: "none" });
+await call("questions.answer", { id: "none", option: 1 });
 for (const m of ["usage.status", "usage.list"]) await good(m, {});
 await good("chat.abort", { sessionKey, runId: running });
 await c.chat(running, "aborted");
@@ -155,6 +159,7 @@ async function cron() {
   await c.event("the end of the run", (f) => f.event === "cron" && f.payload.action === "finished" && f.payload.runId === runId);
   await good("cron.runs", { id: job.id });
   for (const m of ["cron.get", "cron.preview", "cron.resume"]) await good(m, { id: job.id });
+  await good("cron.explain", { id: job.id, at: "9:00" });
   await good("cron.pause", { id: job.id, note: "holidays" });
   await good("cron.list", { includeDisabled: true });
   await good("cron.status", {});
