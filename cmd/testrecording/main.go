@@ -1,10 +1,10 @@
-// Command testrecording runs the commands of the README with a new gateway and prints the terminal
-// output as an animated SVG picture.
+// Command testrecording asks an agent on a terminal, with a new gateway, and prints what the terminal
+// shows as an animated SVG picture.
 //
 //	go run ./cmd/testrecording bin/laneway >docs/recording.svg
 //
-// The gateway has a new home directory and a free port. In the picture both are replaced by those
-// of a first start: ~ and port 18790.
+// The gateway has a new home directory and a free port. Its agent is a program that reads the history
+// of a repository.
 package main
 
 import (
@@ -18,7 +18,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -26,13 +25,19 @@ import (
 	"laneway/internal/testrun"
 )
 
-// hello is the scene of the first message.
-func hello() []string { return []string{"send", "hello"} }
+// question is what the person asks, and reminder the command that follows.
+const (
+	question = "What changed in the shop since yesterday?"
+	reminder = "/remind in 2s deploy the shop"
+)
 
-// tea is the job whose answer appears in the open conversation.
-func tea() []string {
-	return []string{"cron", "add", "--at", "in 2s", "--name", "tea", "--message", "Tea is ready", "--deliver", "web:main"}
-}
+// The agent of the recording is a program, which answers from the history of a repository.
+const agent = `#!/bin/sh
+cd "$(dirname "$0")" && echo "$(git rev-list --count --since=yesterday HEAD) commits:" && git log --reverse --since=yesterday --format="- %s (%an)"
+`
+
+// commits are those of the repository, with their authors.
+var commits = [][2]string{{"Round refunds once, at the end", "Anna"}, {"Send invoices as PDF", "Bob"}, {"Retry payments after a timeout", "Anna"}}
 
 func main() {
 	if err := record(context.Background(), os.Args[1:], os.Stdout); err != nil {
@@ -58,7 +63,11 @@ func record(ctx context.Context, args []string, out io.Writer) (err error) {
 	defer cancel()
 	env := []string{"HOME=" + home, "PATH=" + os.Getenv("PATH"), "LANEWAY_LISTEN=127.0.0.1:0", "LANEWAY_METRICS_LISTEN=off"}
 
-	serve := exec.CommandContext(ctx, program, "serve") // the program that is recorded
+	shop := filepath.Join(home, "shop")
+	if err := repository(ctx, shop); err != nil {
+		return err
+	}
+	serve := exec.CommandContext(ctx, program, "serve", "--agent", "command:"+filepath.Join(shop, "agent.sh")) // the program that is recorded
 	serve.Env = env
 	banner, err := serve.StdoutPipe()
 	if err != nil {
@@ -71,130 +80,132 @@ func record(ctx context.Context, args []string, out io.Writer) (err error) {
 		err = errors.Join(err, serve.Process.Signal(syscall.SIGTERM))
 		_ = serve.Wait() // its exit code is that of the signal
 	}()
-	shown, address, err := firstLines(banner)
+	address, err := listenerOf(banner)
 	if err != nil {
 		return err
 	}
-	plain := strings.NewReplacer(home, "~", address, "127.0.0.1:18790")
-	lines := append([]string{"$ laneway serve"}, shown...)
-	env = append(env, "LANEWAY_URL=http://"+address)
-	said, err := output(ctx, program, env, hello())
+	lines, err := conversation(ctx, program, append(env, "LANEWAY_URL=http://"+address))
 	if err != nil {
 		return err
-	}
-	lines = append(lines, "", "$ laneway "+quoted(hello()), said)
-	talk, err := conversation(ctx, program, env)
-	if err != nil {
-		return err
-	}
-	lines = append(append(lines, ""), talk...)
-	for i := range lines {
-		lines[i] = plain.Replace(lines[i])
 	}
 	_, err = io.WriteString(out, draw(lines))
 	return err
 }
 
+// repository makes the directory of the agent.
+func repository(ctx context.Context, dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(dir, "agent.sh"), []byte(agent), 0o755); err != nil { // a program
+		return err
+	}
+	git := func(args ...string) error {
+		cmd := exec.CommandContext(ctx, "git", append([]string{"-C", dir, "-c", "user.email=shop@example.org"}, args...)...) // of a new directory
+		if text, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("git %s: %w: %s", args[0], err, text)
+		}
+		return nil
+	}
+	err := git("init", "--quiet")
+	for _, c := range commits {
+		err = errors.Join(err, git("-c", "user.name="+c[1], "commit", "--quiet", "--allow-empty", "--message", c[0]))
+	}
+	return err
+}
+
 var listening = regexp.MustCompile(`^listening on (\S+)`)
 
-// firstLines reads what the gateway prints at its start; the last line is the one about the echo.
-func firstLines(r io.Reader) (lines []string, address string, err error) {
-	for text := bufio.NewScanner(r); text.Scan(); {
-		lines = append(lines, text.Text())
+// listenerOf reads what the gateway prints at its start until it names its address.
+func listenerOf(r io.Reader) (string, error) {
+	var lines []string
+	for text := bufio.NewScanner(r); text.Scan(); lines = append(lines, text.Text()) {
 		if m := listening.FindStringSubmatch(text.Text()); m != nil {
-			address = m[1]
-		}
-		if strings.Contains(text.Text(), "demonstration") {
-			return lines, address, nil
+			go func() { _, _ = io.Copy(io.Discard, r) }() // until the gateway ends
+			return m[1], nil
 		}
 	}
-	return nil, "", fmt.Errorf("the gateway ended early: %s", strings.Join(lines, "; "))
+	return "", fmt.Errorf("the gateway ended early: %s", strings.Join(lines, "; "))
 }
 
-func output(ctx context.Context, program string, env, args []string) (string, error) {
-	cmd := exec.CommandContext(ctx, program, args...) // the program that is recorded
-	cmd.Env = env
-	text, err := cmd.CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("%s: %w: %s", args[0], err, text)
-	}
-	return strings.TrimRight(string(text), "\n"), nil
-}
-
-// conversation opens laneway chat on a terminal, adds the job elsewhere, and waits until its answer
-// appears by itself.
+// conversation opens laneway chat on a terminal, asks the question, and waits until the reminder
+// appears by itself. The lines begin with the question.
 func conversation(ctx context.Context, program string, env []string) (lines []string, err error) {
-	chat := exec.CommandContext(ctx, program, "chat", "--history", "0") // as above
+	chat := exec.CommandContext(ctx, program, "chat", "--history", "0") // the program that is recorded
 	chat.Env = append(env, "TERM=xterm", "NO_COLOR=1")
 	screen, err := testrun.OpenTerminal(chat)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, screen.Leave()) }()
-	if err := screen.Await(ctx, regexp.MustCompile(`(?m)^> `)); err != nil {
-		return nil, err
+	steps := []struct{ shows, types string }{
+		{`(?m)^> `, question}, {regexp.QuoteMeta(commits[len(commits)-1][0]) + `.*\n> `, reminder}, {`(?s)I will remind you.*deploy the shop\n.*deploy the shop\n> `, ""},
 	}
-	said, err := output(ctx, program, env, tea())
-	if err != nil {
-		return nil, err
-	}
-	if err := screen.Await(ctx, regexp.MustCompile(`Tea is ready\n> `)); err != nil {
-		return nil, err
-	}
-	shown := strings.Split(strings.TrimSuffix(screen.Shown(), "> "), "\n")
-	answer := slices.IndexFunc(shown, func(line string) bool { return strings.Contains(line, "Tea is ready") })
-	if answer < 0 {
-		return nil, fmt.Errorf("the answer of the job is not on the screen: %q", shown)
-	}
-	lines = append([]string{"$ laneway chat"}, shown[:answer]...)
-	return append(lines, "> ", "", "# in another terminal", "$ laneway "+quoted(tea()), said, "", "# two seconds later, in the chat", shown[answer], "> "), nil
-}
-
-func quoted(args []string) string {
-	var words []string
-	for _, a := range args {
-		if strings.Contains(a, " ") {
-			a = `"` + a + `"`
+	for _, step := range steps {
+		if err := screen.Await(ctx, regexp.MustCompile(step.shows)); err != nil {
+			return nil, err
 		}
-		words = append(words, a)
+		if step.types != "" {
+			if err := screen.Type(step.types + "\r"); err != nil {
+				return nil, err
+			}
+		}
 	}
-	return strings.Join(words, " ")
+	_, shown, found := strings.Cut(screen.Shown(), "> "+question)
+	if !found {
+		return nil, fmt.Errorf("the question is not on the screen: %q", screen.Shown())
+	}
+	return append([]string{"$ laneway chat", "> " + question}, strings.Split(strings.Trim(shown, "\n"), "\n")...), nil
 }
 
 const (
-	columns    = 108 // of the terminal
+	columns    = 80 // of the terminal
 	lineHeight = 19
 	charWidth  = 8
 	margin     = 16
 )
 
-// draw returns the picture of a terminal with these lines. Each command appears after a second, so
-// that a reader can follow.
+// draw returns the picture of a terminal with these lines. Each line that is typed appears after a
+// second or more, so that a reader can follow, and the whole begins again after a pause.
 func draw(lines []string) string {
-	var body strings.Builder
-	y, at := margin, 0.0
-	for _, line := range lines {
+	type shown struct {
+		class, text string
+		at          float64
+	}
+	var all []shown
+	at := 0.0
+	for i, line := range lines {
 		class := "o"
-		if strings.HasPrefix(line, "$ ") {
-			class, at = "c", at+1
+		switch {
+		case strings.HasPrefix(line, "$ ") || strings.HasPrefix(line, "> ") && line != "> ":
+			class, at = "c", at+1.2
+		case i > 0 && all[len(all)-1].class == "c":
+			at += 0.6
+		case strings.Contains(lines[i-1], "I will remind you"):
+			at += 2 // the reminder takes these seconds
 		}
 		for _, part := range wrapped(line) {
-			y += lineHeight
-			fmt.Fprintf(&body, "<text class=%q style=\"animation-delay:%.1fs\" x=\"%d\" y=\"%d\">%s</text>\n", class, at, margin, y, html.EscapeString(part))
+			all = append(all, shown{class, part, at})
 		}
 		at += 0.1
+	}
+	var body, frames strings.Builder
+	y, length := margin, at+5
+	for i, s := range all {
+		y += lineHeight
+		fmt.Fprintf(&frames, "@keyframes l%d { 0%% { opacity: 0; } %.1f%% { opacity: 1; } 99%% { opacity: 0; } }\n", i, 100*s.at/length)
+		fmt.Fprintf(&body, "<text class=%q style=\"animation-name:l%d\" x=\"%d\" y=\"%d\">%s</text>\n", s.class, i, margin, y, html.EscapeString(s.text))
 	}
 	width, height := columns*charWidth+2*margin, y+margin
 	return fmt.Sprintf(`<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d">
 <style>
-text { font: 13px ui-monospace, Menlo, Consolas, monospace; white-space: pre; fill: #d0d4da; animation: show 0.1s both; }
+text { font: 13px ui-monospace, Menlo, Consolas, monospace; white-space: pre; fill: #d0d4da; animation: %.1fs step-end infinite; }
 .c { fill: #ffffff; font-weight: bold; }
-@keyframes show { from { opacity: 0; } to { opacity: 1; } }
-@media (prefers-reduced-motion) { text { animation: none; } }
+%s@media (prefers-reduced-motion) { text { animation: none; } }
 </style>
 <rect width="%d" height="%d" rx="8" fill="#16181d"/>
 %s</svg>
-`, width, height, width, height, width, height, body.String())
+`, width, height, width, height, length, frames.String(), width, height, body.String())
 }
 
 // wrapped breaks a line as a terminal does.
