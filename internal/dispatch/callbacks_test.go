@@ -18,6 +18,7 @@ import (
 
 	"laneway/internal/chat"
 	"laneway/internal/cron"
+	"laneway/internal/scheduler"
 	"laneway/internal/store"
 	"laneway/internal/store/sqlite"
 	"laneway/internal/store/sqlite/sqlitetest"
@@ -135,6 +136,19 @@ func (d *deciding) Finish(ctx context.Context, p store.FinishParams) (store.Fini
 		}
 	}
 	return d.cronStore.Finish(ctx, p)
+}
+
+func (d *deciding) Begin(ctx context.Context, p store.BeginParams) (store.Begun, error) {
+	settings, plan := p.Settings, p.Plan
+	p.Settings = func(newest *store.Waiting) scheduler.Settings {
+		defer d.mark("Begin")()
+		return settings(newest)
+	}
+	p.Plan = func(c store.Claim, batch []store.Waiting) (store.StartParams, bool) {
+		defer d.mark("Begin")()
+		return plan(c, batch)
+	}
+	return d.cronStore.Begin(ctx, p)
 }
 
 func (d *deciding) Hinted(ctx context.Context, nodeID string, known func(chat.SessionKey) int64, limit int) ([]store.Taken, error) {
@@ -258,10 +272,10 @@ type mute struct {
 	ends, stops, starts atomic.Int64 // responses to lose
 }
 
-func (m *mute) Start(ctx context.Context, p store.StartParams) (store.Started, error) {
-	s, err := m.cronStore.Start(ctx, p)
+func (m *mute) Begin(ctx context.Context, p store.BeginParams) (store.Begun, error) {
+	s, err := m.cronStore.Begin(ctx, p)
 	if m.starts.Add(-1) >= 0 {
-		return store.Started{}, chat.ErrStoreUnavailable
+		return store.Begun{}, chat.ErrStoreUnavailable
 	}
 	return s, err
 }

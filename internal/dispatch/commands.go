@@ -90,14 +90,13 @@ func (c *commands) run(ctx context.Context, m chat.Message, cmd command.Command,
 		return receipt, nil
 	}
 	receipt.Seq = r.acc.Seq
-	return receipt, c.end(ctx, m, cmd, r.acc.Seq, answer)
+	return receipt, c.end(ctx, m, cmd, answer)
 }
 
-// end lets the messages after a command start, and answers it. If the answer cannot be stored, it
+// end answers a command. If the answer cannot be stored, it
 // returns an error, so that the command is delivered again. For an urgent command it returns nil:
 // the command has acted, and its answer is sent when the store is available again.
-func (c *commands) end(ctx context.Context, m chat.Message, cmd command.Command, seq int64, answer command.Answer) error {
-	c.queue.pass(ctx, m.Session, seq)
+func (c *commands) end(ctx context.Context, m chat.Message, cmd command.Command, answer command.Answer) error {
 	ctx = context.WithoutCancel(ctx)
 	err := c.sendAnswer(ctx, m, answer)
 	switch {
@@ -217,7 +216,7 @@ func (c *commands) redo(ctx context.Context, m chat.Message, was store.Waiting, 
 	}
 	c.log.InfoContext(ctx, "a command that was recorded and not answered is executed", "command", cmd.Name, "run_id", m.ID)
 	call.Again = true
-	return c.end(ctx, m, cmd, was.Seq, c.exec(ctx, m, cmd, call))
+	return c.end(ctx, m, cmd, c.exec(ctx, m, cmd, call))
 }
 
 // wasAnswered reports whether a recorded command has its entries in the transcript. When that is

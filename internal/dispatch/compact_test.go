@@ -425,7 +425,7 @@ func TestAKillInAnyStepOfACompactionLeavesOneSummary(t *testing.T) {
 		t.Skip("long")
 	}
 	for kind, open := range stores(t) {
-		for _, step := range []string{"Accept", "Start", "Yield", "Transcript", "AppendSummary", "Finish"} {
+		for _, step := range []string{"Accept", "Begin", "Yield", "Transcript", "AppendSummary", "Finish"} {
 			for _, done := range []bool{false, true} { // killed before or after the operation
 				t.Run(fmt.Sprintf("%s/%s/%t", kind, step, done), func(t *testing.T) {
 					synctest.Test(t, func(t *testing.T) {
@@ -515,8 +515,8 @@ func (d *doomed) Accept(ctx context.Context, p store.AcceptParams) (out store.Ac
 	return out, err
 }
 
-func (d *doomed) Start(ctx context.Context, p store.StartParams) (out store.Started, err error) {
-	err = d.at(ctx, "Start", func() (err error) { out, err = d.power.Start(ctx, p); return err })
+func (d *doomed) Begin(ctx context.Context, p store.BeginParams) (out store.Begun, err error) {
+	err = d.at(ctx, "Begin", func() (err error) { out, err = d.power.Begin(ctx, p); return err })
 	return out, err
 }
 

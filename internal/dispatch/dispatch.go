@@ -279,10 +279,6 @@ func (d *Dispatcher) connect(ctx context.Context, deps Deps) error {
 	p, cfg := d.parts, d.cfg
 	d.signs = &signs{parts: p}
 	d.queue = &queue{parts: p, signs: d.signs}
-	d.queue.order.current = func(c store.Claim) bool {
-		id, err := p.node.Alive()
-		return err == nil && id == c.Node
-	}
 	d.queue.rules.Store(&cfg.Queue)
 	d.gauges = &gauges{parts: p, saved: map[store.TokenRatio]int{}}
 	d.questions = &questions{parts: p, outside: newOutsideCalls(), waiting: map[string]waiter{}, inHand: map[string]bool{}}
@@ -385,27 +381,10 @@ type parts struct {
 	background sync.WaitGroup
 }
 
-// work is the scheduler's data for one message or one recovered run: the inbox rows, the claim
-// under which they were taken, their source, and the log of published events about the leading
-// message.
+// work is the scheduler's data for one message: its row, and the log of published events about it.
 type work struct {
-	claim store.Claim
-	rows  []store.Waiting
-	from  source
-	log   *events.RunLog
-}
-
-// source is the input of a turn's work and the destination of its end. It is chosen where work is
-// created ([queue.fromInbox], [jobTurns.Launch]). Currently it is always the inbox; rows of the job
-// ledger could be another source. The edge cases of the operations are those of [store.Store].
-type source interface {
-	// Start turns waiting work into a run, Join adds work to a running one.
-	Start(ctx context.Context, p store.StartParams) (store.Started, error)
-	Join(ctx context.Context, p store.StartParams) ([]int64, error)
-	// Finish writes the end of a run. EndStopping records that the goroutine of a finished run has
-	// returned.
-	Finish(ctx context.Context, p store.FinishParams) (store.Finished, error)
-	EndStopping(ctx context.Context, c store.Claim, runID string) error
+	row store.Waiting
+	log *events.RunLog
 }
 
 func (p *parts) channelNames() []string {

@@ -97,6 +97,7 @@ func TestTypedMessagesOfOnePersonBecomeOneTurn(t *testing.T) {
 func TestCollectMakesOneTurnOfWhatWaits(t *testing.T) {
 	inDispatcher(t, func(t *testing.T, h *harness) {
 		h.send("main", "sleep 5s")
+		synctest.Wait()
 		h.send("main", "a")
 		h.send("main", "b")
 		want(t, "text", h.end(h.send("main", "c")).Text, "a\nb\nc")

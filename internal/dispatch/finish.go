@@ -226,13 +226,7 @@ func (ts *turns) stuck(st *scheduler.Turn[work]) {
 		return
 	}
 	run := was.run
-	t := &turn{run: run, agent: was.agent, started: was.started, began: was.began, journal: was.journal}
-	for _, it := range st.Items() {
-		t.rows, t.from = append(t.rows, it.Payload.rows...), it.Payload.from
-		if it.Payload.claim.Epoch >= t.claim.Epoch {
-			t.claim = it.Payload.claim
-		}
-	}
+	t := &turn{run: run, claim: was.claim, rows: was.rows, agent: was.agent, started: was.started, began: was.began, journal: was.journal}
 	t.attempt = ts.attemptOf(t.rows[len(t.rows)-1])
 	var end ending
 	ts.judgeCancelled(t, cause, &end)
@@ -267,7 +261,7 @@ func (ts *turns) writeFinish(ctx context.Context, t *turn, end ending, stillRunn
 	var fin store.Finished
 	err := ts.node.Final(ctx, "finishing a turn", func(ctx context.Context) (err error) {
 		asked := time.Now()
-		fin, err = t.from.Finish(ctx, p)
+		fin, err = ts.store.Finish(ctx, p)
 		ts.counters.stored("finish", time.Since(asked))
 		return err
 	})
@@ -345,9 +339,6 @@ func (t *turn) readOutside() bool {
 func (ts *turns) publishEnd(ctx context.Context, t *turn, end ending, fin store.Finished, replies []store.Outgoing) {
 	ts.outbox.Wake()
 	lead := t.rows[len(t.rows)-1]
-	if fin.Released {
-		ts.queue.order.release(lead.Session, t.claim.Epoch)
-	}
 	ts.signs.endPreview(lead.Content.Options.ReplyTo, t.run.RunID, replies)
 	if end.requeue {
 		ts.node.SweepNow()
@@ -381,7 +372,7 @@ func (ts *turns) publishEnd(ctx context.Context, t *turn, end ending, fin store.
 // endStopping records that a turn whose end was written earlier has returned.
 func (ts *turns) endStopping(ctx context.Context, t *turn) {
 	err := ts.node.Final(ctx, "ending a stopped turn", func(ctx context.Context) error {
-		return t.from.EndStopping(ctx, t.claim, t.run.RunID)
+		return ts.store.EndStopping(ctx, t.claim, t.run.RunID)
 	})
 	if err != nil && !errors.Is(err, chat.ErrFenced) {
 		ts.log.ErrorContext(ctx, "a stopped turn stays stopping until its lease ends", "run_id", t.run.RunID, "err", err)

@@ -27,9 +27,8 @@ func (j jobTurns) Launch(ctx context.Context, l cron.Launched) {
 		j.node.Hint(l.Owner)
 		return
 	}
-	claim := store.Claim{Session: l.Message.Session, Node: l.Owner, Epoch: l.Epoch}
 	acc := store.Accepted{Seq: l.Seq, AcceptedAt: l.Run.ClaimedAt, Owner: l.Owner, Epoch: l.Epoch, Mine: true, Principal: l.Message.Principal, Behind: l.Behind}
-	j.queue.submitNew(ctx, l.Message, acc, claim)
+	j.queue.submitNew(ctx, l.Message, acc)
 }
 
 // Stop cancels an attempt that runs here, or wakes the process that runs it.

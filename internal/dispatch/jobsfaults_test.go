@@ -296,11 +296,11 @@ func (s dying) Unregister(ctx context.Context, n string) error {
 	return s.cronStore.Unregister(ctx, n)
 }
 
-func (s dying) Start(ctx context.Context, p store.StartParams) (store.Started, error) {
+func (s dying) Begin(ctx context.Context, p store.BeginParams) (store.Begun, error) {
 	if s.gone() {
-		return store.Started{}, chat.ErrFenced
+		return store.Begun{}, chat.ErrFenced
 	}
-	return s.cronStore.Start(ctx, p)
+	return s.cronStore.Begin(ctx, p)
 }
 
 func (s dying) Finish(ctx context.Context, p store.FinishParams) (store.Finished, error) {

@@ -9,7 +9,6 @@ import (
 
 	"laneway/internal/agent"
 	"laneway/internal/chat"
-	"laneway/internal/scheduler"
 	"laneway/internal/store"
 	"laneway/internal/tool"
 	"laneway/internal/usage"
@@ -47,25 +46,18 @@ type outsideMark struct {
 	err     error
 }
 
-// fromWhom is a message of a turn with the principal that sent it. The row of a message that has
-// just arrived has the owner of the session instead, who sees its events.
+// fromWhom is a message of a turn with the principal that sent it.
 type fromWhom struct {
 	store.Waiting
 
 	sender string
 }
 
-// sendersOf adds the principals to the messages of a work item. A recovered run has several
-// messages, which were read with their principals.
-func sendersOf(it scheduler.Item[work]) []fromWhom {
-	rows := it.Payload.rows
+// sendersOf adds the principals to the messages of a turn.
+func sendersOf(rows []store.Waiting) []fromWhom {
 	texts := make([]fromWhom, 0, len(rows))
 	for _, r := range rows {
-		one := fromWhom{r, r.Principal}
-		if len(rows) == 1 {
-			one.sender = it.Principal
-		}
-		texts = append(texts, one)
+		texts = append(texts, fromWhom{r, r.Principal})
 	}
 	return texts
 }

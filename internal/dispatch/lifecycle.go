@@ -93,7 +93,7 @@ func (d *Dispatcher) Reconfigure(lanes []scheduler.Lane, queue func(agent, chann
 // incarnation is registered, or with the cause of ctx.
 func (d *Dispatcher) Restart(ctx context.Context) error {
 	return d.owner.Restart(ctx, func(ctx context.Context) error {
-		d.queue.order.clear(d.sched)
+		d.sched.ResetAll()
 		for d.sched.Stats().Sessions.Undecided > 0 {
 			if err := retry.Sleep(ctx, resetPoll); err != nil {
 				return err

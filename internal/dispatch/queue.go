@@ -12,14 +12,13 @@ import (
 	"laneway/internal/store"
 )
 
-// queue handles messages between their acceptance and their turn: it submits them to the scheduler
-// in order and writes the outcome of those that never become a turn.
+// queue handles messages between their acceptance and their turn: it submits them to the scheduler,
+// in any order, and writes the outcome of those that never become a turn.
 type queue struct {
 	*parts
 
 	signs *signs
 	rules atomic.Pointer[func(agent, channel, kind string) scheduler.Settings]
-	order order
 }
 
 // configured returns the settings for a message's session, without the modes that the session and
@@ -44,9 +43,9 @@ func (q *queue) params(m chat.Message) store.AcceptParams {
 // take submits an accepted message to the scheduler when this process owns its session, and sends a
 // hint to the owner otherwise. It reports whether the message has to wait, and after how many
 // others.
-func (q *queue) take(ctx context.Context, m chat.Message, acc store.Accepted, node string) (queued bool, position int) {
+func (q *queue) take(ctx context.Context, m chat.Message, acc store.Accepted) (queued bool, position int) {
 	if acc.Duplicate {
-		q.adopt(ctx, acc, node)
+		q.adopt(ctx, acc)
 		return true, 0
 	}
 	q.removeDropped(ctx, m.Session, acc)
@@ -55,7 +54,7 @@ func (q *queue) take(ctx context.Context, m chat.Message, acc store.Accepted, no
 		q.node.Hint(acc.Owner)
 		return true, 0
 	}
-	return q.submitNew(ctx, m, acc, store.Claim{Session: m.Session, Node: node, Epoch: acc.Epoch})
+	return q.submitNew(ctx, m, acc)
 }
 
 func changeReason(created bool) string {
@@ -65,100 +64,59 @@ func changeReason(created bool) string {
 	return "message"
 }
 
-// pass reports that a sequence number belongs to a command, which needs no place in the queue.
-func (q *queue) pass(ctx context.Context, key chat.SessionKey, seq int64) {
-	for _, s := range q.order.pass(q.sched, key, seq) {
-		q.settle(ctx, s)
-	}
-}
-
 // submitNew submits a message that was just accepted.
-func (q *queue) submitNew(ctx context.Context, m chat.Message, acc store.Accepted, claim store.Claim) (queued bool, position int) {
-	row := store.Waiting{
+func (q *queue) submitNew(ctx context.Context, m chat.Message, acc store.Accepted) (queued bool, position int) {
+	it := q.item(store.Waiting{
 		Session: m.Session, Seq: acc.Seq, MessageID: m.ID, State: store.StateWaiting, Lane: m.Lane, Principal: acc.Principal,
 		Channel: m.Channel, ExternalID: m.ExternalID, Content: m.Content, AcceptedAt: acc.AcceptedAt,
-	}
-	it := q.item(q.fromInbox(claim, row), acc.Mode)
-	it.Typed, it.Principal, it.Bounded = m.Content.Options.Typed, m.Principal, m.Own || q.bounded(m.Principal)
-	return q.offer(ctx, it, acc.Behind == 0)
+	}, acc.Mode)
+	it.Principal, it.Bounded = m.Principal, m.Own || q.bounded(m.Principal)
+	return q.submit(ctx, it)
 }
 
 // adopt submits a message that was accepted before and waits in a session of this process. Usually
 // the scheduler already has it and nothing happens. If the database's response to its acceptance
 // was lost, the scheduler does not have it yet.
-func (q *queue) adopt(ctx context.Context, acc store.Accepted, node string) {
-	w := acc.Existing
-	if !acc.Mine || w.State != store.StateHeld && w.State != store.StateWaiting {
-		return
+func (q *queue) adopt(ctx context.Context, acc store.Accepted) {
+	if w := acc.Existing; acc.Mine && (w.State == store.StateHeld || w.State == store.StateWaiting) {
+		q.submit(ctx, q.item(w, acc.Mode))
 	}
-	claim := store.Claim{Session: w.Session, Node: node, Epoch: acc.Epoch}
-	it := q.item(q.fromInbox(claim, w), acc.Mode)
-	if w.RunID != "" {
-		it.ID, it.RunID, it.NoMerge = w.RunID, w.RunID, true
-	}
-	q.offer(ctx, it, false) // never before messages that a takeover is about to submit
 }
 
-// fromInbox returns work whose source is the inbox.
-func (q *queue) fromInbox(claim store.Claim, rows ...store.Waiting) work {
-	return work{claim: claim, rows: rows, from: q.store}
-}
-
-// item returns a scheduler item for work of a session with this mode; the last row leads, and the
-// first has the principal.
-func (q *queue) item(w work, mode chat.QueueMode) scheduler.Item[work] {
-	lead := &w.rows[len(w.rows)-1]
-	w.log = q.events.Log(lead.Session, lead.MessageID)
-	size := 0
-	for _, r := range w.rows {
-		size += len(r.Content.Text)
-	}
-	row := lead.Row()
-	rules := q.configured(lead.Session, lead.Channel, &lead.Content).For(&row, scheduler.QueueMode(mode))
+// item returns the scheduler's item of a message in a session with this mode.
+func (q *queue) item(m store.Waiting, mode chat.QueueMode) scheduler.Item[work] {
+	row := m.Row()
+	rules := q.configured(m.Session, m.Channel, &m.Content).For(&row, scheduler.QueueMode(mode))
 	return scheduler.Item[work]{
-		Session: lead.Session.String(), Lane: row.Lane, ID: lead.MessageID, Seq: lead.Seq,
-		Sender: row.Sender, Thread: row.Thread, Size: size, Payload: w, Settings: &rules,
-		Gathers: row.Gathers, NoMerge: row.Alone || len(w.rows) > 1,
-		Principal: w.rows[0].Principal, Bounded: q.bounded(w.rows[0].Principal),
+		Session: m.Session.String(), Lane: row.Lane, ID: m.MessageID, RunID: m.RunID, Seq: m.Seq,
+		Sender: row.Sender, Thread: row.Thread, Size: row.Size, Payload: work{m, q.events.Log(m.Session, m.MessageID)}, Settings: &rules,
+		Typed: row.Typed, NoMerge: row.Alone, Principal: m.Principal, Bounded: q.bounded(m.Principal),
 	}
 }
 
-// offer submits a message that was just accepted and reports whether it has to wait.
-func (q *queue) offer(ctx context.Context, it scheduler.Item[work], first bool) (queued bool, position int) {
-	queued = true
-	for _, s := range q.order.offer(q.sched, it, first) {
-		waits, place := q.settle(ctx, s)
-		if s.item.Seq == it.Seq {
-			queued, position = waits, place
-		}
-	}
-	return queued, position
-}
-
-// settle writes the outcomes that result from submitting an item. A refusal is an outcome: stale
+// submit submits a message and reports whether it has to wait. A refusal is an outcome: stale
 // messages end here; messages that a drain refuses stay waiting in the store for the next owner.
-func (q *queue) settle(ctx context.Context, s submitted) (queued bool, position int) {
-	it := s.item
-	lead := it.Payload.rows[len(it.Payload.rows)-1]
-	q.writeEnded(ctx, s.res.Ended)
+func (q *queue) submit(ctx context.Context, it scheduler.Item[work]) (queued bool, position int) {
+	m := it.Payload.row
+	res, err := q.sched.Submit(it)
 	switch {
-	case errors.Is(s.err, scheduler.ErrMessageStale):
-		q.endWaiting(ctx, it.Payload.rows, chat.OutcomeStale, "stale")
+	case errors.Is(err, scheduler.ErrMessageStale):
+		q.endWaiting(ctx, []store.Waiting{m}, chat.OutcomeStale, "stale")
 		return false, 0
-	case errors.Is(s.err, scheduler.ErrGatewayDraining):
+	case errors.Is(err, scheduler.ErrGatewayDraining):
 		return true, 0
-	case s.err != nil:
-		q.log.ErrorContext(ctx, "the scheduler refused a message", "session", it.Session, "run_id", it.ID, "err", s.err)
-		q.endWaiting(ctx, it.Payload.rows, chat.OutcomeFailed, string(chat.FailUnknown))
+	case err != nil:
+		q.log.ErrorContext(ctx, "the scheduler refused a message", "session", it.Session, "run_id", it.ID, "err", err)
+		q.endWaiting(ctx, []store.Waiting{m}, chat.OutcomeFailed, string(chat.FailUnknown))
 		return false, 0
 	}
-	if !s.res.Running && !s.res.Duplicate {
+	if !res.Running && !res.Duplicate {
 		it.Payload.log.Publish(&chat.Event{
-			Kind: chat.EventQueued, Session: lead.Session, Principal: lead.Principal, RunID: lead.MessageID, Lane: lead.Lane, At: time.Now(),
+			Kind: chat.EventQueued, Session: m.Session, Principal: m.Principal, RunID: m.MessageID, Lane: m.Lane, At: time.Now(),
 		})
-		q.signs.showQueued(ctx, lead, heldFor(it))
+		q.signs.showQueued(ctx, m, heldFor(it))
 	}
-	return !s.res.Running, s.res.Position
+	return !res.Running, res.Position
 }
 
 // heldFor returns how long an item may wait only because its person may still be typing.
@@ -167,23 +125,6 @@ func heldFor(it scheduler.Item[work]) time.Duration {
 		return 0
 	}
 	return max(it.Settings.Debounce, 0)
-}
-
-// writeEnded writes the outcomes of items that the scheduler ended while they waited.
-func (q *queue) writeEnded(ctx context.Context, ended []scheduler.Ended[work]) {
-	for _, e := range ended {
-		switch e.Outcome {
-		case scheduler.OutcomeSuperseded:
-			// The store has ended them with the message that interrupts. They are here because the
-			// response to its commit was lost.
-			q.endRows(ctx, e.Item.Payload.rows, chat.OutcomeSuperseded, store.ReasonSuperseded, true)
-		case scheduler.OutcomeStopped:
-			q.endWaiting(ctx, e.Item.Payload.rows, chat.OutcomeStopped, "stop")
-		case scheduler.OutcomeDropped:
-			q.endWaiting(ctx, e.Item.Payload.rows, chat.OutcomeDropped, string(chat.FailQueueFull))
-		default: // returned without an outcome: the message is in the store, and the sweep or the next process runs it
-		}
-	}
 }
 
 // endWaiting gives rows an outcome and publishes it. It is a final write and does not end with the

@@ -201,7 +201,7 @@ func (r *receiver) accept(ctx context.Context, m chat.Message) (receipt chat.Rec
 		r.node.Acknowledged(m.ID, time.Time{})
 	}
 	receipt = chat.Receipt{RunID: m.ID, Session: m.Session, Seq: acc.Seq, AcceptedAt: acc.AcceptedAt, State: store.StateWaiting}
-	receipt.Queued, receipt.Position = r.queue.take(ctx, m, acc, node)
+	receipt.Queued, receipt.Position = r.queue.take(ctx, m, acc)
 	if acc.Duplicate {
 		receipt = duplicateReceipt(acc.Existing)
 	}

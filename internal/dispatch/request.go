@@ -64,11 +64,11 @@ func (ts *turns) request(ctx context.Context, t *turn) (agent.Request, error) {
 func (ts *turns) resolve(ctx context.Context, rows []store.Waiting) {
 	for i := range rows {
 		r := &rows[i]
-		a, to := r.Content.Answered, r.Content.Options.ReplyTo
-		shows, ok := ts.channels[to.Channel].(channel.Converser)
-		if a == nil || !a.Ours || a.Message == "" || !ok {
+		if !ts.resolves(r) {
 			continue
 		}
+		a, to := r.Content.Answered, r.Content.Options.ReplyTo
+		shows, _ := ts.channels[to.Channel].(channel.Converser)
 		var m store.SentMessage
 		err := ts.node.WhileAlive(ctx, func(ctx context.Context) (err error) {
 			m, err = ts.store.SentMessage(ctx, to, a.Message)
@@ -99,20 +99,15 @@ func (ts *turns) resolve(ctx context.Context, rows []store.Waiting) {
 	}
 }
 
+// resolves reports whether a message answers one that resolve looks for.
+func (ts *turns) resolves(r *store.Waiting) bool {
+	a := r.Content.Answered
+	_, ok := ts.channels[r.Content.Options.ReplyTo.Channel].(channel.Converser)
+	return ok && a != nil && a.Ours && a.Message != ""
+}
+
 // entriesOfRun is how many entries of a run are searched for an answered one.
 const entriesOfRun = 20
-
-// resolvedAs returns the messages of a turn with what resolve has found for their rows.
-func resolvedAs(texts []fromWhom, rows []store.Waiting) []fromWhom {
-	for i := range texts {
-		for j := range rows {
-			if rows[j].Seq == texts[i].Seq {
-				texts[i].Content.Answered = rows[j].Content.Answered
-			}
-		}
-	}
-	return texts
-}
 
 // baseRequest returns the part that every execution of a turn has: its identity, its deadline, its
 // messages and a place for files.

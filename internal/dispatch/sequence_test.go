@@ -201,18 +201,18 @@ func TestMessagesOfAProgramArriveInTheOrderOfItsCalls(t *testing.T) {
 	})
 }
 
-// slowStarts is a store whose starts take as long as the number of their first message.
+// slowStarts is a store in which starts take time.
 type slowStarts struct {
 	dispatch.Store
 
-	took func(p store.StartParams) time.Duration
+	took func(p store.BeginParams) time.Duration
 }
 
-func (s slowStarts) Start(ctx context.Context, p store.StartParams) (store.Started, error) {
+func (s slowStarts) Begin(ctx context.Context, p store.BeginParams) (store.Begun, error) {
 	if d := s.took(p); d > 0 {
 		time.Sleep(d)
 	}
-	return s.Store.Start(ctx, p)
+	return s.Store.Begin(ctx, p)
 }
 
 // The test delays the start of the first of three concurrent turns of a group. The next turns start
@@ -220,11 +220,13 @@ func (s slowStarts) Start(ctx context.Context, p store.StartParams) (store.Start
 // wait.
 func TestTurnsOfAGroupStartInTheOrderOfTheirMessages(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		slow := slowStarts{Store: newStore(t), took: func(p store.StartParams) time.Duration {
+		left := atomic.Int64{}
+		left.Store(4)
+		slow := slowStarts{Store: newStore(t), took: func(p store.BeginParams) time.Duration {
 			if p.Session.Kind() != chat.KindGroup {
 				return 0
 			}
-			return time.Duration(4-p.Seqs[0]) * 100 * time.Millisecond
+			return time.Duration(left.Add(-1)) * 100 * time.Millisecond
 		}}
 		h := open(t, slow, lanes(3))
 		defer h.close()

@@ -65,6 +65,9 @@ func (sp *stops) stop(ctx context.Context, p store.StopParams) (stopped, error) 
 			p.Reason = reasonStopAll
 		}
 	}
+	if p.Scope == store.StopOne {
+		p.Queue = sp.queue.configured(p.Session, p.Session.Target().Channel, &chat.Content{})
+	}
 	resume := func() {}
 	if p.Scope == store.StopAll { // a message that the store is about to end must not start in the slot of a cancelled turn
 		resume = sp.sched.Suspend(p.Session.String())
@@ -149,7 +152,7 @@ func (sp *stops) write(ctx context.Context, p store.StopParams, local []schedule
 		local = append(local, sp.sched.StopRun(key, w.MessageID, by).Ended...) // otherwise a later stop would find it in the queue
 	}
 	for _, e := range local { // a signal removed them from the queue; the store ended those that it had to name
-		sp.queue.endRows(ctx, e.Item.Payload.rows, chat.OutcomeStopped, p.Reason, tries > 1)
+		sp.queue.endRows(ctx, []store.Waiting{e.Item.Payload.row}, chat.OutcomeStopped, p.Reason, tries > 1)
 	}
 	for _, run := range st.Running {
 		if sp.signalRun(key, run, by) {

@@ -127,7 +127,7 @@ func (tt turnTasks) Start(ctx context.Context, n tool.NewTask) error {
 	if !acc.Duplicate || acc.Existing.State != store.StateDone {
 		tt.add(tt.t.run.RunID, child{id: m.ID, session: m.Session, root: m.Content.Options.Task.Session, announce: n.Announce})
 	}
-	tt.queue.take(ctx, m, acc, p.Accept.Node)
+	tt.queue.take(ctx, m, acc)
 	return nil
 }
 
@@ -354,7 +354,7 @@ func (tr *trees) accept(ctx context.Context, m chat.Message) error {
 		return fmt.Errorf("accepting an announcement: %w", err)
 	}
 	tr.counters.accepted(chat.ChannelTask, acc.Duplicate)
-	tr.queue.take(ctx, m, acc, node)
+	tr.queue.take(ctx, m, acc)
 	return nil
 }
 

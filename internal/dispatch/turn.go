@@ -1,10 +1,12 @@
 package dispatch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"time"
 
@@ -34,7 +36,6 @@ type turn struct {
 	began   time.Time // local time when the start was committed
 	run     *events.Run
 	attempt attempt // the job's part of the turn, or plain
-	from    source
 	// output is the directory for the agent's files; nil until the agent requests it. Tool calls
 	// use it concurrently with the goroutine of the turn, until it has ended.
 	outputMu    sync.Mutex
@@ -115,68 +116,117 @@ func (ts *turns) run(ctx context.Context, st *scheduler.Turn[work]) error {
 	return nil
 }
 
-// start writes the start under the fence. ok is false when nothing is to run: every message has an
-// outcome meanwhile, or another replica owns the session.
+// start lets the store choose the messages of the turn, which writes its start. ok is false when
+// nothing is to run: no message may start now, or another replica owns the session.
 func (ts *turns) start(ctx context.Context, st *scheduler.Turn[work]) (*turn, bool, error) {
-	t := &turn{}
-	for _, it := range st.Items() {
-		w := it.Payload
-		t.rows, t.from = append(t.rows, w.rows...), w.from
-		if w.claim.Epoch >= t.claim.Epoch {
-			t.claim = w.claim
-		}
+	front := st.Front()
+	key := front.Payload.row.Session
+	resolved := map[int64]store.Waiting{}
+	var planned []store.Waiting // of the last try
+	p := store.BeginParams{
+		Session: key, Lane: front.Lane, Principal: front.Principal,
+		Settings: func(newest *store.Waiting) scheduler.Settings {
+			return ts.queue.configured(key, newest.Channel, &newest.Content)
+		},
+		Plan: func(c store.Claim, batch []store.Waiting) (store.StartParams, bool) {
+			planned = batch
+			return ts.plan(c, st.Lane(), batch, resolved)
+		},
 	}
-	ts.resolve(ctx, t.rows)
-	lead := t.rows[len(t.rows)-1]
-	t.attempt = ts.attemptOf(lead)
-	p := store.StartParams{Claim: t.claim, RunID: st.RunID(), Lane: st.Lane(), Cron: t.attempt.Start(t.claim.Node)}
-	for _, r := range t.rows {
-		p.Seqs = append(p.Seqs, r.Seq)
-		p.Transcript = append(append(p.Transcript, keptContext(r)...), entryOf(r, st.RunID()))
-		for len(p.EntrySeqs) < len(p.Transcript) {
-			p.EntrySeqs = append(p.EntrySeqs, r.Seq)
-		}
-	}
-	var last error // of the last try
-	begin := func(ctx context.Context) error {
+	p.Known, p.Inputs = st.RunsOfSession()
+	var (
+		b    store.Begun
+		last error // of the last try
+	)
+	begin := func(ctx context.Context) (err error) {
 		asked := time.Now()
-		t.started, last = t.from.Start(ctx, p)
+		p.Node, last = ts.node.Alive()
+		if last == nil {
+			b, last = ts.store.Begin(ctx, p)
+		}
 		ts.counters.stored("start", time.Since(asked))
 		return last
 	}
-	err := ts.node.WhileAlive(ctx, begin)
-	if err != nil && store.CommitUnknown(last) { // it was stopped meanwhile, and would stay running in the store if it was committed
-		err = ts.node.Final(ctx, "starting a turn", begin)
+	for {
+		err := ts.node.WhileAlive(ctx, begin)
+		if err != nil && store.CommitUnknown(last) { // it was stopped meanwhile, and would stay running in the store if it was committed
+			err = ts.node.Final(ctx, "starting a turn", begin)
+		}
+		for _, m := range b.Stopped {
+			ts.queue.publishEnded(ctx, m, chat.OutcomeStale, string(chat.OutcomeStale))
+		}
+		switch {
+		case errors.Is(err, chat.ErrFenced):
+			ts.counters.fenced("start")
+			st.BeganNothing(scheduler.Nothing{Lost: true})
+			return nil, false, nil
+		case err != nil:
+			if context.Cause(ctx) == nil { // a defect: the next message must not start as if it had succeeded
+				ts.queue.endWaiting(ctx, planned, chat.OutcomeFailed, string(chat.FailUnknown))
+			}
+			st.BeganNothing(scheduler.Nothing{})
+			return nil, false, fmt.Errorf("starting a turn: %w", err)
+		case len(b.Unplanned) > 0:
+			ts.resolve(ctx, b.Unplanned)
+			for _, r := range b.Unplanned {
+				resolved[r.Seq] = r
+			}
+			continue
+		}
+		break
 	}
-	switch {
-	case errors.Is(err, chat.ErrFenced):
-		ts.counters.fenced("start")
-		ts.queue.order.lost(lead.Session, p.Seqs[0])
+	first := int64(0)
+	if b.Next != nil {
+		first = b.Next.Seq
+		defer ts.queue.submit(ctx, ts.queue.item(*b.Next, b.Mode))
+	}
+	if b.RunID == "" || len(b.Started.Seqs) == 0 {
+		st.BeganNothing(scheduler.Nothing{Wait: b.Wait, Window: b.Wait > 0, First: first, Last: b.Last})
 		return nil, false, nil
-	case err != nil:
-		ts.endUnstarted(ctx, t.rows)
-		return nil, false, fmt.Errorf("starting a turn: %w", err)
-	case len(t.started.Seqs) == 0:
-		return nil, false, nil
 	}
-	t.began = time.Now()
-	t.rows = rowsWith(t.rows, t.started.Seqs)
-	t.agent = ts.agents[lead.Session.Agent]
-	t.journal = &journal{parts: ts.parts, claim: t.claim, runID: st.RunID(), again: t.started.Attempt > 1, mark: outsideMark{set: t.started.Outside}}
-	for _, it := range st.Items() {
-		t.journal.add(resolvedAs(sendersOf(it), t.rows), t.started.Seqs)
+	t := &turn{claim: b.Claim, rows: rowsWith(b.Messages, b.Started.Seqs), started: b.Started, began: time.Now(), agent: ts.agents[key.Agent]}
+	items := make([]scheduler.Item[work], len(t.rows))
+	for i, r := range t.rows {
+		items[i] = ts.queue.item(r, b.Mode)
+		if m, ok := resolved[r.Seq]; ok {
+			t.rows[i] = m
+		}
 	}
+	lead := t.rows[len(t.rows)-1]
+	t.attempt = ts.attemptOf(lead)
+	t.journal = &journal{parts: ts.parts, claim: t.claim, runID: b.RunID, again: t.started.Attempt > 1, mark: outsideMark{set: t.started.Outside}}
+	t.journal.add(sendersOf(t.rows), t.started.Seqs)
 	t.usage = ts.meterOf(t)
 	t.journal.usage = t.usage
 	t.run = ts.events.Start(events.RunInfo{
-		Session: lead.Session, RunID: st.RunID(), Lane: st.Lane(), Principal: t.started.Principal,
+		Session: lead.Session, RunID: b.RunID, Lane: st.Lane(), Principal: t.started.Principal,
 		Sender: lead.Content.Sender.ID, Unattended: t.attempt.Unattended(), Replace: t.started.Attempt > 1,
 	})
 	ts.running.add(st, t)
 	ts.events.PublishSession(lead.Session, t.run.Principal, "run.started", t.run.RunID)
-	st.Began() // its messages are in the transcript: the next turn of the session may write its own after them
+	st.Began(b.RunID, items...) // its messages are in the transcript: the next turn of the session may write its own after them
+	st.Gone(first, b.Last)
 	t.attempt.Started(ctx, t.ofAttempt(), t.started.Job)
 	return t, true, nil
+}
+
+// plan makes the run of messages. It is pure, and says when it needs what [turns.resolve] finds.
+func (ts *turns) plan(c store.Claim, lane string, batch []store.Waiting, resolved map[int64]store.Waiting) (p store.StartParams, ok bool) {
+	lead := batch[len(batch)-1]
+	p = store.StartParams{Claim: c, RunID: cmp.Or(lead.RunID, lead.MessageID), Lane: lane, Cron: ts.attemptOf(lead).Start(c.Node)}
+	for _, r := range batch {
+		if m, known := resolved[r.Seq]; known {
+			r = m
+		} else if ts.resolves(&r) {
+			return p, false
+		}
+		p.Seqs = append(p.Seqs, r.Seq)
+		p.Transcript = append(append(p.Transcript, keptContext(r)...), entryOf(r, p.RunID))
+		for len(p.EntrySeqs) < len(p.Transcript) {
+			p.EntrySeqs = append(p.EntrySeqs, r.Seq)
+		}
+	}
+	return p, true
 }
 
 // entryOf returns the transcript entry of a message.
@@ -225,25 +275,6 @@ func rowsWith(rows []store.Waiting, seqs []int64) []store.Waiting {
 		}
 	}
 	return kept
-}
-
-// endUnstarted gives an outcome to the messages of a turn that was stopped before its start was
-// written.
-func (ts *turns) endUnstarted(ctx context.Context, rows []store.Waiting) {
-	var cause *scheduler.CancelCause
-	if !errors.As(context.Cause(ctx), &cause) {
-		ts.queue.endWaiting(ctx, rows, chat.OutcomeFailed, string(chat.FailUnknown)) // a defect: the next message must not start as if it had succeeded
-		return
-	}
-	switch cause.Reason {
-	case scheduler.ReasonStopped:
-		why := store.StopReason(cause.By)
-		ts.queue.endWaiting(ctx, rows, chat.OutcomeStopped, why)
-	case scheduler.ReasonSuperseded:
-		ts.queue.endWaiting(ctx, rows, chat.OutcomeSuperseded, store.ReasonSuperseded)
-	default: // they wait for the next process, or for the sweep
-		ts.queue.order.lost(rows[0].Session, rows[0].Seq)
-	}
 }
 
 // execute runs the agent, unless the state of an earlier attempt requires the turn to end.
@@ -404,6 +435,8 @@ type runningTurns struct {
 // runningTurn is the immutable part of a turn that other goroutines may read.
 type runningTurn struct {
 	run     *events.Run
+	claim   store.Claim
+	rows    []store.Waiting
 	agent   Agent
 	started store.Started
 	began   time.Time
@@ -416,7 +449,7 @@ func (r *runningTurns) add(st *scheduler.Turn[work], t *turn) {
 	if r.by == nil {
 		r.by = map[*scheduler.Turn[work]]runningTurn{}
 	}
-	r.by[st] = runningTurn{run: t.run, agent: t.agent, started: t.started, began: t.began, journal: t.journal}
+	r.by[st] = runningTurn{run: t.run, claim: t.claim, rows: t.rows, agent: t.agent, started: t.started, began: t.began, journal: t.journal}
 }
 
 func (r *runningTurns) remove(st *scheduler.Turn[work]) {
@@ -449,18 +482,18 @@ func (r *runningTurns) ids() map[string]bool {
 func (ts *turns) takeInput(ctx context.Context, t *turn, st *scheduler.Turn[work]) func() []chat.Content {
 	return func() []chat.Content {
 		st.AcceptInput() // the runner supports input; before its first call, mode steer waits like mode queue
-		var (
-			rows  []store.Waiting
-			texts []fromWhom
-		)
-		for _, it := range st.TakeInput() {
-			rows, texts = append(rows, it.Payload.rows...), append(texts, sendersOf(it)...)
+		var rows []store.Waiting
+		items := st.TakeInput()
+		for i := range items {
+			row := items[i].Payload.row
+			row.Principal = items[i].Principal
+			rows = append(rows, row)
 		}
 		if len(rows) == 0 {
 			return nil
 		}
 		ts.resolve(ctx, rows)
-		texts = resolvedAs(texts, rows)
+		texts := sendersOf(rows)
 		p := store.StartParams{Claim: t.claim, RunID: t.run.RunID, Lane: t.run.Lane, Round: t.journal.last()}
 		for _, r := range rows {
 			p.Seqs = append(p.Seqs, r.Seq)
@@ -468,9 +501,10 @@ func (ts *turns) takeInput(ctx context.Context, t *turn, st *scheduler.Turn[work
 		}
 		var joined []int64
 		err := ts.node.WhileAlive(ctx, func(ctx context.Context) (err error) {
-			joined, err = t.from.Join(ctx, p)
+			joined, err = ts.store.Join(ctx, p)
 			return err
 		})
+		st.Returned(slices.DeleteFunc(items, func(it scheduler.Item[work]) bool { return slices.Contains(joined, it.Seq) })...)
 		if err != nil {
 			ts.log.WarnContext(ctx, "messages could not join their turn", "session", t.run.Session.String(), "run_id", t.run.RunID, "err", err)
 			return nil

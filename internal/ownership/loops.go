@@ -149,14 +149,12 @@ func (n *Node) sweep(ctx context.Context) {
 	}
 	n.handler.Resume(ctx, taken)
 	for {
-		asked := time.Now()
 		hinted, err := n.store.Hinted(ctx, me.id, n.handler.Known, sweepBatch)
 		switch {
 		case err != nil:
 			n.log.WarnContext(ctx, "reading hinted messages failed; trying again", "err", err)
 			return
 		case len(hinted) == 0:
-			n.handler.AllRead(ctx, asked)
 			return
 		}
 		n.handler.Resume(ctx, hinted)

@@ -87,9 +87,6 @@ type Handler interface {
 	// Known returns up to which number the handler has all messages of a session of this
 	// incarnation. It is called within transactions and does not block.
 	Known(session chat.SessionKey) int64
-	// AllRead reports that Resume has received every waiting message that was unknown and at least
-	// [store.HintedAfter] old at the given time.
-	AllRead(ctx context.Context, at time.Time)
 	// Stop ends a run whose stop was requested through another replica. A run that was stopped
 	// before keeps its first cause.
 	Stop(request store.StopRequest)

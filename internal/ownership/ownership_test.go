@@ -54,8 +54,6 @@ func (h *handler) Known(key chat.SessionKey) (last int64) {
 	return last
 }
 
-func (h *handler) AllRead(context.Context, time.Time) {}
-
 func (h *handler) Stop(r store.StopRequest) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -225,7 +225,7 @@ func (b *beginners) run(_ context.Context, t *turn) error {
 	b.mu.Lock()
 	b.began, b.at[t.RunID()] = append(b.began, t.RunID()), time.Since(b.since)
 	b.mu.Unlock()
-	t.Began()
+	t.Began("")
 	pass(b.work)
 	return nil
 }
@@ -290,7 +290,7 @@ func TestMessagesThatGatherShareATurn(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				var j journal
-				s := newScheduler(t, config{Run: takes(&j, time.Second)})
+				s := withRows(t, config{Run: takes(&j, time.Second)})
 				for i, word := range []string{"run", "t1", "t2", "person", "t3", "u1", "t4", "t5"} {
 					it := item{ID: strconv.Itoa(i), Payload: word, Sender: word[:1], Gathers: len(word) == 2, Settings: &scheduler.Settings{Mode: mode}}
 					submit(t, s, it)

@@ -30,12 +30,8 @@ func script(t *testing.T, s *sched, words string) {
 			continue
 		}
 		switch word {
-		case "stop":
-			s.Stop("s", "ann")
-		case "stopall":
-			s.StopAll("s", "ann", 0)
-		case "reset":
-			s.Reset("s")
+		case "stop", "stopall", "reset":
+			stop(s, "s", word != "stop")
 		default:
 			it := spoken(word)
 			it.ID = fmt.Sprint(i, word)
@@ -67,13 +63,18 @@ func spoken(word string) item {
 func TestTheMessageThatFillsAWindowRuns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := newScheduler(t, config{Queue: scheduler.Settings{BatchMessages: 3}, Run: instant(&journal{})})
+		j := &journal{}
+		s := withRows(t, config{Queue: scheduler.Settings{BatchMessages: 3}, Run: instant(j)})
 		for i := range 3 {
 			it := spoken("a:x")
 			it.ID = strconv.Itoa(i)
-			if sub := submit(t, s, it); sub.Running != (i == 2) || sub.Position != i {
+			if sub := submit(t, s, it); sub.Running || sub.Position != i {
 				t.Errorf("message %d: running %v, position %d", i, sub.Running, sub.Position)
 			}
+		}
+		synctest.Wait()
+		if got := j.take(); len(got) != 1 {
+			t.Errorf("started at once: %q", got)
 		}
 		drain(t, s)
 	})
@@ -177,7 +178,7 @@ func TestDebounceTable(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				j := &journal{}
-				s := newScheduler(t, config{Queue: c.set, Run: instant(j)})
+				s := withRows(t, config{Queue: c.set, Run: instant(j)})
 				script(t, s, c.words)
 				pass(time.Minute)
 				want := strings.Fields(c.want)
@@ -197,7 +198,7 @@ func TestFastTypingIsHeldNoLongerThanTheMaximum(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		j := &journal{}
-		s := newScheduler(t, config{Run: takes(j, time.Second)})
+		s := withRows(t, config{Run: takes(j, time.Second)})
 		for i := range 60 { // twenty a second
 			submit(t, s, item{ID: strconv.Itoa(i), Payload: "x", Sender: "a", Typed: true})
 			pass(50 * time.Millisecond)
@@ -222,7 +223,7 @@ func TestAQueuedMessagePaysTheWindowOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		j := &journal{}
-		s := newScheduler(t, config{Run: takes(j, 5*time.Second)})
+		s := withRows(t, config{Run: takes(j, 5*time.Second)})
 		script(t, s, "a:x 1000 a:y a:z 1000 b:q")
 		pass(time.Minute)
 		want := []string{"800ms x", "5.8s y+z", "10.8s q"}
@@ -237,7 +238,7 @@ func TestMergedMessagesNameTheRunThatTookThem(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var took *turn
-		s := newScheduler(t, config{Run: recordTurn(&took)})
+		s := withRows(t, config{Run: recordTurn(&took)})
 		var tickets []*scheduler.Ticket
 		for _, id := range []string{"m1", "m2", "m3"} {
 			tickets = append(tickets, submit(t, s, item{ID: id, Typed: true, Sender: "a"}).Ticket)
@@ -261,7 +262,7 @@ func TestTenHoursOfChat(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		j := &journal{}
-		s := newScheduler(t, config{Run: takes(j, 3*time.Second)})
+		s := withRows(t, config{Run: takes(j, 3*time.Second)})
 		for minute := range 600 {
 			for person := range 5 {
 				key := "chat" + strconv.Itoa(person)

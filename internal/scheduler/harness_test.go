@@ -110,11 +110,150 @@ func checkSums(t failer, s *sched) {
 	}
 }
 
+// rows are a store in memory, which chooses the messages of turns by Next, and what they displace by
+// Admit.
+type rows struct {
+	base scheduler.Settings
+
+	mu sync.Mutex
+	of map[string]*sessionRows
+}
+
+// sessionRows are those of one session.
+type sessionRows struct {
+	set     scheduler.Settings
+	waiting []scheduler.Row
+	items   map[int64]item
+	last    int64
+	running int
+}
+
+// stores are the rows of schedulers that withRows has made.
+var stores sync.Map
+
+// withRows makes a scheduler whose turns begin from rows.
+func withRows(t *testing.T, cfg config) *sched {
+	t.Helper()
+	r := &rows{base: cfg.Queue.Over(scheduler.DefaultSettings()), of: map[string]*sessionRows{}}
+	run := cfg.Run
+	cfg.Begins = true
+	cfg.Run = func(ctx context.Context, t *turn) error {
+		x := r.session(t.Session())
+		if !r.begin(x, t) {
+			return nil
+		}
+		defer func() {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			x.running--
+		}()
+		return run(ctx, t)
+	}
+	s := newScheduler(t, cfg)
+	stores.Store(s, r)
+	return s
+}
+
+func (r *rows) session(key string) *sessionRows {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.of[key] == nil {
+		r.of[key] = &sessionRows{set: r.base, items: map[int64]item{}}
+	}
+	return r.of[key]
+}
+
+// begin begins the turn that the rows want, and reports whether they want one.
+func (r *rows) begin(x *sessionRows, t *turn) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_, inputs := t.RunsOfSession()
+	d := scheduler.Next(x.waiting, x.set, scheduler.SessionState{Last: x.last, Running: x.running, Inputs: inputs}, time.Now())
+	take := slices.Clone(d.Take)
+	x.remove(seqsOf(take))
+	var first int64
+	if len(x.waiting) > 0 {
+		first = x.waiting[0].Seq
+	}
+	if len(take) == 0 {
+		none := scheduler.Nothing{First: first, Last: x.last}
+		if !d.Until.IsZero() {
+			none.Wait, none.Window = time.Until(d.Until), true
+		}
+		t.BeganNothing(none)
+		return false
+	}
+	x.running++
+	var items []item
+	for _, row := range take {
+		items = append(items, x.items[row.Seq])
+	}
+	t.Began("", items...)
+	t.Gone(first, x.last)
+	return true
+}
+
+func (x *sessionRows) remove(seqs []int64) {
+	x.waiting = slices.DeleteFunc(x.waiting, func(r scheduler.Row) bool { return slices.Contains(seqs, r.Seq) })
+}
+
+// accept adds the row of a message, and returns the messages that it displaces.
+func (r *rows) accept(x *sessionRows, it *item) []int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if it.Settings != nil {
+		x.set = it.Settings.Over(r.base)
+	}
+	x.last = max(x.last+1, it.Seq)
+	it.Seq = x.last
+	row := scheduler.Row{
+		Seq: it.Seq, RunID: it.RunID, Sender: it.Sender, Thread: it.Thread, Lane: it.Lane, Accepted: time.Now(), Size: it.Size,
+		Typed: it.Typed, Alone: it.NoMerge, Gathers: it.Gathers,
+	}
+	a := scheduler.Admit(x.waiting, &row, x.set, scheduler.SessionState{Last: x.last, Running: x.running})
+	x.remove(a.Ended)
+	x.waiting, x.items[it.Seq] = append(x.waiting, row), *it
+	return a.Ended
+}
+
+// stop stops the oldest turn, or the first messages that wait, as the store does. all ends the
+// waiting messages.
+func stop(s *sched, key string, all bool) {
+	v, _ := stores.Load(s)
+	r, _ := v.(*rows)
+	x := r.session(key)
+	if !all && !s.Stop(key, "ann").Nothing() {
+		return
+	}
+	if all {
+		s.StopAll(key, "ann", 0)
+	}
+	r.mu.Lock()
+	list := scheduler.Units(x.waiting, x.set, scheduler.SessionState{Last: x.last, Running: x.running})
+	var ended []int64
+	for i, u := range list {
+		if i == 0 || all {
+			ended = append(ended, seqsOf(u.Rows)...)
+		}
+	}
+	x.remove(ended)
+	r.mu.Unlock()
+	for _, seq := range ended {
+		s.Drop(key, seq)
+	}
+}
+
 // submit submits and fails the test on an error.
 func submit(t *testing.T, s *sched, it item) scheduler.Submitted[string] {
 	t.Helper()
 	if it.Session == "" {
 		it.Session = "s"
+	}
+	if v, ok := stores.Load(s); ok {
+		r, _ := v.(*rows)
+		for _, seq := range r.accept(r.session(it.Session), &it) {
+			s.Drop(it.Session, seq)
+		}
 	}
 	sub, err := s.Submit(it)
 	if err != nil {

@@ -63,7 +63,7 @@ func (s *Scheduler[M]) Session(key string) (SessionStats, bool) {
 		return SessionStats{}, false
 	}
 	stats := SessionStats{
-		State: StateQueued, Settings: x.set, Waiting: x.waiting, Turns: x.depth(), Debouncing: x.debouncing(),
+		State: StateQueued, Settings: x.set, Waiting: x.depth(), Turns: x.depth(), Debouncing: x.debouncing(),
 	}
 	for _, t := range x.running {
 		run := t.stats(now)
@@ -107,10 +107,10 @@ func (s *Scheduler[M]) TurnsLeft() []RunStats {
 
 // debouncing is the number of messages in the open window.
 func (x *session[M]) debouncing() int {
-	if !x.buffers() {
+	if !x.window {
 		return 0
 	}
-	return x.back().count
+	return x.depth()
 }
 
 // Generation is the number of resets before the turn started, plus one. It only grows.

@@ -18,7 +18,7 @@ import (
 func mode(t *testing.T, set scheduler.Settings, n int) (starts []string, subs []scheduler.Submitted[string], s *sched) {
 	t.Helper()
 	j := &journal{}
-	s = newScheduler(t, config{Queue: set, Run: takes(j, time.Second)})
+	s = withRows(t, config{Queue: set, Run: takes(j, time.Second)})
 	for i := range n {
 		subs = append(subs, submit(t, s, item{ID: strconv.Itoa(i), Payload: strconv.Itoa(i)}))
 		synctest.Wait()
@@ -108,7 +108,7 @@ func TestCollectCutsWhereMessagesDoNotBelongTogether(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		j := &journal{}
-		s := newScheduler(t, config{
+		s := withRows(t, config{
 			Queue: scheduler.Settings{Mode: scheduler.ModeCollect, BatchBytes: 100}, Run: takes(j, time.Second),
 		})
 		for i, it := range []item{
@@ -126,6 +126,7 @@ func TestCollectCutsWhereMessagesDoNotBelongTogether(t *testing.T) {
 		} {
 			it.ID = strconv.Itoa(i)
 			submit(t, s, it)
+			synctest.Wait()
 		}
 		pass(time.Minute)
 		want := []string{"0s first", "1s a+b", "2s photo", "3s c", "4s again", "5s d", "6s topic+e", "7s f+g"}

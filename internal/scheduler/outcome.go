@@ -221,69 +221,25 @@ type Stopped[M any] struct {
 // Nothing reports whether there was nothing to stop.
 func (s Stopped[M]) Nothing() bool { return len(s.Running) == 0 && len(s.Ended) == 0 }
 
-// entry is one accepted message until its end. Entries that will share a turn are chained into a
-// unit. The first entry of the chain describes the unit and contains the memory of its turn, so
-// that a turn needs no allocation. Everything but the ticket is guarded by the scheduler's mutex
-// until the turn starts.
+// entry is one accepted message until its end. It contains the memory of its first turn, so that a
+// turn needs no allocation. Everything but the ticket is guarded by the scheduler's mutex until the
+// turn starts.
 type entry[M any] struct {
 	box    [1]Item[M] // an array, so that a turn of one message gets its slice of items without an allocation
 	ticket Ticket
 	at     time.Duration // time of acceptance, on the scheduler's clock
 	lane   *lane[M]
 	who    *principal[M] // valid only while the message waits, because the record is reused
-	next   *entry[M]     // the next message in the same unit
+	next   *entry[M]     // the next message of the same turn
 	turnOf *Turn[M]      // the turn that took it, nil while it waits
-
-	// The rest is only meaningful in the first entry of a unit.
-	last  *entry[M]
-	count int  // messages
-	bytes int  // sum of sizes
-	open  bool // a debounce window is open: others may join, and the unit may not start
-	alone bool // it interrupted: it starts when nothing else of the session runs
-	steer bool // a running turn may take it as input
-	turn  Turn[M]
+	alone  bool          // it interrupted: it starts when nothing else of the session runs
+	steer  bool          // a running turn may take it as input
+	used   bool          // turn was used
+	turn   Turn[M]
 }
 
 // item is the message itself.
 func (e *entry[M]) item() *Item[M] { return &e.box[0] }
-
-// join appends the unit that begins with o.
-func (e *entry[M]) join(o *entry[M]) {
-	e.last.next = o
-	e.last = o.last
-	e.count += o.count
-	e.bytes += o.bytes
-}
-
-// without removes one message from the unit and returns the rest, nil when nothing is left.
-func (e *entry[M]) without(gone *entry[M]) *entry[M] {
-	if gone == e {
-		return e.withoutFirst()
-	}
-	before := e
-	for before.next != gone {
-		before = before.next
-	}
-	before.next, gone.next = gone.next, nil
-	if e.last == gone {
-		e.last = before
-	}
-	e.count--
-	e.bytes -= gone.item().Size
-	return e
-}
-
-// withoutFirst removes the first message and moves the description of the unit to the second.
-func (e *entry[M]) withoutFirst() *entry[M] {
-	second := e.next
-	if second == nil {
-		return nil
-	}
-	second.last, second.count, second.bytes = e.last, e.count-1, e.bytes-e.item().Size
-	second.open, second.alone, second.steer = e.open, e.alone, e.steer
-	e.next, e.last, e.count = nil, e, 1
-	return second
-}
 
 // Errors that refuse or end one message. Each is one sentence for people with a remedy.
 var (

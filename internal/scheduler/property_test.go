@@ -68,7 +68,7 @@ func (w *world) run(ctx context.Context, t *turn) error {
 	w.principalsShare(t.Items()[0].Principal)
 	w.mu.Unlock()
 	if w.begins {
-		t.Began()
+		t.Began("")
 	}
 	defer func() {
 		w.mu.Lock()

@@ -13,20 +13,20 @@ const (
 )
 
 // queues are the sessions by key, with their waiting messages. It creates and removes sessions,
-// runs their debounce windows and ends waiting messages. The session itself manages the order of
+// runs their waits and ends waiting messages. The session itself manages the order of
 // its messages.
 type queues[M any] struct {
-	byKey      map[string]*session[M]
-	peak       int // the most sessions since the map was created
-	spare      []*session[M]
-	cutoffs    cutoffs
-	suspended  map[string]int // sessions that start no turn, with the number of active Suspend calls
-	gen        uint64         // resets plus one
-	debouncing int            // messages in open windows
+	byKey     map[string]*session[M]
+	peak      int // the most sessions since the map was created
+	spare     []*session[M]
+	cutoffs   cutoffs
+	suspended map[string]int           // sessions that start no turn, with the number of active Suspend calls
+	gen       uint64                   // resets plus one
+	typing    map[*session[M]]struct{} // sessions that wait because a person may still be typing
 
-	windowOver func(x *session[M], window uint64) // called by the timer of a window, without the mutex
-	tally      *tally
-	pending    *pending
+	waitOver func(x *session[M], alarm uint64) // called by the timer of a wait, without the mutex
+	tally    *tally
+	pending  *pending
 }
 
 // open returns the session, created if needed.
@@ -49,6 +49,7 @@ func (q *queues[M]) open(key string, cutoff int64) *session[M] {
 
 // forget removes an idle session and keeps its memory for the next one.
 func (q *queues[M]) forget(x *session[M]) {
+	q.endWait(x)
 	delete(q.byKey, x.key)
 	x.recycle()
 	if len(q.spare) < maxSpare {
@@ -70,84 +71,46 @@ func (q *queues[M]) shrink() {
 	}
 }
 
-// openWindow starts the window of the last unit.
-func (q *queues[M]) openWindow(x *session[M], u *entry[M], now time.Duration) {
-	if x.set.cuts(u.count, u.bytes) {
-		return
+// wait keeps the session from starting a turn for d.
+func (q *queues[M]) wait(x *session[M], now, d time.Duration, window bool) {
+	q.endWait(x)
+	x.waits, x.window, x.until = true, window, now+d
+	if window {
+		q.typing[x] = struct{}{}
 	}
-	u.open = true
-	q.debouncing++
-	x.hold = now + x.set.hold()
-	x.deadline = min(now+x.set.Debounce, x.hold)
-	x.window++
-	window := x.window
+	alarm := x.alarm
 	q.pending.add()
-	x.timer = time.AfterFunc(x.deadline-now, func() { q.windowOver(x, window) })
+	x.timer = time.AfterFunc(d, func() { q.waitOver(x, alarm) })
 }
 
-// extendWindow adds a message to the open window and reports whether that completed the batch,
-// which closes the window. The caller then settles the session.
-func (q *queues[M]) extendWindow(x *session[M], e *entry[M], now time.Duration) (complete bool) {
-	u := x.back()
-	u.join(e)
-	x.account(e, 1)
-	q.debouncing++
-	x.deadline = min(now+x.set.Debounce, x.hold)
-	return x.set.cuts(u.count, u.bytes) && q.closeWindow(x)
-}
-
-// closeWindow closes the open window, if any; its messages then wait. The caller settles the
-// session.
-func (q *queues[M]) closeWindow(x *session[M]) bool {
-	if !x.buffers() {
+// endWait ends the wait of the session, if it waits. The caller settles the session. A timer that
+// fires later finds another number.
+func (q *queues[M]) endWait(x *session[M]) bool {
+	if !x.waits {
 		return false
 	}
 	if x.timer.Stop() {
 		q.pending.done()
 	}
-	q.shut(x)
+	delete(q.typing, x)
+	x.waits, x.window, x.timer = false, false, nil
+	x.alarm++
 	return true
-}
-
-// shut marks the window of the last unit as closed. A timer that fires later finds another window
-// number.
-func (q *queues[M]) shut(x *session[M]) {
-	u := x.back()
-	u.open = false
-	q.debouncing -= u.count
-	x.window++
-	x.timer = nil
 }
 
 // empty ends all waiting messages of the session. It takes constant time, because the session has
 // already counted them.
 func (q *queues[M]) empty(x *session[M], o Outcome, err error, fx *effects[M]) {
-	q.closeWindow(x)
-	n := x.waiting
+	q.endWait(x)
+	n := x.depth()
 	q.end(goneUnits[M]{units: x.detach(), outcome: o, err: err}, n, fx)
 }
 
-// endFirst ends the first waiting unit of the session, including its window; a no-op when none
-// waits.
-func (q *queues[M]) endFirst(x *session[M], o Outcome, err error, fx *effects[M]) {
-	u := x.front()
-	if u == nil {
-		return
-	}
-	if u.open {
-		q.closeWindow(x)
-	}
-	q.end(goneUnits[M]{units: []*entry[M]{x.pop()}, outcome: o, err: err}, u.count, fx)
-}
-
-// endOne ends one waiting message, which is in the unit at index i.
-func (q *queues[M]) endOne(x *session[M], i int, e *entry[M], o Outcome, err error, fx *effects[M]) {
-	if u := x.units[i]; u.open && u.count == 1 {
-		q.closeWindow(x)
-	} else if u.open {
-		q.debouncing--
-	}
-	x.remove(i, e)
+// endOne ends the waiting message at index i of the queue of its session.
+func (q *queues[M]) endOne(x *session[M], i int, o Outcome, err error, fx *effects[M]) {
+	e := x.queue[i]
+	x.heard = min(x.heard, e.item().Seq-1)
+	x.remove(i)
 	q.end(goneUnits[M]{units: []*entry[M]{e}, outcome: o, err: err}, 1, fx)
 }
 

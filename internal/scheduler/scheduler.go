@@ -1,13 +1,13 @@
-// Package scheduler decides when a turn runs. It orders the messages of each session, merges
-// related ones, limits how many turns run concurrently, and stops them. It is independent of
-// agents, channels, SQL and HTTP and imports only the standard library; a message is a type
-// parameter that it never inspects.
+// Package scheduler decides when a turn runs: it limits how many turns run concurrently, shares them
+// among principals and sessions, and stops them. Which messages become a turn is decided by Next,
+// from the rows of the store. It is independent of agents, channels, SQL and HTTP and imports only
+// the standard library; a message is a type parameter that it never inspects.
 //
 // # Terms
 //
-// A message is one input to a session. A turn is one execution over one or several merged messages;
-// the last of them leads it and gives it its id. A lane is a named limit on concurrent turns. A
-// ticket is the promise of one message's outcome.
+// A message is one input to a session. A turn is one execution over one or several messages; the
+// last of them leads it and gives it its id. A lane is a named limit on concurrent turns. A ticket
+// is the promise of one message's outcome.
 //
 // # Central ideas
 //
@@ -30,21 +30,24 @@
 // Cancelling is a request. So a serial session never has two concurrent turns, whatever its runner
 // does with its context.
 //
-// Waiting messages are grouped in units. A unit is the messages that will share a turn: one
-// message, or the batch of a debounce window. The window is open while more may join. Only the last
-// unit of a session can be open, which keeps the order of the session. Stop ends a whole unit.
+// The rows own the order of a session's messages. The waiting messages that the scheduler knows tell
+// it only that a session may need a slot, for which lane and principal. They may be submitted in any
+// order, and some may be missing. With Config.Begins, a turn that has a slot asks the store, which
+// decides by Next in the transaction that starts the turn: Began has the messages that it chose, and
+// BeganNothing why it chose none, such as an open window. Messages that the store does not have any
+// more are removed (Gone). While a turn has not begun, stops of it are noted, and apply when its
+// messages are known.
 //
 // # Decisions about rows
 //
 // Row, Admit, Next and Units decide from columns of the store instead of messages in memory, so
-// that every replica decides the same. The store calls Admit for each message that may end others
-// or be refused, under the lock of its session. Next is what a session does with a slot: it is the
-// rule by which the store will choose the messages of a turn itself, and until then a property test
-// gives one random history to it and to the scheduler. Where they differ, Next is what is wanted:
+// that every replica decides the same. The store calls both under the lock of the session: Admit
+// for each message that may end others or be refused, Next for each slot. What follows from that:
 //
 //   - A window depends on the state when a slot is free, not when the message arrives: a typed
-//     message of mode collect or
-//     interrupt that arrived while turns ran may wait up to Debounce longer after them.
+//     message of mode collect or interrupt that arrived while turns ran may wait up to Debounce
+//     longer after them. In mode collect, a turn also includes a message that was accepted after
+//     the slot became free and before the turn began.
 //   - A number that is missing ends a window: a command, and also a message that was stopped or
 //     dropped between two others.
 //   - A message that ends the window of the one before it is in the same turn, in mode collect.
@@ -59,7 +62,7 @@
 //	core        the state that the mutex guards, made of the parts below, and the decisions that need several parts
 //	lanes       the lanes by name and the unknown names; lane: slots, ready list, ring of subqueues, turns that return from Yield
 //	principals  the records of principals; principal: waiting messages, places of bounded turns, sessions that wait for a place
-//	queues      the sessions by key, cutoffs, generation, debounce windows; session: waiting units in order, running turns, settings
+//	queues      the sessions by key, cutoffs, generation, waits; session: waiting messages, running turns, settings
 //	turns       the counters of running turns and the rules of cancelling and ending; Turn: cause, grace, outcome of one turn
 //	throttle    whether a session may have concurrent turns; the result is stored in the session
 //	tally       counters since the start
@@ -92,7 +95,8 @@
 //     exceed it until turns end.
 //   - Turns of a session, stopping ones included, never exceed its MaxConcurrent at the time of a
 //     start.
-//   - Messages of a session start in the order of their sequence numbers.
+//   - The turns of a session begin one after the other. Without Begins, its messages start in the
+//     order of their sequence numbers; with it, the store decides.
 //   - Every accepted message gets exactly one outcome, and the counters add up to the number
 //     accepted.
 //   - While a session of a principal is ready, each other principal starts at most one turn before
@@ -244,14 +248,16 @@ func refusal(err error) Refusal {
 	}
 }
 
-// Cut closes the debounce window of the session and reports whether one was open. Its messages
-// start as soon as they may, and a later message belongs to another turn: something other than a
-// message came between, such as a command.
+// Cut ends the wait of the session and reports whether it waited: something other than a message
+// came, such as a command, and the store may decide otherwise now.
 func (s *Scheduler[M]) Cut(session string) bool {
 	fx := s.begin()
 	s.mu.Lock()
 	x, ok := s.core.queues.byKey[session]
-	if ok = ok && s.core.queues.closeWindow(x); ok {
+	if ok && x.begins != nil {
+		x.begins.again = true
+	}
+	if ok = ok && s.core.queues.endWait(x); ok {
 		s.core.settle(x, &fx)
 	}
 	s.mu.Unlock()
@@ -259,21 +265,26 @@ func (s *Scheduler[M]) Cut(session string) bool {
 	return ok
 }
 
-// windowOver is the timer of a debounce window. The deadline may have moved since the timer was
-// set: moving a number is cheaper than moving a timer with every message.
-func (s *Scheduler[M]) windowOver(x *session[M], window uint64) {
+// Known is the highest number of a session up to which the scheduler needs to be told of no waiting
+// message: it knows a message that waits before or with the others.
+func (s *Scheduler[M]) Known(session string) int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if x, ok := s.core.queues.byKey[session]; ok {
+		return x.heard
+	}
+	return 0
+}
+
+// waitOver is the timer of a wait.
+func (s *Scheduler[M]) waitOver(x *session[M], alarm uint64) {
 	fx := s.begin()
 	s.mu.Lock()
-	switch {
-	case x.window != window:
-		s.core.pending.done() // the window was closed while the timer fired
-	case fx.now < x.deadline:
-		x.timer.Reset(x.deadline - fx.now)
-	default:
-		s.core.queues.shut(x)
+	if x.waits && x.alarm == alarm { // otherwise the wait was ended while the timer fired
+		s.core.queues.endWait(x)
 		s.core.settle(x, &fx)
-		s.core.pending.done()
 	}
+	s.core.pending.done()
 	s.mu.Unlock()
 	s.perform(&fx)
 }
@@ -299,7 +310,7 @@ func (c *core[M]) init(s *Scheduler[M]) {
 	c.begins = s.cfg.Begins
 	c.lanes = newLanes[M](s.cfg.Lanes)
 	c.principals = principals[M]{byName: map[string]*principal[M]{}, bound: s.cfg.PrincipalTurns}
-	c.queues = queues[M]{byKey: map[string]*session[M]{}, gen: 1, windowOver: s.windowOver, tally: &c.tally, pending: &c.pending}
+	c.queues = queues[M]{byKey: map[string]*session[M]{}, gen: 1, typing: map[*session[M]]struct{}{}, waitOver: s.waitOver, tally: &c.tally, pending: &c.pending}
 	c.turns = turns[M]{s: s, tally: &c.tally, pending: &c.pending}
 	c.throttle = throttle[M]{on: s.cfg.TokenEstimate != nil, pending: &c.pending}
 }
@@ -317,35 +328,18 @@ func (c *core[M]) admit(it *Item[M], set Settings, fx *effects[M]) (Submitted[M]
 	if known := x.known(it); known != nil {
 		return Submitted[M]{Ticket: &known.ticket, Seq: it.Seq, Running: known.turnOf != nil, Duplicate: true}, nil
 	}
-	x.set = set
+	x.set, x.heard = set, max(x.heard, it.Seq)
 	l := c.lanes.find(it.Lane, fx)
 	if set.Mode == ModeInterrupt {
-		c.interrupt(x, it, l, fx)
-	}
-	if x.joins(it, l) {
-		return c.extend(x, c.entry(it, l, fx), fx), nil
-	}
-	if c.queues.closeWindow(x) {
-		c.settle(x, fx) // the messages of the window may start now
+		c.interrupt(x, it, fx)
 	}
 	return c.enqueue(x, c.entry(it, l, fx), fx), nil
 }
 
 // entry creates the record of an accepted message.
 func (c *core[M]) entry(it *Item[M], l *lane[M], fx *effects[M]) *entry[M] {
-	e := &entry[M]{box: [1]Item[M]{*it}, at: fx.now, lane: l, who: c.principals.of(it.Principal), count: 1, bytes: it.Size}
-	e.last = e
 	c.tally.accepted++
-	return e
-}
-
-// extend adds a message to the open window.
-func (c *core[M]) extend(x *session[M], e *entry[M], fx *effects[M]) Submitted[M] {
-	before := x.waiting
-	if c.queues.extendWindow(x, e, fx.now) {
-		c.settle(x, fx)
-	}
-	return Submitted[M]{Ticket: &e.ticket, Seq: e.item().Seq, Running: e.turnOf != nil, Position: before}
+	return &entry[M]{box: [1]Item[M]{*it}, at: fx.now, lane: l, who: c.principals.of(it.Principal)}
 }
 
 // enqueue makes the message wait, and starts it if it can start.
@@ -354,24 +348,39 @@ func (c *core[M]) enqueue(x *session[M], e *entry[M], fx *effects[M]) Submitted[
 	e.steer = x.set.Mode == ModeSteer && it.merges()
 	e.alone = x.set.Mode == ModeInterrupt && len(x.running) > 0
 	before := x.insert(e)
-	if x.back() == e && x.debounces(it) {
-		c.queues.openWindow(x, e, fx.now)
+	holds := x.holds(it)
+	switch {
+	case !holds || x.breaks(x.head+before):
+		c.queues.endWait(x)
+	case !x.waits && x.depth() == 1:
+		c.queues.wait(x, fx.now, x.set.Debounce, true)
+	}
+	if x.begins != nil && !holds {
+		x.begins.again = true
 	}
 	c.settle(x, fx)
 	return Submitted[M]{Ticket: &e.ticket, Seq: it.Seq, Running: e.turnOf != nil, Position: before}
 }
 
-// interrupt applies mode interrupt: the message replaces all unfinished work of its session. A
-// message that joins the open window of a session without a turn interrupts nothing.
-func (c *core[M]) interrupt(x *session[M], it *Item[M], l *lane[M], fx *effects[M]) {
-	if x.idle() || len(x.running) == 0 && x.depth() == 1 && x.joins(it, l) {
+// interrupt applies mode interrupt: the message replaces all earlier unfinished work of its
+// session, unless a person may still be typing. The store has ended what waits.
+func (c *core[M]) interrupt(x *session[M], it *Item[M], fx *effects[M]) {
+	if x.idle() || len(x.running) == 0 && x.window && x.holds(it) {
 		return
 	}
 	cause := &CancelCause{Reason: ReasonSuperseded, By: it.ID}
 	for _, t := range x.running {
-		c.turns.cancel(t, cause, fx)
+		switch {
+		case !t.begun:
+			t.marks = append(t.marks, mark{upto: it.Seq - 1, cause: cause})
+		case t.lead.item().Seq < it.Seq:
+			c.turns.cancel(t, cause, fx)
+		}
 	}
-	c.queues.empty(x, OutcomeSuperseded, cause, fx)
+	for e := x.front(); e != nil && e.item().Seq < it.Seq; e = x.front() {
+		c.queues.endOne(x, x.head, OutcomeSuperseded, cause, fx)
+	}
+	x.heard = max(x.heard, it.Seq)
 }
 
 // drain refuses everything new and ends waiting messages as cleared.

@@ -8,22 +8,22 @@ import (
 )
 
 // session is the state of a conversation while it has running or waiting work. Every field is
-// guarded by the scheduler's mutex. Idle sessions are kept in a small pool, so window and question
+// guarded by the scheduler's mutex. Idle sessions are kept in a small pool, so alarm and question
 // only ever grow: a late timer or estimate finds another number and does nothing.
 type session[M any] struct {
 	key      string
 	set      Settings // of the last submitted message
 	gen      uint64
 	last     int64 // highest sequence number seen
+	heard    int64 // see Known
 	running  []*Turn[M]
 	begins   *Turn[M]    // started last and has not begun yet: the next turn of the session waits for that, without a slot
-	units    []*entry[M] // waiting, in order of sequence; units[:head] have left
+	queue    []*entry[M] // waiting, in order of sequence; queue[:head] have left
 	head     int
-	waiting  int  // messages in units
-	disorder bool // a late message lies between those of a unit: a binary search would miss messages
+	bytes    int // of the waiting messages
 	byLane   []laneShare[M]
 	runBox   [1]*Turn[M]     // initial memory of running
-	unitsBox [2]*entry[M]    // initial memory of units
+	queueBox [2]*entry[M]    // initial memory of queue
 	laneBox  [1]laneShare[M] // initial memory of byLane
 
 	// The place in a line. If lane is set, the session is in its ready list and in the subqueue of
@@ -35,11 +35,12 @@ type session[M any] struct {
 	links    [linkCount]link[M]
 	readyAt  time.Duration
 
-	// The debounce window of the last unit, if it is open.
-	window   uint64
-	timer    *time.Timer
-	deadline time.Duration // end of the debounce time; each message moves it
-	hold     time.Duration // end of the maximum hold; never moved
+	// Until when it starts no turn, if it waits.
+	waits  bool
+	window bool // because a person may still be typing
+	until  time.Duration
+	alarm  uint64
+	timer  *time.Timer
 
 	// The token estimate.
 	question  uint64
@@ -66,100 +67,92 @@ func newSession[M any]() *session[M] {
 
 // recycle clears the conversation, except the numbers that guard against late timers and estimates.
 func (x *session[M]) recycle() {
-	clear(x.unitsBox[:])
-	x.key, x.units, x.head, x.byLane = "", x.unitsBox[:0], 0, x.laneBox[:0]
+	clear(x.queueBox[:])
+	x.key, x.queue, x.head, x.heard, x.bytes, x.byLane = "", x.queueBox[:0], 0, 0, 0, x.laneBox[:0]
 }
 
-func (x *session[M]) idle() bool    { return len(x.running) == 0 && x.depth() == 0 }
-func (x *session[M]) depth() int    { return len(x.units) - x.head }
-func (x *session[M]) buffers() bool { return x.depth() > 0 && x.back().open }
+func (x *session[M]) idle() bool { return len(x.running) == 0 && x.depth() == 0 }
+func (x *session[M]) depth() int { return len(x.queue) - x.head }
 
-// front is the unit that starts next, nil when none waits.
+// front is the message that starts next, nil when none waits.
 func (x *session[M]) front() *entry[M] {
 	if x.depth() == 0 {
 		return nil
 	}
-	return x.units[x.head]
+	return x.queue[x.head]
 }
 
-// back is the last waiting unit; one must be waiting.
-func (x *session[M]) back() *entry[M] { return x.units[len(x.units)-1] }
+// back is the last waiting message; one must be waiting.
+func (x *session[M]) back() *entry[M] { return x.queue[len(x.queue)-1] }
 
-// insert inserts the unit of one message at its position in the order and returns the number of
-// messages before it. This is nearly always the end. A message that was overtaken between its
-// acceptance and its submission goes before the later ones.
+// insert inserts a message at its position in the order and returns the number of messages before
+// it. This is nearly always the end. A message that was overtaken between its acceptance and its
+// submission goes before the later ones.
 func (x *session[M]) insert(e *entry[M]) int {
 	x.tidy()
-	before := x.waiting
-	i := len(x.units)
-	for i > x.head && x.units[i-1].item().Seq > e.item().Seq {
+	i := len(x.queue)
+	for i > x.head && x.queue[i-1].item().Seq > e.item().Seq {
 		i--
-		before -= x.units[i].count
 	}
-	if i > x.head && x.units[i-1].last.item().Seq > e.item().Seq {
-		x.disorder = true
-	}
-	x.units = slices.Insert(x.units, i, e)
+	x.queue = slices.Insert(x.queue, i, e)
 	x.account(e, 1)
-	return before
+	return i - x.head
 }
 
 // tidy bounds the memory of a session that is never idle: it empties the slice when nothing waits,
-// and moves the waiting units to the start of a full slice of which at least half has left. Its
+// and moves the waiting messages to the start of a full slice of which at least half has left. Its
 // cost is constant per message.
 func (x *session[M]) tidy() {
 	if x.depth() == 0 {
-		x.units, x.head, x.disorder = x.units[:0], 0, false
+		x.queue, x.head = x.queue[:0], 0
 		return
 	}
-	if len(x.units) < cap(x.units) || x.head*2 < len(x.units) {
+	if len(x.queue) < cap(x.queue) || x.head*2 < len(x.queue) {
 		return
 	}
-	n := copy(x.units, x.units[x.head:])
-	clear(x.units[n:])
-	x.units, x.head = x.units[:n], 0
+	n := copy(x.queue, x.queue[x.head:])
+	clear(x.queue[n:])
+	x.queue, x.head = x.queue[:n], 0
 }
 
-// pop removes the first unit.
+// pop removes the first message.
 func (x *session[M]) pop() *entry[M] {
-	u := x.units[x.head]
-	x.units[x.head] = nil
+	u := x.queue[x.head]
+	x.queue[x.head] = nil
 	x.head++
-	for e := u; e != nil; e = e.next {
-		x.account(e, -1)
-	}
+	x.account(u, -1)
 	return u
 }
 
-// detach removes all units.
+// detach removes all waiting messages.
 func (x *session[M]) detach() []*entry[M] {
-	units := x.units[x.head:]
-	if len(units) <= len(x.unitsBox) {
-		units = slices.Clone(units) // it may be the session's own initial memory
+	queue := x.queue[x.head:]
+	if len(queue) <= len(x.queueBox) {
+		queue = slices.Clone(queue) // it may be the session's own initial memory
 	}
-	x.units, x.head, x.waiting, x.disorder = nil, 0, 0, false // the caller owns the slice now
+	if len(queue) > 0 {
+		x.heard = min(x.heard, queue[0].item().Seq-1)
+	}
+	x.queue, x.head, x.bytes = nil, 0, 0 // the caller owns the slice now
 	for _, share := range x.byLane {
 		if share.count > 0 {
 			share.add(-share.count)
 		}
 	}
 	x.byLane = x.byLane[:0]
-	return units
+	return queue
 }
 
-// remove removes one message from the unit at index i of units.
-func (x *session[M]) remove(i int, e *entry[M]) {
-	if left := x.units[i].without(e); left != nil {
-		x.units[i] = left
-	} else {
-		x.units = slices.Delete(x.units, i, i+1)
-	}
+// remove removes the message at index i of queue.
+func (x *session[M]) remove(i int) {
+	e := x.queue[i]
+	x.queue = slices.Delete(x.queue, i, i+1)
 	x.account(e, -1)
 }
 
 // account updates the numbers of waiting messages: by n messages like e; n may be negative.
 func (x *session[M]) account(e *entry[M], n int) {
-	x.waiting += n
+	x.bytes += n * e.item().Size
 	free := -1
 	for i := range x.byLane {
 		share := &x.byLane[i]
@@ -192,29 +185,19 @@ func (c laneShare[M]) add(n int) {
 
 // findSeq finds a waiting message by its sequence number.
 func (x *session[M]) findSeq(seq int64) (int, *entry[M]) {
-	if x.disorder {
-		return x.find(func(e *entry[M]) bool { return e.item().Seq == seq })
-	}
-	waiting := x.units[x.head:]
-	i := sort.Search(len(waiting), func(i int) bool { return waiting[i].last.item().Seq >= seq })
-	if i == len(waiting) {
+	waiting := x.queue[x.head:]
+	i := sort.Search(len(waiting), func(i int) bool { return waiting[i].item().Seq >= seq })
+	if i == len(waiting) || waiting[i].item().Seq != seq {
 		return 0, nil
 	}
-	for e := waiting[i]; e != nil; e = e.next {
-		if e.item().Seq == seq {
-			return x.head + i, e
-		}
-	}
-	return 0, nil
+	return x.head + i, waiting[i]
 }
 
 // find searches a waiting message, oldest first.
 func (x *session[M]) find(match func(*entry[M]) bool) (int, *entry[M]) {
-	for i := x.head; i < len(x.units); i++ {
-		for e := x.units[i]; e != nil; e = e.next {
-			if match(e) {
-				return i, e
-			}
+	for i := x.head; i < len(x.queue); i++ {
+		if match(x.queue[i]) {
+			return i, x.queue[i]
 		}
 	}
 	return 0, nil
@@ -284,11 +267,9 @@ func (x *session[M]) leave(t *Turn[M]) {
 	}
 }
 
-// debounces reports whether the message that was just appended waits for the window. The window
-// merges messages that a person types. It is not opened if it could not merge or would only delay:
-// when the message interrupts, is steered into a running turn, or will be collected with others
-// anyway.
-func (x *session[M]) debounces(it *Item[M]) bool {
+// holds reports whether a turn that begins with the message waits for further ones. The store
+// decides; to ask it earlier would be in vain.
+func (x *session[M]) holds(it *Item[M]) bool {
 	if !it.Typed || !it.merges() || x.set.Debounce <= 0 || x.set.BatchMessages == 1 {
 		return false
 	}
@@ -304,40 +285,17 @@ func (x *session[M]) debounces(it *Item[M]) bool {
 	}
 }
 
-// joins reports whether the message belongs to the open window of its session: same sender, same
-// thread, same lane, and the batch is not full. An overtaken message does not join, because its
-// position is earlier.
-func (x *session[M]) joins(it *Item[M], l *lane[M]) bool {
-	if !x.buffers() || !x.debounces(it) {
+// breaks reports whether the message at index i ends the wait for further ones: it belongs to
+// another turn than the one before it, or completes the batch.
+func (x *session[M]) breaks(i int) bool {
+	if x.set.cuts(x.depth(), x.bytes) {
+		return true
+	}
+	if i == x.head {
 		return false
 	}
-	u := x.back()
-	last := u.last.item()
-	if last.Sender != it.Sender || last.Thread != it.Thread || u.lane != l || last.Seq > it.Seq {
-		return false
-	}
-	return x.set.BatchBytes < 0 || u.bytes+it.Size <= x.set.BatchBytes
-}
-
-// collect adds every waiting message that may share its turn to the unit, which is about to start
-// (mode collect, and messages that gather).
-func (x *session[M]) collect(u *entry[M]) {
-	for next := x.front(); next != nil && x.collects(u, next); next = x.front() {
-		u.join(x.pop())
-	}
-}
-
-// collects reports whether next may share the turn of u. Only bytes limit a collected turn, because
-// the store already limits the number of waiting messages.
-func (x *session[M]) collects(u, next *entry[M]) bool {
-	a, b := u.last.item(), next.item()
-	if next.open || !a.merges() || !b.merges() || a.Thread != b.Thread || u.lane != next.lane || a.Gathers != b.Gathers {
-		return false
-	}
-	if a.Gathers && a.Sender != b.Sender {
-		return false
-	}
-	return x.set.BatchBytes < 0 || u.bytes+next.bytes <= x.set.BatchBytes
+	a, b := x.queue[i-1].item(), x.queue[i].item()
+	return !a.merges() || a.Sender != b.Sender || a.Thread != b.Thread || a.Lane != b.Lane || a.Seq+1 != b.Seq
 }
 
 // maxCutoffs bounds the memory for stopped sessions. A cutoff only matters shortly after a stop,

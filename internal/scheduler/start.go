@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"runtime/debug"
 	"slices"
+	"time"
 )
 
 // The methods in this file match sessions that have work with lanes that have free slots. Every
@@ -24,7 +25,7 @@ func (c *core[M]) settle(x *session[M], fx *effects[M]) {
 // session.
 func (c *core[M]) place(x *session[M], fx *effects[M]) *lane[M] {
 	u := x.front()
-	may := u != nil && !u.open && !c.queues.isSuspended(x.key) && c.mayStart(x, u, fx)
+	may := u != nil && !x.waits && !c.queues.isSuspended(x.key) && c.mayStart(x, u, fx)
 	if may && c.principals.placed(x, u) {
 		return x.lane
 	}
@@ -86,10 +87,8 @@ func (c *core[M]) pump(l *lane[M], fx *effects[M]) {
 // principal that the session held.
 func (c *core[M]) start(x *session[M], held *principal[M], fx *effects[M]) {
 	u := x.pop()
-	if x.set.Mode == ModeCollect || u.item().Gathers {
-		x.collect(u)
-	}
 	t := c.turns.begin(u, x, fx.now)
+	t.begun, t.asked = !c.begins, x.last
 	t.held = held
 	x.running = append(x.running, t)
 	if c.begins {
@@ -111,12 +110,44 @@ func (c *core[M]) finish(t *Turn[M], err error, fx *effects[M]) (decided bool) {
 	x.leave(t)
 	c.throttle.forget(x, fx) // the history has grown, so an older estimate is invalid
 	c.leavePlace(t, fx)
+	if x.waits && !x.window { // what it waited for may have happened
+		c.queues.endWait(x)
+	}
+	if t.nothing != nil {
+		c.beganNothing(t, x, fx)
+	}
 	c.settle(x, fx)
 	t.sess = nil
 	c.pump(t.lane, fx)
 	c.pending.done()
 	return decided
 }
+
+// beganNothing returns the message of a slot that began no turn.
+func (c *core[M]) beganNothing(t *Turn[M], x *session[M], fx *effects[M]) {
+	switch why := t.nothing; {
+	case t.gen != x.gen:
+		c.queues.end(goneUnits[M]{units: []*entry[M]{t.front}, outcome: OutcomeCleared, err: ErrLaneCleared}, 1, fx)
+	case why.Lost:
+		c.back(t.front, x, fx)
+		c.gone(x, 0, t.asked, fx)
+		x.heard = 0
+	default:
+		c.back(t.front, x, fx)
+		c.gone(x, why.First, why.Last, fx)
+		if t.again || x.depth() == 0 { // something happened since the store decided
+			return
+		}
+		wait := why.Wait
+		if wait <= 0 {
+			wait = askAgain
+		}
+		c.queues.wait(x, fx.now, wait, why.Window)
+	}
+}
+
+// askAgain is after which time a session asks the store again that began no turn.
+const askAgain = time.Second
 
 // useFreePlaces gives free places of the principal to its waiting sessions, and removes an idle
 // principal.
@@ -181,7 +212,9 @@ func (s *Scheduler[M]) execute(t *Turn[M]) (next *Turn[M]) {
 		}
 	}()
 	s.attach(t, cancel)
-	s.out.started(t)
+	if !s.cfg.Begins {
+		s.out.started(t)
+	}
 	err = s.invoke(ctx, t)
 	returned = true
 	return nil

@@ -103,8 +103,11 @@ func (c *core[M]) stats(now time.Duration) Stats {
 		UnknownLanes: total(c.lanes.fellBack), Draining: c.draining, Generation: c.queues.gen, Principals: len(c.principals.byName),
 		Sessions: SessionTotals{
 			Tracked: len(c.queues.byKey), Running: c.turns.running, Undecided: c.turns.running - c.turns.discarded,
-			Stuck: c.turns.stuck, Debouncing: c.queues.debouncing,
+			Stuck: c.turns.stuck,
 		},
+	}
+	for x := range c.queues.typing {
+		stats.Sessions.Debouncing += x.depth()
 	}
 	c.tally.report(&stats)
 	for _, l := range c.lanes.byName {
@@ -183,7 +186,7 @@ type Wait struct {
 	Cause WaitCause
 	// Position counts from 1: for WaitLane the position among the ready sessions of the lane, in
 	// the order in which they start if nothing else arrives, turns that return from Yield first;
-	// for WaitSession the position among the waiting units of the session. Otherwise 0.
+	// for WaitSession the position among the waiting messages of the session. Otherwise 0.
 	Position int
 	// Left is how long the debounce window stays open if nothing else arrives; 0 for other causes.
 	Left time.Duration
@@ -220,23 +223,21 @@ func (c *core[M]) waits(x *session[M], places map[*session[M]]int, now time.Dura
 	if len(x.running) > 0 {
 		blocker = x.running[0].runID
 	}
-	for i, u := range x.units[x.head:] {
+	for i, e := range x.queue[x.head:] {
 		w := Wait{Cause: WaitSession, Position: i + 1, BlockedBy: blocker}
 		switch {
 		case c.draining:
 			w = Wait{Cause: WaitDrain}
-		case u.open:
-			w = Wait{Cause: WaitDebounce, Left: max(x.deadline-now, 0)}
+		case x.window:
+			w = Wait{Cause: WaitDebounce, Left: max(x.until-now, 0)}
 		case i > 0:
 		case x.lane != nil:
 			w = Wait{Cause: WaitLane, Position: places[x]}
 		case x.held != nil:
 			w = Wait{Cause: WaitPrincipal}
 		}
-		for e := u; e != nil; e = e.next {
-			w.ID = e.item().ID
-			list = append(list, w)
-		}
+		w.ID = e.item().ID
+		list = append(list, w)
 	}
 	return list
 }
@@ -370,17 +371,11 @@ func (r *reporter[M]) started(t *Turn[M]) {
 	}
 }
 
-// taken completes the tickets of a unit that the turn took as input, and adds its messages to
-// items. It must not read past the last message of the unit, where another call may append more.
+// taken completes the ticket of a message that the turn took as input, and adds it to items.
 func (r *reporter[M]) taken(t *Turn[M], u *entry[M], merged error, items []Item[M]) []Item[M] {
-	for e := u; ; e = e.next {
-		e.ticket.complete(OutcomeMerged, merged)
-		r.obs.MessageEnded(t.lane.Name, OutcomeMerged)
-		items = append(items, *e.item())
-		if e == u.last {
-			return items
-		}
-	}
+	u.ticket.complete(OutcomeMerged, merged)
+	r.obs.MessageEnded(t.lane.Name, OutcomeMerged)
+	return append(items, *u.item())
 }
 
 // turnEnded reports the decided outcome of a turn and of its leading message.
@@ -409,9 +404,7 @@ func (r *reporter[M]) unknownLane(name string) {
 func (r *reporter[M]) ended(gone []goneUnits[M]) []Ended[M] {
 	n := 0
 	for _, g := range gone {
-		for _, u := range g.units {
-			n += u.count
-		}
+		n += len(g.units)
 	}
 	if n == 0 {
 		return nil
@@ -419,11 +412,9 @@ func (r *reporter[M]) ended(gone []goneUnits[M]) []Ended[M] {
 	ended := make([]Ended[M], 0, n)
 	for _, g := range gone {
 		for _, u := range g.units {
-			for e := u; e != nil; e = e.next {
-				e.ticket.complete(g.outcome, g.err)
-				r.obs.MessageEnded(e.lane.Name, g.outcome)
-				ended = append(ended, Ended[M]{Item: *e.item(), Outcome: g.outcome, Err: g.err})
-			}
+			u.ticket.complete(g.outcome, g.err)
+			r.obs.MessageEnded(u.lane.Name, g.outcome)
+			ended = append(ended, Ended[M]{Item: *u.item(), Outcome: g.outcome, Err: g.err})
 		}
 	}
 	return ended

@@ -8,11 +8,10 @@ import (
 	"time"
 )
 
-// Stop cancels the oldest running turn of the session that is not stopping yet; its other turns
-// continue. If no such turn exists, it ends the oldest waiting messages that would have shared a
-// turn, including the debounce window. A Settled turn cannot be stopped, and nothing else is
-// stopped in its place. The cause names who. Stop takes no slot, waits for nothing, and its cost
-// does not depend on the number of waiting messages.
+// Stop cancels the oldest running turn of the session that has begun and is not stopping yet; its
+// other turns continue. A Settled turn cannot be stopped, and nothing else is stopped in its place.
+// What waits is the store's. The cause names who. Stop takes no slot, waits for nothing, and its
+// cost does not depend on the number of waiting messages.
 func (s *Scheduler[M]) Stop(key, who string) Stopped[M] {
 	return s.onSession(key, func(x *session[M], fx *effects[M]) []*Turn[M] {
 		return s.core.stopOldest(x, &CancelCause{Reason: ReasonStopped, By: who}, fx)
@@ -58,7 +57,7 @@ func (s *Scheduler[M]) Drop(key string, seq int64) (Ended[M], bool) {
 	ended := s.onSession(key, func(x *session[M], fx *effects[M]) []*Turn[M] {
 		if i, e := x.findSeq(seq); e != nil {
 			s.core.tally.dropped++
-			s.core.queues.endOne(x, i, e, OutcomeDropped, ErrQueueDropped, fx)
+			s.core.queues.endOne(x, i, OutcomeDropped, ErrQueueDropped, fx)
 		}
 		return nil
 	}).Ended
@@ -129,26 +128,28 @@ func (s *Scheduler[M]) onSession(key string, decide func(*session[M], *effects[M
 // stopOldest implements Stop.
 func (c *core[M]) stopOldest(x *session[M], cause *CancelCause, fx *effects[M]) []*Turn[M] {
 	for _, t := range x.running {
-		if c.turns.cancel(t, cause, fx) {
+		if t.begun && c.turns.cancel(t, cause, fx) {
 			return []*Turn[M]{t}
 		}
 		if t.settled {
 			return nil
 		}
 	}
-	c.queues.endFirst(x, OutcomeStopped, cause, fx)
 	return nil
 }
 
 // stopNamed implements StopRun.
 func (c *core[M]) stopNamed(x *session[M], id string, cause *CancelCause, fx *effects[M]) []*Turn[M] {
 	for _, t := range x.running {
-		if t.named(id) && c.turns.cancel(t, cause, fx) {
+		switch {
+		case !t.begun:
+			t.marks = append(t.marks, mark{id: id, cause: cause})
+		case t.named(id) && c.turns.cancel(t, cause, fx):
 			return []*Turn[M]{t}
 		}
 	}
 	if i, e := x.find(func(e *entry[M]) bool { return e.item().ID == id || e.item().RunID == id }); e != nil {
-		c.queues.endOne(x, i, e, OutcomeStopped, cause, fx)
+		c.queues.endOne(x, i, OutcomeStopped, cause, fx)
 	}
 	return nil
 }
@@ -161,7 +162,9 @@ func (c *core[M]) stopAll(key string, cause *CancelCause, cutoff int64, fx *effe
 		cutoff = max(cutoff, x.last)
 		x.last = cutoff
 		for _, t := range x.running {
-			if c.turns.cancel(t, cause, fx) {
+			if !t.begun {
+				t.marks = append(t.marks, mark{upto: cutoff, cause: cause})
+			} else if c.turns.cancel(t, cause, fx) {
 				stopped.Running = append(stopped.Running, t)
 			}
 		}
@@ -181,7 +184,7 @@ func (c *core[M]) reset(x *session[M], fx *effects[M]) {
 	for _, t := range x.running {
 		c.turns.cancel(t, &CancelCause{Reason: ReasonReset}, fx)
 	}
-	c.tally.cleared += x.waiting
+	c.tally.cleared += x.depth()
 	c.queues.empty(x, OutcomeCleared, ErrLaneCleared, fx)
 }
 

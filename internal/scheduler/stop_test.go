@@ -37,7 +37,7 @@ func runIDs(turns []*turn) []string {
 	return all
 }
 
-func TestStopTakesTheOldestRunningThenTheOldestWaiting(t *testing.T) {
+func TestStopTakesTheOldestRunningTurn(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newScheduler(t, config{Lanes: lanes(map[string]int{"main": 2}), Queue: scheduler.Settings{MaxConcurrent: 2}, Run: takesStops(time.Second)})
@@ -46,7 +46,7 @@ func TestStopTakesTheOldestRunningThenTheOldestWaiting(t *testing.T) {
 			synctest.Wait()
 		}
 		for _, want := range []struct{ running, ended []string }{
-			{running: []string{"0"}}, {running: []string{"1"}}, {ended: []string{"2"}}, {ended: []string{"3"}}, {},
+			{running: []string{"0"}}, {running: []string{"1"}}, {},
 		} {
 			st := s.Stop("s", "ann")
 			if !slices.Equal(runIDs(st.Running), want.running) || !slices.Equal(ids(st.Ended), want.ended) ||
@@ -63,8 +63,8 @@ func TestStopTakesTheOldestRunningThenTheOldestWaiting(t *testing.T) {
 			t.Errorf("stopping turns keep their slots: %+v", l)
 		}
 		pass(time.Second)
-		if st := s.Stop("s", "ann"); !st.Nothing() {
-			t.Errorf("stopped %+v of nothing", st)
+		if st := s.Stop("s", "ann"); !slices.Equal(runIDs(st.Running), []string{"2"}) {
+			t.Errorf("stopped %+v", st)
 		}
 		drain(t, s)
 	})
@@ -82,7 +82,7 @@ func takesStops(d time.Duration) runFunc {
 func TestStopRunFindsTurnsAndMessages(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := newScheduler(t, config{Run: untilStopped})
+		s := withRows(t, config{Run: untilStopped})
 		submit(t, s, item{ID: "m1", Typed: true, Sender: "a"})
 		submit(t, s, item{ID: "m2", Typed: true, Sender: "a"})
 		pass(time.Second) // they run as m2
@@ -189,10 +189,10 @@ func TestStopDoesNotWaitForAFullLane(t *testing.T) {
 	for i := range 10_000 {
 		submit(t, s, item{Session: "c", ID: strconv.Itoa(i)})
 	}
-	if st := s.Stop("c", "ann"); !slices.Equal(ids(st.Ended), []string{"0"}) {
+	if st := s.Stop("c", "ann"); !st.Nothing() {
 		t.Errorf("stopped %q", ids(st.Ended))
 	}
-	if st := s.StopAll("c", "ann", 0); len(st.Ended) != 9_999 {
+	if st := s.StopAll("c", "ann", 0); len(st.Ended) != 10_000 {
 		t.Errorf("ended %d", len(st.Ended))
 	}
 	if st := s.Stop("a", "ann"); len(st.Running) != 1 {
@@ -269,7 +269,7 @@ func TestAStopStormKeepsTheSlots(t *testing.T) {
 		for i := range 1000 {
 			key := strconv.Itoa(i % 7)
 			tickets = append(tickets, submit(t, s, item{Session: key, ID: strconv.Itoa(i)}).Ticket)
-			if st := s.Stop(key, "ann"); st.Nothing() {
+			if st := s.StopRun(key, strconv.Itoa(i), "ann"); st.Nothing() {
 				t.Fatalf("stop %d stopped nothing", i)
 			}
 			if i%10 == 0 {
@@ -409,6 +409,105 @@ func TestResetReturnsWaitingMessagesForTheNextGeneration(t *testing.T) {
 		}
 		if got := s.Reset("s"); got != nil {
 			t.Errorf("reset of nothing: %+v", got)
+		}
+		drain(t, s)
+	})
+}
+
+// begunBy runs a turn whose store chooses these messages after a while.
+func begunBy(after time.Duration, ended chan<- error, chosen ...item) config {
+	return config{Begins: true, Run: func(ctx context.Context, t *turn) error {
+		linger(after)
+		t.Began("", chosen...)
+		if ctx.Err() == nil {
+			linger(time.Second)
+		}
+		ended <- context.Cause(ctx)
+		return context.Cause(ctx)
+	}}
+}
+
+func TestStopBeforeATurnBeginsCancelsItWhenItBegins(t *testing.T) {
+	t.Parallel()
+	mine := item{Session: "s", ID: "m1", Seq: 1}
+	for name, stop := range map[string]struct {
+		call func(s *sched)
+		want bool
+	}{
+		"of its message":     {func(s *sched) { s.StopRun("s", "m1", "ann") }, true},
+		"of another message": {func(s *sched) { s.StopRun("s", "m2", "ann") }, false},
+		"of everything":      {func(s *sched) { s.StopAll("s", "ann", 0) }, true},
+		"by one that interrupts": {func(s *sched) {
+			_, _ = s.Submit(item{Session: "s", ID: "m2", Seq: 2, Settings: &scheduler.Settings{Mode: scheduler.ModeInterrupt}})
+		}, true},
+		"of the oldest turn, which the store stops": {func(s *sched) { s.Stop("s", "ann") }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				ended := make(chan error, 2)
+				s := newScheduler(t, begunBy(time.Second, ended, mine))
+				submit(t, s, mine)
+				synctest.Wait()
+				stop.call(s)
+				if cause := <-ended; (cause != nil) != stop.want {
+					t.Errorf("the turn ended by %v", cause)
+				}
+				s.StopAll("s", "test", 0)
+				drain(t, s)
+			})
+		})
+	}
+}
+
+func TestStoreChoosesTheMessagesOfATurn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		earlier, known := item{Session: "s", ID: "m1", Seq: 1}, item{Session: "s", ID: "m3", Seq: 3}
+		var took []string
+		turns := 0
+		s := newScheduler(t, config{Begins: true, Run: func(_ context.Context, t *turn) error {
+			turns++
+			switch turns {
+			case 1: // another process has accepted the first, and the one of the slot waits again
+				t.Began("", earlier)
+				t.Gone(3, 3)
+			case 2:
+				t.BeganNothing(scheduler.Nothing{Wait: time.Minute, First: 3, Last: 3})
+				return nil
+			default:
+				t.Began("")
+			}
+			took = append(took, t.RunID())
+			return nil
+		}})
+		submit(t, s, known)
+		synctest.Wait()
+		if st, _ := s.Session("s"); turns != 2 || st.Waiting != 1 {
+			t.Errorf("%d turns, %+v", turns, st)
+		}
+		checkSums(t, s)
+		pass(time.Minute)
+		if !slices.Equal(took, []string{"m1", "m3"}) {
+			t.Errorf("turns %q", took)
+		}
+		drain(t, s)
+	})
+}
+
+func TestSessionOfAnotherProcessIsForgotten(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newScheduler(t, config{Begins: true, Run: func(_ context.Context, t *turn) error {
+			t.BeganNothing(scheduler.Nothing{Lost: true})
+			return nil
+		}})
+		for i := range 3 {
+			submit(t, s, item{ID: strconv.Itoa(i)})
+		}
+		synctest.Wait()
+		if st, ok := s.Session("s"); ok || s.Known("s") != 0 {
+			t.Errorf("left %+v, known %d", st, s.Known("s"))
 		}
 		drain(t, s)
 	})

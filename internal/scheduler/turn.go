@@ -12,7 +12,8 @@ type Turn[M any] struct {
 	// Fixed at the start.
 	s           *Scheduler[M]
 	lane        *lane[M]
-	first, lead *entry[M]
+	front       *entry[M] // the message for which it got its slot
+	first, lead *entry[M] // of its messages
 	items       []Item[M]
 	runID       string
 	gen         uint64
@@ -20,6 +21,11 @@ type Turn[M any] struct {
 
 	// Guarded by the scheduler's mutex.
 	nextStart *Turn[M]
+	begun     bool        // its messages are known
+	nothing   *Nothing    // no turn began; set by the goroutine of the turn
+	asked     int64       // the highest number that was known when it got its slot
+	again     bool        // a message arrived since then
+	marks     []mark      // stops that arrived before it began
 	sess      *session[M] // nil when the turn has ended
 	cancel    context.CancelCauseFunc
 	cause     *CancelCause  // set once, by the first cancellation
@@ -84,18 +90,158 @@ func (t *Turn[M]) Settle() error {
 	return err
 }
 
-// Began declares that the turn has begun: the next turn of its session may start now, within the
-// session's limit. It is only used with Config.Begins; Run calls it when all work that depends on
-// the order is done. A turn that returns without calling it counts as begun then.
-func (t *Turn[M]) Began() {
+// Began declares that the turn has begun with these messages, in order: the next turn of its
+// session may start now, within the session's limit. It is only used with Config.Begins. The
+// messages are those that the store has chosen; the scheduler needs not know them, and one that it
+// started the turn for waits again unless it is among them. No messages mean that one. A stop that
+// arrived since the slot was given cancels the turn now if it covers its messages.
+func (t *Turn[M]) Began(runID string, messages ...Item[M]) {
 	fx := t.s.begin()
 	t.s.mu.Lock()
-	if x := t.sess; x != nil && x.begins == t {
-		x.begins = nil
+	if x := t.sess; x != nil && !t.begun {
+		t.s.core.began(t, x, runID, messages, &fx)
+	}
+	t.s.mu.Unlock()
+	t.s.perform(&fx)
+	t.s.out.started(t)
+}
+
+// Nothing is why a slot began no turn.
+type Nothing struct {
+	// Wait is how long the session starts no turn, unless something happens to it; 0 = a second.
+	Wait time.Duration
+	// Window: it waits because a person may still be typing.
+	Window bool
+	// Lost: the session belongs to another process. Its messages are removed without an outcome.
+	Lost bool
+	// First and Last are as in [Turn.Gone]; Last 0 = unknown.
+	First, Last int64
+}
+
+// BeganNothing declares that the store began no turn, and why; Run then returns. The message for
+// which the slot was given waits again.
+func (t *Turn[M]) BeganNothing(why Nothing) { t.nothing = &why }
+
+// Gone removes waiting messages without an outcome: those before first, or up to last when first is
+// 0. The store has told that they do not wait: they ended, or run.
+func (t *Turn[M]) Gone(first, last int64) {
+	fx := t.s.begin()
+	t.s.mu.Lock()
+	if x := t.sess; x != nil && t.gen == x.gen {
+		t.s.core.gone(x, first, last, &fx)
 		t.s.core.settle(x, &fx)
 	}
 	t.s.mu.Unlock()
 	t.s.perform(&fx)
+}
+
+// Front is the message for which the turn got its slot.
+func (t *Turn[M]) Front() *Item[M] { return t.front.item() }
+
+// RunsOfSession are the ids of the running turns of its session that have begun, and the threads of
+// those that take input.
+func (t *Turn[M]) RunsOfSession() (ids, inputs []string) {
+	t.s.mu.Lock()
+	defer t.s.mu.Unlock()
+	if t.sess == nil {
+		return nil, nil
+	}
+	for _, r := range t.sess.running {
+		if r.begun {
+			ids = append(ids, r.runID)
+		}
+		if r.takesInput() {
+			inputs = append(inputs, r.lead.item().Thread)
+		}
+	}
+	return ids, inputs
+}
+
+// mark is a stop of a turn whose messages were not known yet.
+type mark struct {
+	id    string // of the run or one of its messages; "" = any
+	upto  int64  // the number of its last message is at most this; 0 = any
+	cause *CancelCause
+}
+
+// began gives the turn its messages.
+func (c *core[M]) began(t *Turn[M], x *session[M], runID string, messages []Item[M], fx *effects[M]) {
+	t.begun = true
+	if x.begins == t {
+		x.begins = nil
+	}
+	if len(messages) > 0 {
+		c.exchange(t, x, messages, fx)
+	}
+	if runID != "" {
+		t.runID = runID
+	}
+	for _, m := range t.marks {
+		if (m.id == "" || t.named(m.id)) && (m.upto == 0 || t.lead.item().Seq <= m.upto) {
+			c.turns.cancel(t, m.cause, fx)
+		}
+	}
+	t.marks = nil
+	c.settle(x, fx)
+}
+
+// exchange replaces the message for which the turn got its slot by those that the store has chosen.
+func (c *core[M]) exchange(t *Turn[M], x *session[M], messages []Item[M], fx *effects[M]) {
+	front, had := t.front, false
+	var first, last *entry[M]
+	for i := range messages {
+		it := &messages[i]
+		e := front
+		if front.item().Seq == it.Seq {
+			had = true
+		} else if at, known := x.findSeq(it.Seq); known != nil {
+			e = known
+			x.remove(at)
+		} else { // another process has accepted it
+			e = c.entry(it, c.lanes.find(it.Lane, fx), fx)
+			e.who.rest()
+			x.last = max(x.last, it.Seq)
+		}
+		e.turnOf, e.next = t, nil
+		if first == nil {
+			first = e
+		} else {
+			last.next = e
+		}
+		last = e
+	}
+	c.tally.outcomes[OutcomeMerged.index()] += len(messages) - 1
+	t.items = make([]Item[M], 0, len(messages))
+	for e := first; e != nil; e = e.next {
+		t.items = append(t.items, *e.item())
+	}
+	t.first, t.lead = first, last
+	t.runID = last.item().ID
+	if last.item().RunID != "" {
+		t.runID = last.item().RunID
+	}
+	if !had {
+		c.back(front, x, fx)
+	}
+}
+
+// back returns a message to the waiting ones of its session.
+func (c *core[M]) back(e *entry[M], x *session[M], fx *effects[M]) {
+	e.turnOf = nil
+	e.who = c.principals.of(e.item().Principal)
+	x.insert(e)
+	if c.draining {
+		c.queues.empty(x, OutcomeCleared, ErrGatewayDraining, fx)
+	}
+}
+
+// gone implements Gone.
+func (c *core[M]) gone(x *session[M], first, last int64, fx *effects[M]) {
+	heard := x.heard
+	for e := x.front(); e != nil && (first > 0 && e.item().Seq < first || first == 0 && e.item().Seq <= last); e = x.front() {
+		c.queues.endOne(x, x.head, OutcomeMerged, ErrMerged, fx)
+	}
+	x.heard = heard
 }
 
 // settleTurn implements Settle.
@@ -150,30 +296,22 @@ type turns[M any] struct {
 	pending *pending
 }
 
-// begin makes a unit that has left the queue a turn. The last message leads: its id becomes the id
-// of the turn.
+// begin makes a message that has left the queue a turn. Its id becomes the id of the turn.
 func (ts *turns[M]) begin(u *entry[M], x *session[M], now time.Duration) *Turn[M] {
-	t := &u.turn // still zero: a unit starts once
-	lead := u.last.item()
-	t.s, t.sess, t.lane, t.first, t.lead = ts.s, x, u.lane, u, u.last
-	t.runID, t.gen, t.started = lead.ID, x.gen, now
+	t := &u.turn
+	if u.used { // it began nothing before, and others may still read that turn
+		t = &Turn[M]{}
+	}
+	u.used = true
+	lead := u.item()
+	*t = Turn[M]{s: ts.s, sess: x, lane: u.lane, front: u, first: u, lead: u, runID: lead.ID, gen: x.gen, started: now, items: u.box[:]}
 	if lead.RunID != "" {
 		t.runID = lead.RunID
 	}
-	t.items = u.box[:]
-	if u.next != nil {
-		t.items = make([]Item[M], 0, u.count)
-	}
-	for e := u; e != nil; e = e.next {
-		e.turnOf = t
-		if u.next != nil {
-			t.items = append(t.items, *e.item())
-		}
-	}
+	u.turnOf, u.next = t, nil
 	ts.running++
 	ts.pending.add()
 	ts.tally.turns++
-	ts.tally.outcomes[OutcomeMerged.index()] += u.count - 1
 	return t
 }
 
@@ -246,6 +384,12 @@ func (ts *turns[M]) finish(t *Turn[M], err error) (decided bool) {
 		ts.stuck--
 	}
 	ts.running--
+	if t.nothing != nil && t.outcome == "" && t.cause == nil {
+		ts.tally.turns--
+		t.lane.started--
+		return false
+	}
+	t.nothing = nil
 	decided = ts.decide(t, err)
 	if !decided {
 		ts.discarded--
@@ -324,24 +468,56 @@ func (c *core[M]) takeInput(t *Turn[M], fx *effects[M]) []*entry[M] {
 	var units []*entry[M]
 	for u := x.front(); u != nil && t.wants(u); u = x.front() {
 		units = append(units, x.pop())
-		c.tally.outcomes[OutcomeMerged.index()] += u.count
+		c.tally.outcomes[OutcomeMerged.index()]++
 		t.absorb(u)
 	}
 	c.settle(x, fx)
 	return units
 }
 
+// Returned makes messages that TakeInput returned wait again: the store did not let them join.
+func (t *Turn[M]) Returned(messages ...Item[M]) {
+	fx := t.s.begin()
+	t.s.mu.Lock()
+	c := &t.s.core
+	if x := t.sess; x != nil && t.gen == x.gen && !c.draining {
+		for i := range messages {
+			it := &messages[i]
+			var before *entry[M]
+			e := t.taken
+			for ; e != nil && e.item().Seq != it.Seq; e = e.next {
+				before = e
+			}
+			if e == nil {
+				continue
+			}
+			if before == nil {
+				t.taken = e.next
+			} else {
+				before.next = e.next
+			}
+			if t.lastTaken == e {
+				t.lastTaken = before
+			}
+			again := c.entry(it, e.lane, &fx)
+			again.steer = e.steer
+			x.insert(again)
+		}
+		c.settle(x, &fx)
+	}
+	t.s.mu.Unlock()
+	t.s.perform(&fx)
+}
+
 // absorb records that the messages of the unit now belong to the turn.
 func (t *Turn[M]) absorb(u *entry[M]) {
-	for e := u; e != nil; e = e.next {
-		e.turnOf = t
-	}
+	u.turnOf = t
 	if t.taken == nil {
 		t.taken = u
 	} else {
 		t.lastTaken.next = u
 	}
-	t.lastTaken = u.last
+	t.lastTaken = u
 }
 
 // takesInput reports whether the turn can still receive steered messages.
@@ -350,7 +526,7 @@ func (t *Turn[M]) takesInput() bool { return t.input != nil && t.cause == nil &&
 // wants reports whether the unit may be steered into this turn: it must be answered in the same
 // place.
 func (t *Turn[M]) wants(u *entry[M]) bool {
-	return u.steer && !u.open && u.item().Thread == t.lead.item().Thread
+	return u.steer && u.item().Thread == t.lead.item().Thread
 }
 
 // takesInput reports whether a running turn of the session takes messages during the turn.

@@ -145,7 +145,7 @@ func TestAStopSelects(t *testing.T) {
 	}{
 		"everything":                       {p: StopParams{Scope: StopAll}, running: running, runs: []string{"stopping", "first", "second"}, messages: []string{"a", "b"}},
 		"one that is not asked yet":        {p: StopParams{Scope: StopOne}, running: running, runs: []string{"first"}},
-		"a message when no other run runs": {p: StopParams{Scope: StopOne}, running: running[:1], messages: []string{"a"}},
+		"a message when no other run runs": {p: StopParams{Scope: StopOne}, running: running[:1], messages: []string{"a", "b"}},
 		"the run of a name":                {p: StopParams{Scope: StopRun, MessageID: "m"}, running: running, named: "second", runs: []string{"second"}},
 		"the message of a name":            {p: StopParams{Scope: StopRun, MessageID: "b"}, running: running, named: "b", messages: []string{"b"}},
 		"no such name":                     {p: StopParams{Scope: StopRun, MessageID: "x"}, running: running, named: "x"},

@@ -125,9 +125,15 @@ type Store interface {
 	// first out holds in the table even when two Starts commit in the other order. chat.ErrFenced
 	// as usual.
 	Start(ctx context.Context, p StartParams) (Started, error)
+	// Begin decides by [scheduler.Next] what the session of a claim does with a slot, and starts the
+	// turn in the same transaction. It starts none while the window of the first messages is open
+	// (Wait), when the turn is not for the slot (Next), or when nothing may start. A repetition
+	// whose first call was committed returns the same run. chat.ErrFenced as usual.
+	Begin(ctx context.Context, p BeginParams) (Begun, error)
 	// Join adds waiting messages to a running run (mode steer): they run with it, in later attempts
 	// too, and end merged into its leading message. Seqs are the messages, Transcript their
-	// entries. It returns the messages that joined. chat.ErrFenced: the run has ended.
+	// entries. It returns the messages that joined: none before which another message waits.
+	// chat.ErrFenced: the run has ended.
 	Join(ctx context.Context, p StartParams) ([]int64, error)
 	// Finish ends a run, see [FinishParams]. chat.ErrFenced: the claim does not hold, or another
 	// call has ended the run.
@@ -575,7 +581,7 @@ func (p *StopParams) Meets(running []Run, waiting []Waiting, named string) (runs
 				return []Run{r}, nil, nil
 			}
 		}
-		return nil, waiting[:min(len(waiting), 1)], nil
+		return nil, waiting, nil
 	default:
 		return nil, nil, chat.Errorf(chat.CodeInvalid, "unknown stop scope %q: want one, run or all", p.Scope)
 	}

@@ -327,6 +327,48 @@ type Started struct {
 	Job *cron.Job
 }
 
+// BeginParams is a slot for a session.
+type BeginParams struct {
+	Session chat.SessionKey
+	// Node is the process that has the slot, which must own the session.
+	Node string
+	// Lane and Principal are those for which the slot was given. A turn whose first message has
+	// others is not begun.
+	Lane, Principal string
+	// Settings returns the configured settings of the session, from the newest of the messages that
+	// were read.
+	Settings func(newest *Waiting) scheduler.Settings
+	// Known are the runs of the session that have a goroutine in this process. A running run under
+	// the claim that is not among them is the result of a Begin whose response was lost.
+	Known []string
+	// Inputs are the threads of its running turns that take input.
+	Inputs []string
+	// Plan makes the run of a batch; false when it needs more than the messages. It is pure, because
+	// the transaction may be repeated.
+	Plan func(c Claim, batch []Waiting) (p StartParams, ok bool)
+}
+
+// Begun is the result of Begin: a turn with RunID, or why none was begun.
+type Begun struct {
+	// Claim is the right by which the process owns the session, Mode is the mode that was chosen
+	// for it.
+	Claim    Claim
+	Mode     chat.QueueMode
+	RunID    string
+	Messages []Waiting
+	Started  Started
+	// Unplanned are the messages of which Plan needs more.
+	Unplanned []Waiting
+	// Wait is how long the window of the first messages stays open, by the store's clock.
+	Wait time.Duration
+	// Next is the first message that waits now, nil = none does. Last is the number that the
+	// session has given last. A message before Next, or up to Last when none waits, does not wait.
+	Next *Waiting
+	Last int64
+	// Stopped are the messages that a stop covers; they have ended.
+	Stopped []Waiting
+}
+
 // FinishParams ends a run.
 type FinishParams struct {
 	Claim
@@ -397,7 +439,7 @@ type StopScope string
 
 // The scopes.
 const (
-	StopOne StopScope = "one" // the oldest running run without a stop request, else the oldest waiting message
+	StopOne StopScope = "one" // the oldest running run without a stop request, else the oldest waiting messages that would share a turn
 	StopRun StopScope = "run" // the run or message named by MessageID, if it belongs to the session
 	StopAll StopScope = "all" // everything that the session has accepted so far
 )
@@ -422,6 +464,9 @@ type StopParams struct {
 	// requester, after the reason when the owner needs the reason too.
 	By     string
 	Reason string // stop, stopall, reset, …
+	// Queue are the settings of the session, for StopOne: the messages that would share a turn
+	// because a person typed them end together.
+	Queue scheduler.Settings
 }
 
 // Stopped is the result of a stop.

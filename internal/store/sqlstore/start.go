@@ -34,6 +34,8 @@ const (
 	startedLaterSQL = `SELECT COALESCE(min(r.started_at), 0) FROM inbox i JOIN runs r ON r.id = i.run_id
 		WHERE i.session_key = $1 AND i.seq > $2 AND r.attempt = 1 AND r.seq_from > $2`
 
+	firstWaitingSQL = `SELECT seq` + queuedFrom + ` AND seq <= $2 ORDER BY seq {limit $3}`
+
 	membersSQL = `SELECT seq FROM inbox WHERE session_key = $1 AND {open} AND state = 'running' AND run_id = $2 ORDER BY seq`
 
 	recordInputSQL = `{set n int} INSERT INTO turn_rounds (run_id, round, kind, n, body) SELECT $1, $2, '` + store.RowInput + `', v.n, '' {from} WHERE true`
@@ -61,10 +63,11 @@ func sizeOf(entries []chat.TranscriptEntry) (n int) {
 	return n
 }
 
-// startOp is one Start in progress.
+// startOp is one Start in progress, or with begin one Begin.
 type startOp struct {
-	p   store.StartParams
-	out store.Started
+	p     store.StartParams
+	out   store.Started
+	begin *beginning
 }
 
 // Name implements operation.
@@ -94,11 +97,24 @@ func (s Inbox) startAll(ctx context.Context, tx Tx, ops []*startOp, alone bool) 
 	done = make([]bool, len(ops))
 	for i, o := range ops {
 		o.out = store.Started{}
-		if done[i], err = b.start(ctx, o); err != nil {
+		if o.begin != nil {
+			done[i], err = b.begin(ctx, o)
+		} else {
+			done[i], err = b.start(ctx, o)
+		}
+		if err != nil {
 			return nil, err
 		}
 	}
-	return done, b.write(ctx, s.cron)
+	if err := b.write(ctx, s.cron); err != nil {
+		return nil, err
+	}
+	for _, o := range ops {
+		if o.begin != nil {
+			o.begin.out.Started = o.out
+		}
+	}
+	return done, nil
 }
 
 func (b *starting) read(ctx context.Context, ops []*startOp) (err error) {
@@ -107,12 +123,20 @@ func (b *starting) read(ctx context.Context, ops []*startOp) (err error) {
 		messages  Set
 	)
 	for _, o := range ops {
-		keys, ids = append(keys, o.Name()), append(ids, o.p.RunID)
+		keys = append(keys, o.Name())
+		if o.begin != nil {
+			continue
+		}
+		ids = append(ids, o.p.RunID)
 		for _, seq := range o.p.Seqs {
 			messages = append(messages, []any{o.Name(), seq})
 		}
 	}
 	if b.sessions, err = lockRows(ctx, b.tx, keys, b.alone); err != nil {
+		return err
+	}
+	if err := b.readBeginnings(ctx, ops, len(ids) == 0); err != nil || len(ids) == 0 {
+		b.waiting, b.runs = map[string][]waitingMessage{}, map[string]runRow{}
 		return err
 	}
 	if b.waiting, err = readStartable(ctx, b.tx, messages); err != nil {
@@ -221,7 +245,8 @@ func (b *starting) start(ctx context.Context, o *startOp) (done bool, err error)
 		r.transcriptSeq += int64(len(added))
 	}
 	r.describe(u, &o.out)
-	b.changed, b.started = append(b.changed, r), append(b.started, o)
+	b.change(r)
+	b.started = append(b.started, o)
 	return true, nil
 }
 
@@ -248,7 +273,7 @@ func scanNumber(r Row) (n int64, err error) {
 
 func (b *starting) write(ctx context.Context, jobs Cron) error {
 	if len(b.started) == 0 {
-		return nil
+		return saveRows(ctx, b.tx, b.changed...)
 	}
 	if err := b.tx.Later(ctx, runMessagesSQL, nil, b.taken); err != nil {
 		return err
@@ -288,6 +313,9 @@ func (s Inbox) Join(ctx context.Context, p store.StartParams) ([]int64, error) {
 		if r == nil || !u.under(p.Claim) {
 			return nil, chat.ErrFenced
 		}
+		if err := b.firstOnly(ctx, r, p.Seqs); err != nil {
+			return nil, err
+		}
 		if seqs = b.take(r, p.RunID); len(seqs) == 0 {
 			return all(ctx, tx, joinedSQL, scanNumber, r.key, p.Seqs, p.RunID)
 		}
@@ -314,6 +342,25 @@ func (s Inbox) Join(ctx context.Context, p store.StartParams) ([]int64, error) {
 		}
 		return seqs, saveRows(ctx, tx, r)
 	})
+}
+
+// firstOnly leaves out the messages that would overtake another one, which waits and is not among
+// seqs.
+func (b *starting) firstOnly(ctx context.Context, r *sessionRow, seqs []int64) error {
+	if len(seqs) == 0 {
+		return nil
+	}
+	waiting, err := all(ctx, b.tx, firstWaitingSQL, scanNumber, r.key, slices.Max(seqs), len(seqs)+1)
+	if err != nil {
+		return err
+	}
+	for _, seq := range waiting {
+		if !slices.Contains(seqs, seq) {
+			b.waiting[r.key] = slices.DeleteFunc(b.waiting[r.key], func(m waitingMessage) bool { return m.seq > seq })
+			break
+		}
+	}
+	return nil
 }
 
 // under reports whether a run runs under a claim.

@@ -3,10 +3,12 @@ package sqlstore
 import (
 	"cmp"
 	"context"
+	"slices"
 	"time"
 
 	"laneway/internal/chat"
 	"laneway/internal/cron"
+	"laneway/internal/scheduler"
 	"laneway/internal/store"
 )
 
@@ -51,7 +53,8 @@ func (s Inbox) Stop(ctx context.Context, p store.StopParams) (store.Stopped, err
 // meets locks the session and reads what a stop selects: the runs, and the waiting messages.
 func meets(ctx context.Context, tx Tx, p *store.StopParams, out *store.Stopped) (runs []store.Run, err error) {
 	key := p.Session.String()
-	if _, err := lockRows(ctx, tx, []string{key}, true); err != nil {
+	sessions, err := lockRows(ctx, tx, []string{key}, true)
+	if err != nil {
 		return nil, err
 	}
 	running, err := all(ctx, tx, runningRunsSQL, func(r Row) (store.Run, error) {
@@ -64,7 +67,7 @@ func meets(ctx context.Context, tx Tx, p *store.StopParams, out *store.Stopped) 
 	which, args := ` ORDER BY seq`, []any{key}
 	switch p.Scope {
 	case store.StopOne:
-		which = ` ORDER BY seq LIMIT 1`
+		which, args = ` ORDER BY seq {limit $2}`, append(args, headPage)
 	case store.StopRun:
 		which, args = ` AND message_id = $2`, append(args, p.MessageID)
 	default: // the others read all
@@ -76,6 +79,14 @@ func meets(ctx context.Context, tx Tx, p *store.StopParams, out *store.Stopped) 
 	named, err := namedRun(ctx, tx, p)
 	if err != nil {
 		return nil, err
+	}
+	if r := sessions.rows[key]; r != nil && p.Scope == store.StopOne {
+		st := scheduler.SessionState{Mode: scheduler.QueueMode(r.mode), Last: r.lastSeq}
+		if list := scheduler.Units(rowsOf(waiting), p.Queue, st); len(list) > 0 {
+			waiting = slices.DeleteFunc(waiting, func(m store.Waiting) bool {
+				return !slices.ContainsFunc(list[0].Rows, func(r scheduler.Row) bool { return r.Seq == m.Seq })
+			})
+		}
 	}
 	runs, out.Waiting, err = p.Meets(running, waiting, named)
 	return runs, err

@@ -109,6 +109,7 @@ func areas() []area {
 		{"KeptTranscripts", keptTests()},
 		{"Queue", queueTests()},
 		{"Waiting", waitingTests()},
+		{"Begin", beginTests()},
 		{"Turn", turnTests()},
 		{"Together", togetherTests()},
 		{"Join", joinTests()},
