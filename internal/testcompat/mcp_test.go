@@ -143,6 +143,7 @@ func TestOfficialMCPClientInATurn(t *testing.T) {
 			program, filepath.Join(dir, "try.mjs"), teste2e.Binary(t), telegram.Token(), api.URL, anna))
 		g.Start()
 		for _, how := range []string{"http", "stdio"} {
+			telegram.Say(anna, anna, "/new") // after answers of other agents, a tool that acts would ask
 			telegram.Say(anna, anna, how)
 			want := []string{"called 8 tools over " + how, "a note over " + how, how + ".txt: apples over " + how}
 			shown := func() (list []string) {
