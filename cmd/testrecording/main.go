@@ -37,7 +37,9 @@ cd "$(dirname "$0")" && echo "$(git rev-list --count --since=yesterday HEAD) com
 `
 
 // commits are those of the repository, with their authors.
-var commits = [][2]string{{"Round refunds once, at the end", "Anna"}, {"Send invoices as PDF", "Bob"}, {"Retry payments after a timeout", "Anna"}}
+func commits() [][2]string {
+	return [][2]string{{"Round refunds once, at the end", "Anna"}, {"Send invoices as PDF", "Bob"}, {"Retry payments after a timeout", "Anna"}}
+}
 
 func main() {
 	if err := record(context.Background(), os.Args[1:], os.Stdout); err != nil {
@@ -108,7 +110,7 @@ func repository(ctx context.Context, dir string) error {
 		return nil
 	}
 	err := git("init", "--quiet")
-	for _, c := range commits {
+	for _, c := range commits() {
 		err = errors.Join(err, git("-c", "user.name="+c[1], "commit", "--quiet", "--allow-empty", "--message", c[0]))
 	}
 	return err
@@ -139,7 +141,7 @@ func conversation(ctx context.Context, program string, env []string) (lines []st
 	}
 	defer func() { err = errors.Join(err, screen.Leave()) }()
 	steps := []struct{ shows, types string }{
-		{`(?m)^> `, question}, {regexp.QuoteMeta(commits[len(commits)-1][0]) + `.*\n> `, reminder}, {`(?s)I will remind you.*deploy the shop\n.*deploy the shop\n> `, ""},
+		{`(?m)^> `, question}, {regexp.QuoteMeta(commits()[len(commits())-1][0]) + `.*\n> `, reminder}, {`(?s)I will remind you.*deploy the shop\n.*deploy the shop\n> `, ""},
 	}
 	for _, step := range steps {
 		if err := screen.Await(ctx, regexp.MustCompile(step.shows)); err != nil {

@@ -38,10 +38,7 @@ type TokenRequest struct {
 	ExpiresIn time.Duration
 }
 
-var (
-	tokenName     = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
-	reservedNames = []string{"gateway", "password", "write", "read", "cli", "system"} //nolint:gochecknoglobals // a constant that Go cannot express
-)
+var tokenName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 
 // CreateToken creates a named token in the configured store and returns it with its secret, which
 // is not stored. A running gateway accepts the token from its first use.

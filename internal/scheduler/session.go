@@ -82,9 +82,6 @@ func (x *session[M]) front() *entry[M] {
 	return x.queue[x.head]
 }
 
-// back is the last waiting message; one must be waiting.
-func (x *session[M]) back() *entry[M] { return x.queue[len(x.queue)-1] }
-
 // insert inserts a message at its position in the order and returns the number of messages before
 // it. This is nearly always the end. A message that was overtaken between its acceptance and its
 // submission goes before the later ones.

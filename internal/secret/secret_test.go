@@ -79,8 +79,20 @@ func TestAGeneratedTokenIsNoFlagOfACommand(t *testing.T) {
 
 func TestUnmarshalTextRefusesBlankTextAndSeveralLines(t *testing.T) {
 	t.Parallel()
-	for text, want := range map[string]error{"": secret.ErrBlank, " \n": secret.ErrBlank, "a\nb": secret.ErrNotLine, "a\x7fb": secret.ErrNotLine, "a\u200bb": secret.ErrNotLine, "\u200b": secret.ErrBlank, `"abc"`: secret.ErrQuoted, "'abc'\n": secret.ErrQuoted,
-		"TELEGRAM_TOKEN=123:abc": secret.ErrNamed, "export API_KEY='abc'": secret.ErrNamed, "bearer abc": secret.ErrBearer, "a\x00": secret.ErrNotLine} {
+	for text, want := range map[string]error{
+		"":                       secret.ErrBlank,
+		" \n":                    secret.ErrBlank,
+		"a\nb":                   secret.ErrNotLine,
+		"a\x7fb":                 secret.ErrNotLine,
+		"a\u200bb":               secret.ErrNotLine,
+		"\u200b":                 secret.ErrBlank,
+		`"abc"`:                  secret.ErrQuoted,
+		"'abc'\n":                secret.ErrQuoted,
+		"TELEGRAM_TOKEN=123:abc": secret.ErrNamed,
+		"export API_KEY='abc'":   secret.ErrNamed,
+		"bearer abc":             secret.ErrBearer,
+		"a\x00":                  secret.ErrNotLine,
+	} {
 		s := secret.New(canary)
 		if err := s.UnmarshalText([]byte(text)); !errors.Is(err, want) || s.Reveal() != canary {
 			t.Errorf("%q: got %v, want %v; the secret is unchanged: %v", text, err, want, s.Reveal() == canary)

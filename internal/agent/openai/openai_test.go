@@ -384,11 +384,12 @@ func TestUsageIsCountedOnceInEachForm(t *testing.T) {
 			t.Parallel()
 			server := testmodel.Start(t)
 			server.Answer(func(testmodel.Call) testmodel.Reply {
-				body := `data: {"model":"m","choices":[{"index":0,"delta":{"content":"x"},"finish_reason":"stop"}],"usage":null}` + "\n\n"
+				var body strings.Builder
+				body.WriteString(`data: {"model":"m","choices":[{"index":0,"delta":{"content":"x"},"finish_reason":"stop"}],"usage":null}` + "\n\n")
 				for piece := range strings.SplitSeq(c.usage, "|") {
-					body += chunk(piece)
+					body.WriteString(chunk(piece))
 				}
-				return testmodel.Reply{Type: "text/event-stream", Body: body + "data: [DONE]\n\n"}
+				return testmodel.Reply{Type: "text/event-stream", Body: body.String() + "data: [DONE]\n\n"}
 			})
 			got, err := open(t, server, openai.Config{}).Run(t.Context(), agenttest.Request("hi"), func(agent.Event) {})
 			if want := (chat.Usage{InputTokens: c.in, OutputTokens: c.out, CachedTokens: c.cached, Model: "m", Provider: "openai"}); err != nil || got.Usage != want {

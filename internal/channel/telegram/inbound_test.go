@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -260,7 +261,7 @@ func TestBurstsOfEveryKindHaveOneAnswer(t *testing.T) {
 	t.Parallel()
 	say := func(text string, more func(map[string]any)) func(b *bot, place int64, i int) {
 		return func(b *bot, place int64, i int) {
-			b.srv.Say(place, anna, strings.ReplaceAll(text, "%d", fmt.Sprint(i)), func(m map[string]any) {
+			b.srv.Say(place, anna, strings.ReplaceAll(text, "%d", strconv.Itoa(i)), func(m map[string]any) {
 				if more != nil {
 					more(m)
 				}

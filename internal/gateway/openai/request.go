@@ -278,8 +278,9 @@ func named(t reflect.Type) string {
 		return "a whole number"
 	case reflect.Slice:
 		return "a list"
+	default:
+		return "an object"
 	}
-	return "an object"
 }
 
 // form is one of the two forms of the API: [completions] and [responses].

@@ -161,7 +161,7 @@ func (b *starting) beginWith(ctx context.Context, o *startOp, r *sessionRow, bat
 			delete(b.runs, id)
 		}
 	}
-	ready := false
+	var ready bool
 	if o.p, ready = g.p.Plan(g.out.Claim, batch); !ready {
 		g.out.Unplanned = batch
 		return true, nil
@@ -191,7 +191,7 @@ func (b *starting) again(ctx context.Context, o *startOp, r *sessionRow, id stri
 	if err != nil || len(batch) == 0 {
 		return err
 	}
-	ready := false
+	var ready bool
 	if o.p, ready = g.p.Plan(g.out.Claim, batch); !ready {
 		g.out.Unplanned = batch
 		return nil
