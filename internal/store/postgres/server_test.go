@@ -14,6 +14,7 @@ import (
 
 	"laneway/internal/chat"
 	"laneway/internal/cron"
+	"laneway/internal/scheduler"
 	"laneway/internal/store"
 	"laneway/internal/store/postgres"
 	"laneway/internal/testpg"
@@ -643,4 +644,42 @@ func behindProxyOf(t *testing.T, url string) (*postgres.Store, *testpg.Proxy) {
 		t.Fatal(err)
 	}
 	return s, p
+}
+
+// A slot of a session reads the head of its queue, however long the queue is.
+func TestBeginReadsFewRowsOfALongQueue(t *testing.T) {
+	t.Parallel()
+	const waiting, most = 10_000, 40
+	url := testpg.DB(t)
+	s := open(t, postgres.Config{URL: url})
+	if err := s.Register(t.Context(), store.Node{ID: "n", Lease: time.Hour}); err != nil {
+		t.Fatal(err)
+	}
+	key := chat.MainKey("main")
+	if _, err := s.Accept(t.Context(), message("n", key, "m1")); err != nil {
+		t.Fatal(err)
+	}
+	exec(t, url, fmt.Sprintf(`INSERT INTO inbox SELECT (jsonb_populate_record(i, jsonb_build_object('seq', n, 'message_id', 'm' || n, 'dedupe', NULL))).*
+		FROM inbox i, generate_series(2, %d) n`, waiting))
+	exec(t, url, fmt.Sprintf(`UPDATE sessions SET last_seq = %d, waiting = %[1]d`, waiting))
+	exec(t, url, `VACUUM ANALYZE inbox`)
+	exec(t, url, `SELECT pg_stat_reset()`)
+	b, err := s.Begin(t.Context(), store.BeginParams{
+		Session: key, Node: "n", Lane: "main", Principal: message("n", key, "m1").Message.Principal,
+		Settings: func(*store.Waiting) scheduler.Settings { return scheduler.DefaultSettings() },
+		Plan: func(c store.Claim, batch []store.Waiting) (store.StartParams, bool) {
+			return store.StartParams{Claim: c, RunID: batch[0].MessageID, Lane: "main", Seqs: []int64{batch[0].Seq}}, true
+		},
+	})
+	if err != nil || b.RunID != "m1" || b.Next == nil || b.Next.MessageID != "m2" {
+		t.Fatalf("began %q, next %+v, %v", b.RunID, b.Next, err)
+	}
+	if err := s.Close(); err != nil { // so that the server adds up the counters of its connections
+		t.Fatal(err)
+	}
+	read := query(t, url, `SELECT (seq_tup_read + COALESCE(idx_tup_fetch, 0))::bigint FROM pg_stat_user_tables WHERE relname = 'inbox'`)[0][0].(int64)
+	t.Logf("figure: %d rows read beside %d that wait", read, waiting)
+	if read > most {
+		t.Errorf("%d rows were read, want at most %d", read, most)
+	}
 }
