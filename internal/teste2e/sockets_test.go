@@ -378,6 +378,37 @@ func TestAllClientsReconnectAtOnce(t *testing.T) {
 	})
 }
 
+// A client that is connected makes no replica count the sessions, however many there are.
+func TestConnectedClientCountsNoSessions(t *testing.T) {
+	NeedsProcesses(t)
+	t.Parallel()
+	const rows, most = 5000, 1000
+	database := testpg.DB(t)
+	g := Install(t, database, "")
+	g.Start()
+	c, events := connect(t, g), watch(t, g)
+	say(t, c, "agent:main:one", "first", "hello")
+	if end := events.await(t, "first"); end.state != "final" {
+		t.Fatalf("the turn ended %s", end)
+	}
+	o := OpenOracle(t, g, database)
+	o.Rows(fmt.Sprintf(`INSERT INTO sessions SELECT (jsonb_populate_record(s, jsonb_build_object('key', key || '-' || n))).* FROM sessions s, generate_series(1, %d) n RETURNING 1::text`, rows))
+	if _, err := c.Call("sessions.subscribe", nil, 30*time.Second); err != nil {
+		t.Fatal(err)
+	}
+	read := func() int {
+		return o.Count(`SELECT (seq_tup_read + COALESCE(idx_tup_fetch, 0))::bigint FROM pg_stat_user_tables WHERE relname = 'sessions'`)
+	}
+	pause(3 * time.Second) // the server's own figures are up to a second old
+	before := read()
+	pause(6 * time.Second)
+	n := read() - before
+	t.Logf("figure: %d rows of %d sessions read in 6 s beside one client", n, rows)
+	if n > most {
+		t.Errorf("%d rows of sessions were read for a client that asks for nothing", n)
+	}
+}
+
 // comeBack logs in repeatedly, for two minutes at most, and returns how long it took.
 func comeBack(addr, token string) (time.Duration, error) {
 	began := time.Now()
