@@ -243,7 +243,7 @@ const (
 // errNoUpload returns the error for a file that does not exist, belongs to another principal, or
 // was removed by retention.
 func errNoUpload() error {
-	return chat.Errorf(chat.CodeNotFound, "there is no such file; it may have been removed because of its age")
+	return chat.Errorf(chat.CodeNotFound, "there is no such file: it has expired or was deleted")
 }
 
 func errUploadTooLarge(limit int64) error {

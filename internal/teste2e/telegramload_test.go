@@ -416,7 +416,7 @@ func TestFilesOutsideOfChannelsAreFetched(t *testing.T) {
 			t.Errorf("an existing file: %d %s", code, errs)
 		}
 	}
-	if _, errs, code := g.CLI(t.Context(), "", "files", "get", lines[0][3][:len(lines[0][3])-4]+"0000"); code == 0 || !strings.Contains(errs, "removed because of its age") {
+	if _, errs, code := g.CLI(t.Context(), "", "files", "get", lines[0][3][:len(lines[0][3])-4]+"0000"); code == 0 || !strings.Contains(errs, "has expired or was deleted") {
 		t.Errorf("a file that is gone: %d %s", code, errs)
 	}
 	small, errs, code := g.CLI(t.Context(), "", "token", "create", "small", "--scope", "write", "--visible", "own")

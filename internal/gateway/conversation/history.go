@@ -324,7 +324,7 @@ func ParseFilePlace(q url.Values, defaultAgent string) (p FilePlace, ok bool) {
 // errNoMessageFile is the error for a file that does not exist, that belongs to a session the
 // caller may not use, or that is too old.
 func errNoMessageFile() error {
-	return chat.Errorf(chat.CodeNotFound, "there is no such file; it may have been removed because of its age")
+	return chat.Errorf(chat.CodeNotFound, "there is no such file: it has expired or was deleted")
 }
 
 // MessageFile returns a file of the history, for a principal that may read the history.
