@@ -111,6 +111,9 @@ func anotherNodeBeginsNothing(w *world) {
 		_, err := w.st.Begin(w.ctx, store.BeginParams{Session: c.Session, Node: stale})
 		w.fails(err, chat.ErrFenced)
 	}
+	w.clock.advance(lease) // its own lease has ended
+	_, err := w.st.Begin(w.ctx, store.BeginParams{Session: c.Session, Node: node})
+	w.fails(err, chat.ErrFenced)
 	equal(w, "waiting", w.session(key).Waiting, 1)
 }
 
