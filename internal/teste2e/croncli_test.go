@@ -170,11 +170,11 @@ func TestTheCommandLineDeliversToTheSessionThatItNames(t *testing.T) {
 
 // Each command fails for a name that does not exist, and says which command lists those that do.
 func TestUnknownNamesEndEveryCommand(t *testing.T) {
+	NeedsProcesses(t)
 	t.Parallel()
 	g := Install(t, "", cronConfig)
 	g.Start()
-	ctx := withTimeout(t, 5*time.Minute)
-	if out, errs, code := g.CLI(ctx, "", "cron", "add", "--name", "tea", "--every", "24h", "--message", "x"); code != 0 {
+	if out, errs, code := g.CLI(t.Context(), "", "cron", "add", "--name", "tea", "--every", "24h", "--message", "x"); code != 0 {
 		t.Fatal(out, errs)
 	}
 	for line, list := range map[string]string{
@@ -198,7 +198,7 @@ func TestUnknownNamesEndEveryCommand(t *testing.T) {
 			if args[0] == "questions" {
 				args = append(args, "1")
 			}
-			if out, errs, code := g.CLI(ctx, "", args...); code == 0 || !strings.Contains(errs, list) || strings.Count(errs, "\n") != 1 {
+			if out, errs, code := g.CLI(t.Context(), "", args...); code == 0 || !strings.Contains(errs, list) || strings.Count(errs, "\n") != 1 {
 				t.Errorf("laneway %v ended with %d: %q, %q; want %q in one line", args, code, out, errs, list)
 			}
 		})

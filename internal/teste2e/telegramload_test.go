@@ -260,9 +260,8 @@ func TestAWebhookIsReachedUnderTheNameThatTelegramWasGiven(t *testing.T) {
 		c.Model.Answer(storyteller)
 		c.Start()
 		c.Await("the webhook is registered", func() bool { return len(c.Telegram.Calls("setWebhook")) == 1 })
-		deliver := func(secret, text string) int {
+		deliver := func(secret string, update map[string]any) int {
 			t.Helper()
-			update := c.Telegram.Message(anna, anna, text)
 			update["update_id"] = 10
 			raw, err := json.Marshal(update)
 			if err != nil {
@@ -278,12 +277,17 @@ func TestAWebhookIsReachedUnderTheNameThatTelegramWasGiven(t *testing.T) {
 			status, _ := roundTrip(t, r)
 			return status
 		}
-		if status := deliver(webhookSecret+"x", "unknown"); status != http.StatusUnauthorized {
+		if status := deliver(webhookSecret+"x", c.Telegram.Message(anna, anna, "unknown")); status != http.StatusUnauthorized {
 			t.Errorf("with another secret: %d", status)
 		}
-		if status := deliver(webhookSecret, "hello"); status != http.StatusOK {
-			t.Errorf("a delivery: %d", status)
-		}
+		hello := c.Telegram.Message(anna, anna, "hello")
+		testrun.Eventually(t, "the update is taken", func() bool { // Telegram repeats one that a busy gateway refuses
+			status := deliver(webhookSecret, hello)
+			if status != http.StatusOK && status != http.StatusServiceUnavailable {
+				t.Fatalf("a delivery: %d", status)
+			}
+			return status == http.StatusOK
+		})
 		c.Says(anna, "hello")
 		c.rest()
 		if n := OpenOracle(t, c.Gateway, database).Count("SELECT count(*) FROM inbox"); n != 1 {
