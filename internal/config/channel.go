@@ -220,6 +220,8 @@ type Queue struct {
 // QueueOverride changes some settings of [Queue] for one agent or one channel. A missing field
 // keeps the outer value.
 type QueueOverride struct {
+	// Each of these replaces the setting of the same name below queue, for this agent or channel.
+	// What you leave out stays as it is there.
 	Mode                *string `yaml:"mode"`
 	Cap                 *int    `yaml:"cap"`
 	Drop                *string `yaml:"drop"`

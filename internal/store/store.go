@@ -210,8 +210,8 @@ type Store interface {
 	// these operations maintain the parent run of a message and the root run of its tree.
 
 	// Spawn accepts the message of a sub-turn under the fence of its running parent. A repetition
-	// returns the existing message as a duplicate, whatever the bounds are. [ErrManyChildren], [ErrManyInTree]:
-	// a bound is reached. [ErrRunStops]: the parent was stopped. So a stop that first marks the
+	// returns the existing message as a duplicate, whatever the bounds are. [ErrManyChildren],
+	// [ErrManyInTree]: a bound is reached. [ErrRunStops]: the parent was stopped. So a stop that first marks the
 	// parent and then lists its sub-turns misses none. chat.ErrFenced: the parent does not run
 	// under the claim.
 	Spawn(ctx context.Context, p SpawnParams) (Accepted, error)

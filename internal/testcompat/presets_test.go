@@ -124,8 +124,8 @@ const presetTime = 20 * time.Minute
 const presetWait = 5 * time.Minute
 
 // TestPresetsAnswer runs the unmodified npm packages of presets behind the gateway, with a scripted
-// model. The table of docs/coding-agents.md lists what works; -update writes it. With LANEWAY_RECORD=DIR
-// the test records the agents' output for the tests of internal/agent/acp.
+// model. The table of docs/coding-agents.md lists what works; -update writes it. With
+// LANEWAY_RECORD=DIR the test records the agents' output for the tests of internal/agent/acp.
 func TestPresetsAnswer(t *testing.T) {
 	for name, one := range presetCases() {
 		t.Run(name, func(t *testing.T) {
