@@ -152,38 +152,38 @@ const (
 type commands struct {
 	Quiet quietFlag `name:"no-notes" short:"q" help:"Print only results and errors: no notes, no progress, no banner."`
 
-	Serve      serveCmd      `cmd:"" help:"Run the gateway."`
-	Chat       chatCmd       `cmd:"" help:"Chat with an agent in the terminal."`
-	Send       sendCmd       `cmd:"" help:"Send one message and print the answer."`
-	Dashboard  dashboardCmd  `cmd:"" help:"Open the dashboard in a browser, with a temporary token."`
-	Status     statusCmd     `cmd:"" help:"Show what needs attention, and the state of everything."`
-	Runs       runsCmd       `cmd:"" help:"Show what runs, what waits and why, and what has ended."`
-	Why        whyCmd        `cmd:"" help:"Explain where the answer to a message is."`
-	Questions  questionsCmd  `cmd:"" help:"List and answer the permission questions of agents."`
-	Logs       logsCmd       `cmd:"" help:"Show the log of the gateway on this host."`
-	Usage      usageCmd      `cmd:"" help:"Show tokens, costs and budgets."`
-	Files      filesCmd      `cmd:"" help:"Download files that agents created."`
-	Pair       pairCmd       `cmd:"" help:"Approve or revoke chat users."`
-	Agents     agentsCmd     `cmd:"" help:"List agents and their MCP servers, or detect coding agents."`
-	Tasks      tasksCmd      `cmd:"" help:"List, show and stop tasks that agents delegated."`
-	Sessions   sessionsCmd   `cmd:"" help:"List, search, reset, stop and delete sessions."`
-	Toc        tocCmd        `cmd:"" help:"Show summaries of conversations, by day, week or month."`
-	Cron       cronCmd       `cmd:"" help:"Schedule jobs, and see their runs."`
-	Scheduler  schedulerCmd  `cmd:"" help:"Show, pause and run jobs and built-in maintenance."`
-	Health     healthCmd     `cmd:"" help:"Check gateway health, for example in a container."`
-	MCP        mcpCmd        `cmd:"" name:"mcp" help:"Serve the tools of the gateway as an MCP server over stdio."`
-	Token      tokenCmd      `cmd:"" help:"Create, list and revoke tokens."`
-	Migrate    migrateCmd    `cmd:"" help:"Upgrade or roll back the database schema."`
-	Store      storeCmd      `cmd:"" help:"Copy everything between SQLite and PostgreSQL."`
-	Hold       holdCmd       `cmd:"" help:"Pause all automatic activity: sending, receiving, jobs."`
-	Release    releaseCmd    `cmd:"" help:"End a hold, after showing what will start."`
-	Backup     backupCmd     `cmd:"" help:"Back up a running gateway into a new directory."`
-	Config     configCmd     `cmd:"" help:"Create a configuration file, or list every key."`
-	Doctor     doctorCmd     `cmd:"" help:"Find problems with the installation, and how to fix them."`
-	Completion completionCmd `cmd:"" help:"Print a completion script for a shell."`
-	Version    versionCmd    `cmd:"" help:"Print the version."`
-	Man        manCmd        `cmd:"" name:"__man" hidden:"" help:"Write the manual pages."`
-	Complete   completeCmd   `cmd:"" name:"__complete" hidden:"" help:"Candidates for the next word; for completion scripts."`
+	Serve      serveCmd      `cmd:"" group:"run" help:"Run the gateway."`
+	Config     configCmd     `cmd:"" group:"run" help:"Create a configuration file, or list every key."`
+	Doctor     doctorCmd     `cmd:"" group:"run" help:"Find problems with the installation, and how to fix them."`
+	Health     healthCmd     `cmd:"" group:"run" help:"Check gateway health, for example in a container."`
+	Logs       logsCmd       `cmd:"" group:"run" help:"Show the log of the gateway on this host."`
+	Chat       chatCmd       `cmd:"" group:"talk" help:"Chat with an agent in the terminal."`
+	Send       sendCmd       `cmd:"" group:"talk" help:"Send one message and print the answer."`
+	Dashboard  dashboardCmd  `cmd:"" group:"talk" help:"Open the dashboard in a browser, with a temporary token."`
+	Questions  questionsCmd  `cmd:"" group:"talk" help:"List and answer the permission questions of agents."`
+	Files      filesCmd      `cmd:"" group:"talk" help:"Download files that agents created."`
+	Sessions   sessionsCmd   `cmd:"" group:"talk" help:"List, search, reset, stop and delete sessions."`
+	Toc        tocCmd        `cmd:"" group:"talk" help:"Show summaries of conversations, by day, week or month."`
+	Tasks      tasksCmd      `cmd:"" group:"talk" help:"List, show and stop tasks that agents delegated."`
+	Cron       cronCmd       `cmd:"" group:"jobs" help:"Schedule jobs, and see their runs."`
+	Scheduler  schedulerCmd  `cmd:"" group:"jobs" help:"Show, pause and run jobs and built-in maintenance."`
+	Status     statusCmd     `cmd:"" group:"watch" help:"Show what needs attention, and the state of everything."`
+	Runs       runsCmd       `cmd:"" group:"watch" help:"Show what runs, what waits and why, and what has ended."`
+	Why        whyCmd        `cmd:"" group:"watch" help:"Explain where the answer to a message is."`
+	Usage      usageCmd      `cmd:"" group:"watch" help:"Show tokens, costs and budgets."`
+	Agents     agentsCmd     `cmd:"" group:"access" help:"List agents and their MCP servers, or detect coding agents."`
+	Pair       pairCmd       `cmd:"" group:"access" help:"Approve or revoke chat users."`
+	Token      tokenCmd      `cmd:"" group:"access" help:"Create, list and revoke tokens."`
+	MCP        mcpCmd        `cmd:"" group:"access" name:"mcp" help:"Serve the tools of the gateway as an MCP server over stdio."`
+	Hold       holdCmd       `cmd:"" group:"maintain" help:"Pause all automatic activity: sending, receiving, jobs."`
+	Release    releaseCmd    `cmd:"" group:"maintain" help:"End a hold, after showing what will start."`
+	Migrate    migrateCmd    `cmd:"" group:"maintain" help:"Upgrade or roll back the database schema."`
+	Store      storeCmd      `cmd:"" group:"maintain" help:"Copy everything between SQLite and PostgreSQL."`
+	Backup     backupCmd     `cmd:"" group:"maintain" help:"Back up a running gateway into a new directory."`
+	Completion completionCmd `cmd:"" group:"shell" help:"Print a completion script for a shell."`
+	Version    versionCmd    `cmd:"" group:"shell" help:"Print the version."`
+	Man        manCmd        `cmd:"" name:"__man" hidden:"" group:"shell" help:"Write the manual pages."`
+	Complete   completeCmd   `cmd:"" name:"__complete" hidden:"" group:"shell" help:"Candidates for the next word; for completion scripts."`
 }
 
 // exitNow passes the status of a parser that has already answered (--help) to run.
@@ -292,14 +292,37 @@ func tableFor(args []string) any {
 
 // newParser returns the parser of a table: the result of [tableFor], or a complete commands.
 func newParser(env *environment, table any) (*kong.Kong, error) {
-	return kong.New(table,
+	parser, err := kong.New(table,
 		kong.Name("laneway"),
-		kong.Description("An agent gateway: people and programs talk to agents, in lanes, with jobs that start by the clock."),
+		kong.Description("laneway connects agents to chats, programs and schedules."),
 		kong.Writers(env.stdout, env.stderr),
 		kong.Bind(env),
 		kong.Exit(func(code int) { panic(exitNow(code)) }),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true, WrapUpperBound: 110}),
+		kong.ExplicitGroups(groups()),
 	)
+	if err != nil {
+		return nil, err
+	}
+	for _, command := range parser.Model.Children { // only the list of all commands has groups
+		for _, child := range command.Children {
+			child.Group = &kong.Group{Key: "commands", Title: "Commands:"}
+		}
+	}
+	return parser, nil
+}
+
+// groups are the groups of commands: sections of --help, and pages of the reference.
+func groups() []kong.Group {
+	return []kong.Group{
+		{Key: "run", Title: "Run the gateway:"},
+		{Key: "talk", Title: "Talk to agents:"},
+		{Key: "jobs", Title: "Schedule jobs:"},
+		{Key: "watch", Title: "See what happens:"},
+		{Key: "access", Title: "Manage agents, users and tokens:"},
+		{Key: "maintain", Title: "Maintain the gateway:"},
+		{Key: "shell", Title: "Set up your shell:"},
+	}
 }
 
 // badDuration matches the error of the parser for a value that is not a duration: the flag, the

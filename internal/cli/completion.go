@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,6 +16,8 @@ import (
 
 	"laneway/internal/wire"
 )
+
+//go:generate go run ../../cmd/laneway __man --reference ../../docs
 
 type completionCmd struct {
 	Shell string `arg:"" enum:"bash,zsh,fish" help:"bash, zsh or fish."`
@@ -253,20 +256,24 @@ func oneWord(name string) string {
 }
 
 type manCmd struct {
-	Dir string `arg:"" help:"Directory for the pages; it is made." type:"path"`
+	Dir       string `arg:"" help:"Directory for the pages; missing directories are created." type:"path"`
+	Reference bool   `help:"Write docs/cli.md and docs/cli instead, in Markdown."`
 }
 
 // Help is the example of the command.
 func (*manCmd) Help() string { return "Example:\n\n    laneway __man man1" }
 
-// Run writes a manual page for the program and for each command.
+// Run writes a manual page for the program and for each command, or the reference.
 func (c *manCmd) Run(env *environment) error {
 	parser, err := newParser(env, &commands{})
 	if err != nil {
 		return errors.Join(errQuiet, err)
 	}
-	if err := os.MkdirAll(c.Dir, 0o755); err != nil { //nolint:gosec // public texts
-		return fmt.Errorf("making the directory: %w", err)
+	if err := os.MkdirAll(filepath.Join(c.Dir, map[bool]string{true: "cli"}[c.Reference]), 0o755); err != nil { //nolint:gosec // public texts
+		return fmt.Errorf("creating the directory: %w", err)
+	}
+	if c.Reference {
+		return writeReference(c.Dir, parser.Model.Node)
 	}
 	return writePages(c.Dir, env.version.Version, parser.Model.Node)
 }
@@ -395,4 +402,125 @@ func roffText(text string) string {
 		b.WriteString(".RE\n.fi\n")
 	}
 	return b.String()
+}
+
+// sharedBy is how many commands must have a flag for the reference to list it once, for all.
+const sharedBy = 10
+
+// writeReference writes the pages of the command line for the documents, from the same table as
+// --help: a list of all commands, and their details by group.
+func writeReference(dir string, program *kong.Node) error {
+	uses := map[string]int{}
+	for _, command := range leaves(program) {
+		for _, flag := range command.Flags {
+			uses[flagRow(flag)]++
+		}
+	}
+	const note = "`make generate` writes this page from the help in internal/cli.\n"
+	index := "# The command line\n\n" + note +
+		"\nRun `laneway COMMAND --help` for the same in the terminal.\n" +
+		"Exit status: 0 done, 1 failed, 2 wrong usage, 78 a configuration that must not start.\n" +
+		"With `--json`, results go to standard output, and an error is one JSON object on standard error.\n"
+	pages, seen := map[string]string{}, map[string]string{}
+	for _, group := range groups() {
+		title := strings.TrimSuffix(group.Title, ":")
+		index += "\n## " + title + "\n\n| command | does |\n|---|---|\n"
+		for _, command := range leaves(program) {
+			top := topOf(command)
+			if top.Group == nil || top.Group.Key != group.Key {
+				continue
+			}
+			page, heading := group.Key, title
+			if len(top.Children) > 4 { // too long for the page of its group
+				page, heading = top.Name, "laneway "+top.Name
+			}
+			if pages[page] == "" {
+				pages[page] = "# " + heading + "\n\n" + note + "[All commands](../cli.md), and the flags that most of them share.\n"
+				clear(seen)
+			}
+			name := strings.TrimPrefix(command.FullPath(), "laneway ")
+			index += fmt.Sprintf("| [`%s`](cli/%s.md#%s) | %s |\n", name, page, strings.ReplaceAll(name, " ", "-"), onOneLine(command.Help))
+			pages[page] += "\n## " + name + "\n\n" + commandSection(command, name, uses, seen)
+		}
+	}
+	index += "\n## Flags of most commands\n\nCommands that call a gateway use the second `--config` and `--data`, the others the first.\n\n"
+	for _, command := range leaves(program) {
+		for _, flag := range command.Flags {
+			if row := flagRow(flag); uses[row] >= sharedBy && !strings.Contains(index, row) {
+				index += row
+			}
+		}
+	}
+	pages["../cli"] = index
+	for name, text := range pages {
+		if err := os.WriteFile(filepath.Join(dir, "cli", name+".md"), []byte(text), 0o644); err != nil { //nolint:gosec // a public text
+			return fmt.Errorf("writing a page: %w", err)
+		}
+	}
+	return nil
+}
+
+// commandSection is the part of a command on its page. seen has the flags above it on the page, with
+// their command.
+func commandSection(command *kong.Node, name string, uses map[string]int, seen map[string]string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s\nUsage: `laneway %s %s`\n", onOneLine(command.Help), name, synopsis(command))
+	for paragraph := range strings.SplitSeq(strings.TrimSpace(command.Detail), "\n\n") {
+		switch {
+		case strings.HasPrefix(paragraph, "    "):
+			b.WriteString("\n```sh\n" + strings.ReplaceAll(paragraph[4:], "\n    ", "\n") + "\n```\n")
+		case paragraph != "" && !strings.HasPrefix(paragraph, "Example"):
+			b.WriteString("\n" + onOneLine(paragraph) + "\n")
+		}
+	}
+	rows, also := "", map[string][]string{}
+	for _, argument := range command.Positional {
+		rows += fmt.Sprintf("- `%s`: %s\n", argument.Summary(), onOneLine(argument.Help))
+	}
+	for _, flag := range command.Flags {
+		switch row := flagRow(flag); {
+		case flag.Hidden, uses[row] >= sharedBy:
+		case seen[row] != "":
+			also[seen[row]] = append(also[seen[row]], "`--"+flag.Name+"`")
+		default:
+			seen[row], rows = name, rows+row
+		}
+	}
+	if rows != "" {
+		b.WriteString("\n" + rows)
+	}
+	for _, other := range slices.Sorted(maps.Keys(also)) {
+		fmt.Fprintf(&b, "\nAs for `%s`: %s.\n", other, strings.Join(also[other], ", "))
+	}
+	return b.String()
+}
+
+func flagRow(flag *kong.Flag) string {
+	return fmt.Sprintf("- `%s`: %s\n", strings.TrimSpace(flag.String()), onOneLine(flag.Help))
+}
+
+// onOneLine is text as one line of a page.
+func onOneLine(text string) string {
+	return strings.NewReplacer("|", "\\|", "<", "&lt;").Replace(strings.Join(strings.Fields(text), " "))
+}
+
+// leaves returns the commands below a node that can be called, in the order of the table.
+func leaves(node *kong.Node) []*kong.Node {
+	var list []*kong.Node
+	for _, child := range node.Children {
+		if below := leaves(child); len(below) > 0 {
+			list = append(list, below...)
+		} else if !child.Hidden {
+			list = append(list, child)
+		}
+	}
+	return list
+}
+
+// topOf returns the command of the first word of a command.
+func topOf(node *kong.Node) *kong.Node {
+	for node.Parent.Type != kong.ApplicationNode {
+		node = node.Parent
+	}
+	return node
 }
