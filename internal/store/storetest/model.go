@@ -330,9 +330,13 @@ func (m *model) stop(t *rapid.T) {
 	if list := slices.DeleteFunc(r.in(store.StateRunning), asked); len(list) > 0 {
 		running[list[0].run] = true
 		m.mark(r, running)
-	} else if queued := r.queued(); len(queued) > 0 {
-		queued[0].end(chat.OutcomeStopped)
-		waiting = []int64{queued[0].seq}
+	} else if queued := r.queued(); len(queued) > 0 { // without a window, only messages of a run share a turn
+		for _, l := range queued {
+			if l == queued[0] || l.run != "" && l.run == queued[0].run {
+				l.end(chat.OutcomeStopped)
+				waiting = append(waiting, l.seq)
+			}
+		}
 	}
 	s := m.w.stop(r.key, store.StopOne, "")
 	equal(m.w, "stopped while waiting", seqsOf(s.Waiting), waiting)
