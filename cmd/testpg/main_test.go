@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"errors"
-	neturl "net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -61,84 +60,6 @@ func TestNoWayToAServer(t *testing.T) {
 	}
 	if _, err := os.Stat(ran); code != exitUsage || err == nil {
 		t.Errorf("code %d, want %d, and the command must not run", code, exitUsage)
-	}
-}
-
-// The private cluster of a run is removed afterwards.
-func TestPrivateClusterIsRemoved(t *testing.T) {
-	if testing.Short() {
-		t.Skip("starts processes")
-	}
-	t.Setenv(testpg.URLVariable, "")
-	dir := t.TempDir()
-	out := filepath.Join(dir, "url")
-	var stderr bytes.Buffer
-	if code := run(t.Context(), []string{"-no-fsync", "--", "sh", "-c", "echo $TEST_DATABASE_URL > " + out}, &stderr); code != 0 {
-		t.Fatalf("code %d: %s", code, stderr.String())
-	}
-	url, err := os.ReadFile(out)
-	if err != nil || !strings.Contains(string(url), "host=") {
-		t.Fatalf("address %q, %v", url, err)
-	}
-	address, err := neturl.Parse(strings.TrimSpace(string(url)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	cluster := address.Query().Get("host")
-	if parent := inMemoryParent(stderr.String()); parent != "" && filepath.Dir(cluster) != parent {
-		t.Errorf("the cluster is in %s, not in %s", cluster, parent)
-	}
-	if _, err := os.Stat(cluster); !os.IsNotExist(err) {
-		t.Errorf("%s is left (%v)", cluster, err)
-	}
-}
-
-// inMemoryParent returns the directory in memory that the command has reported, "" if none.
-func inMemoryParent(stderr string) string {
-	_, rest, _ := strings.Cut(stderr, "temporary files in memory: ")
-	line, _, _ := strings.Cut(rest, "\n")
-	return line
-}
-
-// The command's temporary files are in memory where that is possible, and removed afterwards.
-func TestTemporaryFilesInMemory(t *testing.T) {
-	if testing.Short() {
-		t.Skip("starts processes")
-	}
-	t.Setenv(testpg.URLVariable, "postgres://given/db")
-	probe, remove := inMemory(memoryRoot, t.TempDir())
-	remove()
-	seen := filepath.Join(t.TempDir(), "seen")
-	var stderr bytes.Buffer
-	code := run(t.Context(), []string{"-no-fsync", "--", "sh", "-c", `echo "$TMPDIR" "$GOTMPDIR" > ` + seen + `; test -z "$TMPDIR" || test -d "$TMPDIR"`}, &stderr)
-	text, err := os.ReadFile(seen)
-	if code != 0 || err != nil {
-		t.Fatalf("code %d, %v: %s", code, err, stderr.String())
-	}
-	got := strings.Fields(string(text))
-	if probe == "" {
-		if strings.Contains(stderr.String(), "memory") {
-			t.Errorf("there is no memory to be had, but it says %q", stderr.String())
-		}
-		return
-	}
-	if len(got) != 2 || filepath.Dir(got[0]) != memoryRoot || got[1] != got[0] {
-		t.Fatalf("TMPDIR and GOTMPDIR are %v", got)
-	}
-	if _, err := os.Stat(got[0]); !os.IsNotExist(err) {
-		t.Errorf("%s is left (%v)", got[0], err)
-	}
-}
-
-// If the memory file system is not writable or does not allow programs, temporary files stay in the
-// usual directory.
-func TestNoMemoryToBeHad(t *testing.T) {
-	t.Parallel()
-	if testing.Short() {
-		t.Skip("starts processes")
-	}
-	if dir, _ := inMemory(filepath.Join(t.TempDir(), "nowhere"), "/checkout"); dir != "" {
-		t.Errorf("got %s", dir)
 	}
 }
 

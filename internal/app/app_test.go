@@ -1,21 +1,14 @@
 package app_test
 
 import (
-	"bytes"
 	"context"
-	"crypto/hmac"
 	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"errors"
-	"io"
 	"log/slog"
 	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -146,72 +139,6 @@ func (g *gatewayAt) connect(token string) (ws *websocket.Conn, scopes []string, 
 	}
 }
 
-// untilKnown connects until a new token is accepted.
-func (g *gatewayAt) untilKnown(token string) (*websocket.Conn, []string) {
-	g.t.Helper()
-	again := time.NewTicker(200 * time.Millisecond) // the list of tokens is read every two seconds
-	defer again.Stop()
-	for end := time.Now().Add(patience); time.Now().Before(end); <-again.C {
-		ws, scopes, refused := g.connect(token)
-		if refused == "" {
-			return ws, scopes
-		}
-		_ = ws.Close()
-	}
-	g.t.Fatal("the new token is not taken")
-	return nil, nil
-}
-
-func TestRevokedTokenLosesItsSocketsWithinFiveSeconds(t *testing.T) {
-	t.Parallel()
-	g := start(t)
-	_, secret, err := app.CreateToken(t.Context(), g.cfg, app.TokenRequest{Name: "ci", Scopes: []string{"write"}}, "test")
-	if err != nil {
-		t.Fatal(err)
-	}
-	first, scopes := g.untilKnown(secret.Reveal())
-	if strings.Join(scopes, " ") != "operator.read operator.write" {
-		t.Errorf("scopes %v", scopes)
-	}
-	second, _, _ := g.connect(secret.Reveal())
-	owner, _, _ := g.connect(ownerToken)
-	revoked := time.Now()
-	if err := app.RevokeToken(t.Context(), g.cfg, "ci", "test"); err != nil {
-		t.Fatal(err)
-	}
-	for _, ws := range []*websocket.Conn{first, second} {
-		if code := closeCode(ws); code != websocket.ClosePolicyViolation {
-			t.Errorf("closed with %d, want 1008", code)
-		}
-	}
-	if took := time.Since(revoked); took > 5*time.Second {
-		t.Errorf("it took %s", took)
-	}
-	if _, _, refused := g.connect(secret.Reveal()); refused == "" {
-		t.Error("the revoked token is taken")
-	}
-	if err := owner.WriteJSON(map[string]any{"type": "req", "id": "2", "method": "health"}); err != nil {
-		t.Errorf("the owner's socket: %v", err)
-	}
-	if list, err := app.ListTokens(t.Context(), g.cfg); err != nil || len(list) != 0 {
-		t.Errorf("left %+v, %v", list, err)
-	}
-}
-
-func closeCode(ws *websocket.Conn) int {
-	_ = ws.SetReadDeadline(time.Now().Add(patience))
-	for {
-		_, _, err := ws.ReadMessage()
-		var closed *websocket.CloseError
-		switch {
-		case errors.As(err, &closed):
-			return closed.Code
-		case err != nil:
-			return 0
-		}
-	}
-}
-
 func TestTheFirstClientSeesThatChannelsRun(t *testing.T) {
 	t.Parallel()
 	g := start(t)
@@ -241,106 +168,6 @@ func TestTokensAreCheckedWhenTheyAreMade(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-}
-
-// post sends a request until the gateway is ready for it: shortly after the start it is not yet
-// registered in its store.
-func (g *gatewayAt) post(path, body string, headers map[string]string) (int, map[string]any) {
-	g.t.Helper()
-	again := time.NewTicker(50 * time.Millisecond)
-	defer again.Stop()
-	for end := time.Now().Add(patience); ; <-again.C {
-		if status, out := g.postOnce(path, body, headers); status != http.StatusServiceUnavailable || time.Now().After(end) {
-			return status, out
-		}
-	}
-}
-
-func (g *gatewayAt) postOnce(path, body string, headers map[string]string) (int, map[string]any) {
-	g.t.Helper()
-	req, err := http.NewRequestWithContext(g.t.Context(), http.MethodPost, "http://"+g.addr+path, strings.NewReader(body))
-	if err != nil {
-		g.t.Fatal(err)
-	}
-	req.Header.Set("Content-Type", "application/json")
-	for k, v := range headers {
-		req.Header.Set(k, v)
-	}
-	tr := &http.Transport{DisableKeepAlives: true}
-	resp, err := tr.RoundTrip(req)
-	if err != nil {
-		g.t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	raw, err := io.ReadAll(resp.Body)
-	if err != nil {
-		g.t.Fatal(err)
-	}
-	var out map[string]any
-	if err := json.NewDecoder(bytes.NewReader(raw)).Decode(&out); err != nil {
-		g.t.Fatalf("%d %s", resp.StatusCode, raw)
-	}
-	return resp.StatusCode, out
-}
-
-func TestCompletionGoesThroughTheDispatcherAndIsRepeatable(t *testing.T) {
-	t.Parallel()
-	g := start(t)
-	headers := map[string]string{"Authorization": "Bearer " + ownerToken, "Idempotency-Key": "k1"}
-	const body = `{"model":"laneway","messages":[{"role":"user","content":"good morning"}]}`
-	status, first := g.post("/v1/chat/completions", body, headers)
-	text, _ := json.Marshal(first["choices"])
-	if status != http.StatusOK || !strings.Contains(string(text), "good morning") {
-		t.Fatalf("%d %v", status, first)
-	}
-	status, second := g.post("/v1/chat/completions", body, headers)
-	again, _ := json.Marshal(second["choices"])
-	if status != http.StatusOK || second["id"] != first["id"] || !bytes.Equal(text, again) {
-		t.Errorf("%d %v, want %v", status, second, first)
-	}
-	if status, other := g.post("/v1/chat/completions", strings.Replace(body, "good", "bad", 1), headers); status != http.StatusConflict {
-		t.Errorf("%d %v", status, other)
-	}
-}
-
-func TestHookIsDurableAndUnique(t *testing.T) {
-	t.Parallel()
-	g := start(t)
-	at := strconv.FormatInt(time.Now().Unix(), 10)
-	mac := hmac.New(sha256.New, []byte(hookSecret))
-	_, _ = mac.Write([]byte(at + ".v1.2 is out"))
-	headers := map[string]string{"X-Laneway-Signature": "t=" + at + ",v1=" + hex.EncodeToString(mac.Sum(nil))}
-	status, first := g.post("/hooks/deploy", "v1.2 is out", headers)
-	if status != http.StatusAccepted || first["duplicate"] != false || first["sessionKey"] != "agent:main:hook:deploy" {
-		t.Fatalf("%d %v", status, first)
-	}
-	if status, again := g.post("/hooks/deploy", "v1.2 is out", headers); status != http.StatusAccepted || again["duplicate"] != true || again["runId"] != first["runId"] {
-		t.Errorf("%d %v, want %v", status, again, first)
-	}
-	headers["Idempotency-Key"] = "other"
-	if status, replay := g.post("/hooks/deploy", "v1.2 is out", headers); status != http.StatusConflict {
-		t.Errorf("a recorded call under another key: %d %v", status, replay)
-	}
-}
-
-func TestDashboardIsServed(t *testing.T) {
-	t.Parallel()
-	g := start(t)
-	resp, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(must(http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+g.addr+"/dashboard/", nil)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK || resp.Header.Get("Content-Security-Policy") == "" {
-		t.Errorf("%d %v", resp.StatusCode, resp.Header)
-	}
-}
-
-func must(r *http.Request, err error) *http.Request {
-	if err != nil {
-		panic(err)
-	}
-	return r
 }
 
 // systemd hears that the gateway listens, that it lives, and that it stops.

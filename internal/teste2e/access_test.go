@@ -5,12 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -263,28 +261,6 @@ func TestTheFiguresOfOneCredentialShowNothingOfOthers(t *testing.T) {
 				if strings.Contains(text, name) {
 					t.Errorf("%s has %s: %s", what, name, text)
 				}
-			}
-		}
-	})
-}
-
-// The credential has every scope and sees only its own data.
-func TestATokenThatSeesItsOwnSeesNoBuiltInJobs(t *testing.T) {
-	onBothStores(t, func(t *testing.T, database string) {
-		g := Install(t, database, cronConfig)
-		g.Start()
-		alice, operator := dialWhenKnown(t, g, g.named(t, "alice"), nil), connect(t, g)
-		jobs := func(c *Client, method string, params map[string]any) int {
-			var list struct{ Jobs []json.RawMessage }
-			if err := c.Into(&list, method, params); err != nil {
-				t.Fatal(err)
-			}
-			return len(list.Jobs)
-		}
-		for method, params := range map[string]map[string]any{"cron.list": {"includeDisabled": true, "includeSystem": true}, "scheduler.status": nil} {
-			testrun.Eventually(t, method+" shows the operator built-in jobs", func() bool { return jobs(operator, method, params) > 0 })
-			if n := jobs(alice, method, params); n != 0 {
-				t.Errorf("%s shows %d built-in jobs to alice", method, n)
 			}
 		}
 	})
@@ -596,86 +572,6 @@ func TestNamesUsedBeforeTheyExist(t *testing.T) {
 			if err == nil && strings.Contains(string(raw), trace) {
 				t.Errorf("bob reads the session of %s: %s", what, raw)
 			}
-		}
-	})
-}
-
-// The operator deletes sessions that a job and a hook name, and a small credential makes them
-// again: both write nothing there.
-func TestTakenSessionsGetNothing(t *testing.T) {
-	onBothStores(t, func(t *testing.T, database string) {
-		g := Install(t, database, "agents: {main: {runner: echo}}\nlimits: {cron_writes: 0, chat: 0}\nhooks: {ci: {secret: "+ciSecret+", session: code}}\n")
-		g.Start()
-		op := &alice{Client: connect(t, g)}
-		bob := &alice{Client: dialWhenKnown(t, g, g.named(t, "bob"), nil)}
-		ids := map[string]string{}
-		for name, more := range map[string]map[string]any{
-			"nightly": {"sessionTarget": "session:nightly", "delivery": map[string]any{"mode": "none"}},
-			"report":  {"sessionTarget": "isolated", "delivery": map[string]any{"mode": "announce", "channel": "web", "to": "reports"}},
-		} {
-			more["name"], more["schedule"], more["payload"] = name, json.RawMessage(yearlyJob), map[string]any{"kind": "agentTurn", "message": trace}
-			var job struct{ ID string }
-			op.must(t, "cron.add", more, &job)
-			ids[name] = job.ID
-		}
-		for _, key := range []string{"agent:main:nightly", "agent:main:reports", "agent:main:code"} {
-			op.must(t, "sessions.delete", map[string]any{"key": key}, nil)
-			bob.must(t, "chat.send", map[string]any{"sessionKey": key, "message": "mine now", "idempotencyKey": strings.ReplaceAll(key, ":", "-")}, nil)
-		}
-		if a := g.Hook("ci", ciSecret, trace); a.Status != http.StatusNotFound {
-			t.Errorf("the hook: %d %s", a.Status, a.Body)
-		}
-		var started struct{ RunID string }
-		for _, id := range ids {
-			op.must(t, "cron.run", map[string]any{"id": id}, &started)
-		}
-		o := OpenOracle(t, g, database)
-		testrun.Eventually(t, "the run ends, and both jobs alert their owner", func() bool {
-			return o.Count("SELECT count(*) FROM cron_run_logs WHERE state = 'error' AND error_class = 'session_taken'") == 1 &&
-				o.Count("SELECT count(*) FROM cron_run_logs WHERE state = 'ok' AND delivery = 'not-delivered'") == 1 &&
-				o.Count("SELECT count(*) FROM transcript WHERE session_key = 'agent:main:main' AND content LIKE '%job \"%'") == 2
-		})
-		g.Signal(syscall.SIGTERM)
-		g.WaitExit(time.Minute)
-		g.Start() // it knows since when the hook names its session
-		if a := g.Hook("ci", ciSecret, trace+" again"); a.Status != http.StatusNotFound {
-			t.Errorf("the hook after a restart: %d %s", a.Status, a.Body)
-		}
-		for _, key := range []string{"agent:main:nightly", "agent:main:reports", "agent:main:code"} {
-			if n := o.Count("SELECT count(*) FROM transcript WHERE session_key = '" + key + "' AND content LIKE '%" + trace + "%'"); n != 0 {
-				t.Errorf("%s has %d entries of others", key, n)
-			}
-		}
-	})
-}
-
-// Sessions that a job and a hook reserve are free after the job and the hook.
-func TestReservedSessionsGoWithTheirLastName(t *testing.T) {
-	onBothStores(t, func(t *testing.T, database string) {
-		const rest = "agents: {main: {runner: echo}}\nlimits: {cron_writes: 0, chat: 0}\nmetrics_listen: \"off\"\nlisten: [\"127.0.0.1:0\"]\n"
-		g := Install(t, database, "agents: {main: {runner: echo}}\nlimits: {cron_writes: 0, chat: 0}\nhooks: {ci: {secret: "+ciSecret+", session: code}}\n")
-		g.Start()
-		op := &alice{Client: connect(t, g)}
-		var job struct{ ID string }
-		op.must(t, "cron.add", map[string]any{
-			"name": "nightly", "schedule": json.RawMessage(yearlyJob), "sessionTarget": "session:nightly",
-			"payload": map[string]any{"kind": "agentTurn", "message": trace}, "delivery": map[string]any{"mode": "none"},
-		}, &job)
-		reserved := func() int {
-			return OpenOracle(t, g, database).Count("SELECT count(*) FROM sessions WHERE key IN ('agent:main:nightly', 'agent:main:code')")
-		}
-		if n := reserved(); n != 2 {
-			t.Errorf("%d sessions are reserved", n)
-		}
-		op.must(t, "cron.remove", map[string]any{"id": job.ID}, nil)
-		g.Signal(syscall.SIGTERM)
-		g.WaitExit(time.Minute)
-		if err := os.WriteFile(g.config, []byte(rest), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		g.Start()
-		if n := reserved(); n != 0 {
-			t.Errorf("%d sessions are still reserved", n)
 		}
 	})
 }

@@ -280,31 +280,6 @@ func TestAnACPAgentCallsTheToolsOfItsTurns(t *testing.T) {
 	})
 }
 
-// The prefix is in the names that a client lists and calls; another form of it is refused.
-func TestAPrefixStandsBeforeEveryTool(t *testing.T) {
-	g := Install(t, "", "")
-	g.Start()
-	ctx, token := withTimeout(t, time.Minute), g.makeToken(t, "pat", "write", "own")
-	dialWhenKnown(t, g, token, nil)
-	session, err := dialTools(ctx, g.URL()+"/mcp?prefix=our_", token)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = session.Close() }()
-	names := toolNames(ctx, session)
-	for _, name := range names {
-		if !strings.HasPrefix(name, "our_") {
-			t.Errorf("a tool is named %q", name)
-		}
-	}
-	if got := callTool(ctx, session, "our_remind", `{"when":"in 5h","text":"eat"}`); len(names) < 4 || !strings.Contains(got, "Reminder ") {
-		t.Errorf("of %q, our_remind got %q", names, got)
-	}
-	if _, err := dialTools(ctx, g.URL()+"/mcp?prefix=Our-", token); err == nil || !strings.Contains(err.Error(), "Bad Request") {
-		t.Errorf("a prefix of another form: %v", err)
-	}
-}
-
 // What an agent has read from outside by its own tools must not make reminders and jobs: the person
 // is asked, also in the attempt after the end of the process, in the turn that has such an agent as
 // a delegate, and in the next turn.

@@ -132,42 +132,6 @@ func sortedLines(text string) string {
 	return strings.Join(lines, "\n")
 }
 
-// The answer of a job is in the transcript of the session; invalid sessions are refused.
-func TestTheCommandLineDeliversToTheSessionThatItNames(t *testing.T) {
-	onBothStores(t, func(t *testing.T, database string) {
-		g := Install(t, database, cronConfig)
-		g.Start()
-		ctx := withTimeout(t, time.Minute)
-		do := func(args ...string) (string, int) {
-			t.Helper()
-			out, errs, code := g.CLI(ctx, "", append([]string{"cron"}, args...)...)
-			return out + errs, code
-		}
-		for session, text := range map[string]string{"agent:main:main": "for main", "agent:main:web:direct:anna": "for anna"} {
-			if out, code := do("add", "--name", text, "--every", "24h", "--message", text, "--deliver", "web:"+session); code != 0 {
-				t.Fatalf("cron add ended with %d: %s", code, out)
-			}
-			if out, code := do("run", text, "--wait"); code != 0 {
-				t.Fatalf("cron run ended with %d: %s", code, out)
-			}
-			o, c := OpenOracle(t, g, database), connect(t, g)
-			testrun.Eventually(t, "the answer is recorded as delivered", func() bool {
-				return o.Count("SELECT count(*) FROM cron_run_logs WHERE job_name = '"+text+"' AND delivery = 'delivered'") == 1
-			})
-			if got := historyOf(t, c, session); !strings.Contains(got, "assistant: "+text+"\n") {
-				t.Errorf("the transcript of %s: %q", session, got)
-			}
-		}
-		for _, c := range []struct{ target, want string }{
-			{"web:agent:main", "--deliver: web needs a session key"}, {"web:agent:nosuch:main", "there is no agent"}, {"telegram", "--deliver: telegram needs the id of a chat"},
-		} {
-			if out, code := do("add", "--name", "lost", "--every", "24h", "--message", "lost", "--deliver", c.target); code != 1 || !strings.Contains(out, c.want) {
-				t.Errorf("--deliver %s ended with %d: %s, want %s", c.target, code, out, c.want)
-			}
-		}
-	})
-}
-
 // Each command fails for a name that does not exist, and says which command lists those that do.
 func TestUnknownNamesEndEveryCommand(t *testing.T) {
 	NeedsProcesses(t)
@@ -477,55 +441,6 @@ func TestANameIdentifiesAJobOnTheCommandLine(t *testing.T) {
 		run(2, `not both`, "cron", "edit", "tea", "{}", "--message", "x")
 		if n := OpenOracle(t, g, database).Count("SELECT count(*) FROM cron_jobs WHERE owner <> 'system'"); n != 1 {
 			t.Errorf("%d jobs are left, want 1", n)
-		}
-	})
-}
-
-// 6 MiB of jobs exceed the size of one page of a list. The command line lists every job, in the
-// table and in the JSON, and with a limit it shows how to continue.
-func TestTheCommandLineListsMoreThanOnePage(t *testing.T) {
-	onBothStores(t, func(t *testing.T, database string) {
-		const jobs = 75
-		g := Install(t, database, cronConfig)
-		g.Start()
-		c := connect(t, g)
-		text := strings.Repeat("x", 62_000)
-		for i := range jobs {
-			addJob(t, c, fmt.Sprintf("large-%02d", i), every(time.Hour), saying(text))
-		}
-		var page struct {
-			Jobs  []json.RawMessage
-			Total int
-		}
-		if err := c.Into(&page, "cron.list", map[string]any{"limit": 200, "extended": true}); err != nil || len(page.Jobs) >= jobs || page.Total != jobs {
-			t.Fatalf("one page has %d of %d jobs: %v; the test needs more than a page", len(page.Jobs), page.Total, err)
-		}
-		cli := func(args ...string) (string, string) {
-			out, errs, code := g.CLI(withTimeout(t, time.Minute), "", args...)
-			if code != 0 {
-				t.Fatalf("laneway %v: status %d, %s", args, code, errs)
-			}
-			return out, errs
-		}
-		if out, _ := cli("cron", "list"); strings.Count(out, "large-") != jobs {
-			t.Errorf("the table has %d of %d jobs", strings.Count(out, "large-"), jobs)
-		}
-		var all struct {
-			Jobs             []struct{ ID string }
-			DeliveryPreviews map[string]any
-			HasMore          bool
-			NextOffset       *int
-		}
-		out, _ := cli("cron", "list", "--json")
-		if err := json.Unmarshal([]byte(out), &all); err != nil {
-			t.Fatal(err)
-		}
-		if len(all.Jobs) != jobs || len(all.DeliveryPreviews) != jobs || all.HasMore || all.NextOffset != nil {
-			t.Errorf("the JSON has %d jobs and %d previews, more %v, next %v; want %d and the end", len(all.Jobs), len(all.DeliveryPreviews), all.HasMore, all.NextOffset, jobs)
-		}
-		out, errs := cli("cron", "list", "--limit", "70", "--offset", "1")
-		if n := strings.Count(out, "large-"); n != 70 || !strings.Contains(errs, "70 of 75 jobs; continue with --offset 71") {
-			t.Errorf("of 70 jobs after the first there are %d, and %q", n, errs)
 		}
 	})
 }

@@ -164,79 +164,6 @@ func refusedForGood(t *testing.T, what string, err error) string {
 	return r.Message
 }
 
-// Bad jobs that can be written on a command line are passed to laneway cron add, and some to next,
-// edit and import.
-func TestTheCommandLineRefusesBadJobsWithASentence(t *testing.T) {
-	t.Parallel()
-	g := Install(t, "", cronConfig)
-	g.Start()
-	ctx := withTimeout(t, 3*time.Minute)
-	add := []string{"cron", "add", "--name", "bad", "--message", "x"}
-	usual := []string{"--every", "1h"}
-	for _, args := range [][]string{
-		{"--every", "999ms"},
-		{"--every", "-1s"},
-		{"--every", "0s"},
-		{"--every", "NaN"},
-		{"--every", "100000h"},
-		{"--every", "60000"},
-		{},
-		{"--at", "2020-01-01T00:00:00Z"},
-		{"--at", "2200-01-01"},
-		{"--at", "-1"},
-		{"--at", strconv.FormatInt(time.Now().Unix()+3600, 10)},
-		{"--at", "soonish"},
-		{"--cron", "0 0 0 1 1 * 2030"},
-		{"--cron", "*/0 * * * *"},
-		{"--cron", "0 0 30 2 *"},
-		{"--cron", "0 0 31 2 *"},
-		{"--cron", "60 24 * * *"},
-		{"--every", "9223372036854775807"},
-		{"--every", "9223372036854775807ms"},
-		{"--at", "9223372036854775807"},
-		{"--cron", "@every 1s"},
-		{"--cron", "0 0 * * 5#6"},
-		{"--cron", "0 0 * * 9#1"},
-		{"--cron", "٣ * * * *"},
-		{"--cron", strings.Repeat("1,", 124) + "1 * * * *"},
-		{"--cron", "0 9 * * *", "--tz", "Mars/Olympus"},
-		{"--every", "1h", "--cron", "0 9 * * *"},
-		append(usual, "--agent", "absent"), append(usual, "--overlap", "always"), append(usual, "--missed", "sometimes"),
-		append(usual, "--session", "attic"), append(usual, "--deliver", "pigeon:1"), append(usual, "--webhook", "javascript:alert(1)"), append(usual, "--retries", "-1"),
-		append(usual, "--timeout", "-1s"), append(usual, "--jitter", "-1s"), append(usual, "--jitter", "5h"), append(usual, "--no-such-flag"),
-	} {
-		out, errs, code := g.CLI(ctx, "", append(append([]string{}, add...), args...)...)
-		if code != 1 && code != 2 {
-			t.Errorf("cron add %q: code %d, printed %q", args, code, out)
-		}
-		aSentence(t, fmt.Sprintf("cron add %q", args), errs, "")
-		if strings.Contains(errs, "cron.add") || strings.Contains(errs, "everyMs") || strings.Contains(errs, "schedule.") || strings.Contains(errs, "jitterMs") {
-			t.Errorf("cron add %q: %q speaks of the wire and not of flags", args, errs)
-		}
-	}
-	for _, args := range [][]string{
-		{"cron", "next", "--cron", "99 99 * * *"},
-		{"cron", "next", "--every", "1ms"},
-		{"cron", "next"},
-		{"cron", "get", "none"},
-		{"cron", "rm", "none"},
-		{"cron", "pause", "none", "--note", "x"},
-		{"cron", "resume", "none"},
-		{"cron", "run", "none"},
-		{"cron", "cancel", "none"},
-		{"scheduler", "status", "none"},
-	} {
-		out, errs, code := g.CLI(ctx, "", args...)
-		if code != 1 && code != 2 {
-			t.Errorf("%q: code %d, printed %q", args, code, out)
-		}
-		aSentence(t, fmt.Sprint(args), errs, "")
-	}
-	if n := OpenOracle(t, g, "").Count("SELECT count(*) FROM cron_jobs WHERE owner <> 'system'"); n != 0 {
-		t.Errorf("%d jobs are stored", n)
-	}
-}
-
 // refusal returns the refusal of a call; any other result fails the test.
 func refusal(t testing.TB, err error) *WireError {
 	t.Helper()
@@ -461,47 +388,6 @@ func TestFloodOfReadsDelaysNoClaim(t *testing.T) {
 		t.Logf("%d reads beside %d claims: p50 %d ms, p99 %d ms", calls.Load(), len(late), late[len(late)/2], p99)
 		if p99 > 1000 {
 			t.Errorf("the 99th percentile of claims is %d ms late, want at most ten times 100 ms", p99)
-		}
-	})
-}
-
-// Jobs are listed, previewed and counted while they are due and nothing claims them.
-func TestReadsNeverMoveThePlan(t *testing.T) {
-	onBothStores(t, func(t *testing.T, database string) {
-		g := Install(t, database, cronConfig+"cron: {enabled: false}\n").AtOnce()
-		g.Start()
-		c := connect(t, g)
-		j := addJob(t, c, "due", every(time.Second), nil)
-		o := OpenOracle(t, g, database)
-		testrun.Eventually(t, "the job is due", func() bool { return time.Now().UnixMilli() > j.State.NextRunAtMs+1000 })
-		before := o.Rows("SELECT * FROM cron_jobs WHERE owner <> 'system' ORDER BY id")
-		for range testrun.Size(200, 10_000) / 10 {
-			for _, call := range []struct {
-				method string
-				params map[string]any
-			}{
-				{"cron.list", map[string]any{"extended": true}},
-				{"cron.list", map[string]any{"sortBy": "nextRunAtMs", "includeSystem": true}},
-				{"cron.status", nil},
-				{"cron.get", map[string]any{"id": j.ID}},
-				{"cron.preview", map[string]any{"id": j.ID, "count": 5}},
-				{"cron.runs", map[string]any{"id": j.ID}},
-				{"scheduler.status", nil},
-				{"status", nil},
-				{"cron.preview", map[string]any{"schedule": every(time.Minute)}},
-				{"health", nil},
-			} {
-				var got json.RawMessage
-				if err := c.Into(&got, call.method, call.params); err != nil {
-					t.Fatalf("%s: %v", call.method, err)
-				}
-			}
-		}
-		if after := o.Rows("SELECT * FROM cron_jobs WHERE owner <> 'system' ORDER BY id"); strings.Join(after, "\n") != strings.Join(before, "\n") {
-			t.Errorf("reading has changed jobs:\n%s\nwere\n%s", after, before)
-		}
-		if n := o.Count("SELECT count(*) FROM cron_run_logs"); n != 0 {
-			t.Errorf("reading has made %d entries", n)
 		}
 	})
 }

@@ -14,7 +14,6 @@ import (
 	"go.uber.org/goleak"
 
 	"laneway/internal/testmcp"
-	"laneway/internal/testmodel"
 	"laneway/internal/testpg"
 	"laneway/internal/testrun"
 )
@@ -120,52 +119,6 @@ func TestAFirstConversation(t *testing.T) {
 		}
 		OpenOracle(t, g, database).Check(15 * time.Second)
 	})
-}
-
-// Programs and endpoints fail while another session works.
-func TestBrokenAgentsHaveOneSentenceAndHarmNoOtherTurn(t *testing.T) {
-	if testing.Short() {
-		t.Skip("starts processes")
-	}
-	t.Parallel()
-	model := testmodel.Start(t)
-	config := fmt.Sprintf(`
-agents:
-  main: {runner: echo}
-  missing: {runner: command, command: ["/no/such/program"]}
-  failing: {runner: command, command: ["sh", "-c", "echo broken pipe in tank >&2; exit 3"]}
-  model: {runner: openai, model: test, base_url: "%s", retries: 0, first_byte_timeout: 2s, silence_timeout: 2s}
-`, model.URL()+"/v1")
-	g := Install(t, "", config)
-	g.Start()
-	ctx := withTimeout(t, 2*time.Minute)
-	for agent, part := range map[string]string{"missing": "program", "failing": "broken pipe in tank"} {
-		_, errs, code := g.CLI(ctx, "", "send", "--agent", agent, "hello")
-		if code != 1 || !strings.Contains(errs, part) || strings.Count(strings.TrimSpace(errs), "\n") > 0 {
-			t.Errorf("agent %s: %q, code %d; want one sentence with %q", agent, errs, code, part)
-		}
-	}
-	for name, reply := range map[string]testmodel.Reply{
-		"500": {Status: 500}, "hang": {HangFirst: true}, "silence": {Pieces: []string{"half"}, Hang: true}, "cut": {Pieces: []string{"half"}, Cut: true},
-	} {
-		model.Answer(func(testmodel.Call) testmodel.Reply { return reply })
-		_, errs, code := g.CLI(ctx, "", "send", "--agent", "model", "hello")
-		if code != 1 || strings.TrimSpace(errs) == "" || strings.Count(strings.TrimSpace(errs), "\n") > 0 {
-			t.Errorf("endpoint with %s: %q, code %d; want one sentence", name, errs, code)
-		}
-	}
-	model.Answer(func(testmodel.Call) testmodel.Reply { return testmodel.Reply{Pieces: []string{"an ", "answer"}} })
-	if out, errs, code := g.CLI(ctx, "", "send", "--agent", "model", "hello"); strings.TrimSpace(out) != "an answer" || code != 0 {
-		t.Errorf("the endpoint that is well again: %q %q, code %d", out, errs, code)
-	}
-	if out, _, code := g.CLI(ctx, "", "send", "hello"); out != "hello\n" || code != 0 {
-		t.Errorf("another agent: %q, code %d", out, code)
-	}
-	o := OpenOracle(t, g, "")
-	if n := o.Count("SELECT count(*) FROM transcript WHERE role = 'assistant' AND content = 'half'"); n != 2 {
-		t.Errorf("%d of 2 halves of answers are kept", n)
-	}
-	o.Check(15 * time.Second)
 }
 
 // A refused start names its fault and changes nothing.

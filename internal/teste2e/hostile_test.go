@@ -1,9 +1,6 @@
 package teste2e
 
 import (
-	"crypto/hmac"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -318,37 +315,6 @@ func TestAHookThatNamesItsSessionReachesNoOther(t *testing.T) {
 			if n := o.Count("SELECT count(*) FROM inbox WHERE session_key = '" + key + "'"); n != want {
 				t.Errorf("%s has %d messages, want %d", key, n, want)
 			}
-		}
-	})
-}
-
-// A recorded delivery of GitHub is the same one, even with additional headers that GitHub does not
-// send.
-func TestARecordedDeliveryIsNotNewUnderAnotherKey(t *testing.T) {
-	onBothStores(t, func(t *testing.T, database string) {
-		g := Install(t, database, "hooks: {push: {secret: "+ciSecret+", scheme: github}}\n")
-		g.Start()
-		body := []byte(`{"ref":"refs/heads/main"}`)
-		mac := hmac.New(sha256.New, []byte(ciSecret))
-		_, _ = mac.Write(body)
-		recorded := map[string]string{"X-Hub-Signature-256": "sha256=" + hex.EncodeToString(mac.Sum(nil)), "X-GitHub-Delivery": "72d3162e-cc78-11e3-81ab-4c9367dc0958"}
-		runs := map[string]bool{}
-		for i := range 5 {
-			if i > 0 {
-				recorded["Idempotency-Key"] = fmt.Sprint("another-", i)
-			}
-			got := g.post("/hooks/push", body, recorded)
-			var answer struct {
-				RunID     string
-				Duplicate bool
-			}
-			if err := json.Unmarshal([]byte(got.Body), &answer); err != nil || got.Status != http.StatusAccepted || answer.Duplicate != (i > 0) {
-				t.Errorf("delivery %d: %d %s %v", i, got.Status, got.Body, got.Err)
-			}
-			runs[answer.RunID] = true
-		}
-		if n := OpenOracle(t, g, database).Count("SELECT count(*) FROM inbox"); n != 1 || len(runs) != 1 {
-			t.Errorf("one delivery made %d messages and %d runs", n, len(runs))
 		}
 	})
 }

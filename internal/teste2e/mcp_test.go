@@ -208,57 +208,6 @@ func TestAProgramThatRunsAgainDoublesNothing(t *testing.T) {
 	})
 }
 
-// A program with a write token, and the agent of a turn, request jobs that cron.add refuses for a
-// caller without admin.
-func TestToolsKeepTheBoundsOfJobs(t *testing.T) {
-	onBothStores(t, func(t *testing.T, database string) {
-		g := Install(t, database, programConfig(t, "cron: {max_jobs_per_owner: 2}\n"))
-		g.Start()
-		o, ctx := OpenOracle(t, g, database), withTimeout(t, time.Minute)
-		steps := []struct{ args, want string }{
-			{`{"action":"add","when":"every 1s","text":"a"}`, "out of range 60000-"},
-			{`{"action":"add","when":"\"* * * * * *\"","text":"b"}`, "refused: "},
-			{`{"action":"add","when":"every 1m","text":"c"}`, " is planned every 1m"},
-			{`{"action":"add","when":"every 2m","text":"d"}`, " is planned every 2m"},
-			{`{"action":"add","when":"every 3m","text":"e"}`, "too many jobs"},
-		}
-		token := g.makeToken(t, "pat", "write", "own")
-		dialWhenKnown(t, g, token, nil)
-		program, err := dialTools(ctx, g.URL()+"/mcp", token)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() { _ = program.Close() }()
-		w, c := watch(t, g), mustDial(t, g, nil)
-		for i, step := range steps {
-			if got := callTool(ctx, program, "cron", step.args); !strings.Contains(got, step.want) {
-				t.Errorf("through /mcp, %s: %q, want %q", step.args, got, step.want)
-			}
-			id := fmt.Sprint("turn-", i)
-			say(t, c, "agent:main:main", id, "cron "+step.args)
-			if got := w.await(t, id).text; !strings.Contains(got, step.want) {
-				t.Errorf("in a turn, %s: %q, want %q", step.args, got, step.want)
-			}
-		}
-		for _, owner := range []string{"pat", "gateway"} {
-			if n := o.Count("SELECT count(*) FROM cron_jobs WHERE owner = '" + owner + "'"); n != 2 {
-				t.Errorf("%s has %d jobs, want 2", owner, n)
-			}
-			id, update := o.Rows("SELECT id FROM cron_jobs WHERE owner = '" + owner + "'")[0], `{"action":"update","id":%q,"when":"every 1s"}`
-			var got string
-			if owner == "pat" {
-				got = callTool(ctx, program, "cron", fmt.Sprintf(update, id))
-			} else {
-				say(t, c, "agent:main:main", "update", "cron "+fmt.Sprintf(update, id))
-				got = w.await(t, "update").text
-			}
-			if !strings.Contains(got, "out of range 60000-") {
-				t.Errorf("an update of %s: %q", owner, got)
-			}
-		}
-	})
-}
-
 // declared returns what a server declares: its name and version, its capabilities and its tools.
 func declared(ctx context.Context, t *testing.T, session *mcp.ClientSession) []string {
 	t.Helper()

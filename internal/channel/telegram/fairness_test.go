@@ -163,31 +163,6 @@ func TestAWaitingMessageIsSeen(t *testing.T) {
 	})
 }
 
-// TestACooldownOfTheBotUsesUpNoAttempts: Telegram asks the whole bot to wait; messages are retried
-// after the cooldown, and not before.
-func TestACooldownOfTheBotUsesUpNoAttempts(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		h := newHome(t)
-		people := h.people(20)
-		h.begin()
-		for i, p := range people {
-			h.srv.Say(p, p, fmt.Sprintf("think %ds hello", 30+10*i))
-		}
-		after(2 * time.Second)
-		h.srv.Break("getUpdates", testtelegram.Flood(300))
-		h.srv.Say(anna, anna, "wakes the poll")
-		after(6 * time.Minute)
-		for _, p := range people {
-			h.wantLast("after the cooldown", p, "hello")
-		}
-		if n := strings.Count(h.log.String(), "a message was not delivered"); n > 2 {
-			t.Errorf("%d attempts were used up in the cooldown", n)
-		}
-		h.end()
-	})
-}
-
 // TestGroupStopOwn: if people may stop only their own turns, a /stop of another person finds no
 // turn.
 func TestGroupStopOwn(t *testing.T) {

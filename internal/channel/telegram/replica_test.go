@@ -84,27 +84,6 @@ func (b *bot) alongside(other *bot) (end func()) {
 	}
 }
 
-func TestGlobalFlood(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		b := newBot(t, nil)
-		b.start()
-		after(time.Second)
-		b.srv.Break("getUpdates", testtelegram.Flood(30))
-		b.srv.Say(anna, anna, "wakes the poll")
-		after(2 * time.Second)
-		_, err := b.send("1", to(anna, ""), "not now")
-		if failed := wantSendError(t, err, "rate_limited", false); !failed.Global || failed.RetryAfter < 20*time.Second {
-			t.Errorf("got %+v", failed)
-		}
-		b.ch.Typing(t.Context(), to(bob, ""))
-		b.mustSend("1", to(anna, ""), "now")
-		wantTexts(t, "anna reads", b.srv.Texts(anna), "now")
-		after(time.Minute)
-		b.stop()
-	})
-}
-
 func TestCounts(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

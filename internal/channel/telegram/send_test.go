@@ -29,34 +29,6 @@ func wantSendError(t *testing.T, err error, reason string, permanent bool) *chan
 	return failed
 }
 
-func TestFloodCoolsOneChat(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		b := newBot(t, nil)
-		b.start()
-		b.srv.Break("sendMessage", testtelegram.Flood(10))
-		began := time.Now()
-		_, err := b.send("1", to(anna, ""), "for anna")
-		if failed := wantSendError(t, err, "rate_limited", false); failed.RetryAfter != 10*time.Second || failed.Global {
-			t.Errorf("got %+v", failed)
-		}
-		if _, err := b.send("2", to(bob, ""), "for bob"); err != nil || time.Since(began) > 2*time.Second {
-			t.Errorf("the other chat: %v after %s", err, time.Since(began))
-		}
-		b.ch.Typing(t.Context(), to(anna, "")) // not within the window
-		b.ch.Update(to(anna, ""), "run-1", channel.Preview{Text: "growing"})
-		after(3 * time.Second)
-		_, err = b.send("1", to(anna, ""), "for anna")
-		if failed := wantSendError(t, err, "rate_limited", false); failed.RetryAfter > 7*time.Second {
-			t.Errorf("inside of the window: %+v", failed)
-		}
-		b.ch.Finish(to(anna, ""), "run-1", true)
-		b.mustSend("1", to(anna, ""), "for anna")
-		wantTexts(t, "anna reads", b.srv.Texts(anna), "for anna")
-		b.stop()
-	})
-}
-
 // TestManyFloods sends many replies to many chats while a fifth of the calls is refused with
 // windows of up to 500 seconds.
 func TestManyFloods(t *testing.T) {

@@ -257,20 +257,6 @@ func TestFilesKeepTheLimits(t *testing.T) {
 	})
 }
 
-// Telegram asks to wait in the answer to a file for one chat: messages for other chats are sent
-// meanwhile.
-func TestACooldownAfterAFileIsForItsChatAlone(t *testing.T) {
-	t.Parallel()
-	withFile(t, func(b *bot, picture, _ chat.Attachment) {
-		b.srv.Break("sendPhoto", testtelegram.Flood(30))
-		_, err := b.sendFile(to(anna, ""), picture)
-		wantSendError(b.t, err, "rate_limited", false)
-		if _, err := b.send("2", to(bob, ""), "a text"); err != nil {
-			b.t.Error(err)
-		}
-	})
-}
-
 // A deleted topic and a moved group: files follow as text messages do.
 func TestFilesFollowTheirChat(t *testing.T) {
 	t.Parallel()
