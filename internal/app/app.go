@@ -322,7 +322,7 @@ func (p *Process) Run(ctx context.Context) error {
 	parts.Go(func() error { p.opts.Reaper.Run(partsCtx); return nil })
 	intake, stopIntake := context.WithCancel(partsCtx)
 	defer stopIntake()
-	parts.Go(func() error { return p.dispatch.RunCron(intake) })
+	parts.Go(func() error { return p.dispatch.Jobs.Run(intake) })
 	parts.Go(func() error { p.indexer().Run(intake); return nil })
 	p.untilStop(ctx, partsCtx)
 	_ = p.manager.tell(partsCtx, "STOPPING=1") // only `systemctl status` shows it

@@ -48,11 +48,7 @@ func (p *Process) openChannels(commands []chat.CommandInfo) error {
 	if len(bots) == 0 || !slices.Contains(p.cfg.Roles, config.RoleChannels) {
 		return nil
 	}
-	records, ok := p.store.(channel.Records)
-	if !ok {
-		return fmt.Errorf("the store %s keeps nothing for channels", p.store.Kind())
-	}
-	deps := telegram.Deps{Records: records, Files: p.files.Root(), Commands: commands, Metrics: telegram.NewMetrics(p.metrics.Registry()), Logger: p.log, Proxy: proxyOf}
+	deps := telegram.Deps{Records: p.store, Files: p.files.Root(), Commands: commands, Metrics: telegram.NewMetrics(p.metrics.Registry()), Logger: p.log, Proxy: proxyOf}
 	for _, bot := range bots {
 		c, err := telegram.New(p.botConfig(bot), deps)
 		if err != nil {

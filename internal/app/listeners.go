@@ -49,6 +49,7 @@ func (p *Process) openGateway() error {
 		},
 		RequestsPerSecond: offIsNegative(l.Requests), Hooks: hooksOf(p.cfg.Hooks),
 		StopTimeout: stopSockets, Metrics: p.metrics.Registry(), TurnTokens: p.turnTokens, ToolServers: p.external.Status,
+		Jobs: p.dispatch.Jobs, Pairings: p.dispatch.Pairings, Usage: p.dispatch.Meter, Files: p.dispatch.Uploads, Tools: p.dispatch.ToolsOf,
 	}
 	cfg.Sources = []auth.Source{p.ownKeys()}
 	if p.tokens != nil {

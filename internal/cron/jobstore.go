@@ -565,6 +565,15 @@ const (
 	RunIfEnabled RunMode = "if-enabled"
 )
 
+// PreviewParams select the next fires of a job, of the schedule and its bounds in Schedule, or of
+// the job as an edit with these would make it. A zero From means now.
+type PreviewParams struct {
+	ID       string
+	Schedule Members
+	From     time.Time
+	Count    int
+}
+
 // ExplainParams select the slots of a job to explain: the one at a moment, as a phrase (At, see
 // [schedule.ParsePast]) or as an instant (Moment); all from From until Until; or, by default, the
 // newest one that has passed.

@@ -179,7 +179,7 @@ func (a actions) Overview(ctx context.Context, c command.Call) (command.Overview
 	o.Tokens, _ = a.d.turns.estimate(ctx, c.Session.String())
 	by := callerOf(c)
 	by.Own = c.Own || by.InChat()
-	used, err := a.d.Usage(ctx, by)
+	used, err := a.d.Meter.Report(ctx, by.Principal, by.Own)
 	if err != nil {
 		return o, err
 	}
@@ -204,7 +204,7 @@ func (a actions) Clock(ctx context.Context, c command.Call) (now time.Time, zone
 	if err != nil {
 		return now, "", err
 	}
-	now, zone, err = a.d.svc.Clock(ctx)
+	now, zone, err = a.d.Jobs.Clock(ctx)
 	return now, cmp.Or(chosen, zone), err
 }
 
@@ -266,7 +266,7 @@ func (a actions) AddJob(ctx context.Context, c command.Call, n command.NewJob) (
 	if err != nil {
 		return cron.Put{}, err
 	}
-	return a.d.svc.Editor.AddInChat(ctx, m, by, onceOf(c))
+	return a.d.Jobs.AddInChat(ctx, m, by, onceOf(c))
 }
 
 // chatJob returns the members of a job that is made in a chat. The key is derived from the request
@@ -304,7 +304,7 @@ func chatJob(c command.Call, n command.NewJob) (cron.Members, error) {
 // reply, only those that reply there.
 func (a actions) Jobs(ctx context.Context, c command.Call) ([]cron.Job, error) {
 	by := chatCaller(c)
-	page, err := a.d.CronList(ctx, cron.JobFilter{SortBy: "id", Limit: jobsShown}, by)
+	page, err := a.d.Jobs.Jobs(ctx, cron.JobFilter{SortBy: "id", Limit: jobsShown}, by)
 	if err != nil || !c.Audience.Shared() {
 		return page.Jobs, err
 	}
@@ -314,26 +314,26 @@ func (a actions) Jobs(ctx context.Context, c command.Call) ([]cron.Job, error) {
 // RemoveJob implements /cron rm.
 func (a actions) RemoveJob(ctx context.Context, c command.Call, id string) error {
 	by := chatCaller(c)
-	return a.d.CronRemove(ctx, id, false, by)
+	return a.d.Jobs.Remove(ctx, id, false, by)
 }
 
 // PauseJob implements /cron pause.
 func (a actions) PauseJob(ctx context.Context, c command.Call, id, note string) error {
 	by := chatCaller(c)
-	_, err := a.d.CronPause(ctx, id, chat.Cut(note, 500), time.Time{}, by)
+	_, err := a.d.Jobs.Pause(ctx, id, chat.Cut(note, 500), time.Time{}, by)
 	return err
 }
 
 // ResumeJob implements /cron resume.
 func (a actions) ResumeJob(ctx context.Context, c command.Call, id string) (cron.Job, error) {
 	by := chatCaller(c)
-	return a.d.CronResume(ctx, id, by)
+	return a.d.Jobs.Resume(ctx, id, by)
 }
 
 // RunJob implements /cron run.
 func (a actions) RunJob(ctx context.Context, c command.Call, id string) (reason string, err error) {
 	by := chatCaller(c)
-	_, not, err := a.d.CronRun(ctx, id, cron.RunForce, by, onceOf(c))
+	_, not, err := a.d.Jobs.Start(ctx, id, cron.RunForce, by, onceOf(c))
 	return not, err
 }
 
@@ -343,7 +343,7 @@ func (a actions) RemovedJob(ctx context.Context, c command.Call, name string) (s
 	if c.Audience.Shared() {
 		return "", nil
 	}
-	page, err := a.d.CronRuns(ctx, cron.RunFilter{Query: name, IncludeActive: true, Limit: jobsShown}, chatCaller(c))
+	page, err := a.d.Jobs.Ledger(ctx, cron.RunFilter{Query: name, IncludeActive: true, Limit: jobsShown}, chatCaller(c))
 	if err != nil {
 		return "", err
 	}
@@ -365,7 +365,7 @@ func (a actions) RemovedJob(ctx context.Context, c command.Call, name string) (s
 
 // ExplainJob implements /cron why.
 func (a actions) ExplainJob(ctx context.Context, c command.Call, id, when string) (cron.Explanation, error) {
-	found, err := a.d.svc.Editor.Explain(ctx, cron.ExplainParams{ID: id, At: when}, chatCaller(c))
+	found, err := a.d.Jobs.Explain(ctx, cron.ExplainParams{ID: id, At: when}, chatCaller(c))
 	if err != nil {
 		return cron.Explanation{}, err
 	}

@@ -153,13 +153,13 @@ func TestSlotsOfJobsAreNeverRefused(t *testing.T) {
 		if err := json.Unmarshal([]byte(text), &members); err != nil {
 			t.Fatal(err)
 		}
-		put, err := h.d.CronAdd(t.Context(), members, by, nil)
+		put, err := h.d.Jobs.Add(t.Context(), members, by, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		accepted, _ := h.sendAs(by, 5, "sleep 9m")
 		want(t, "accepted", accepted, 2)
-		if _, _, err := h.d.CronRun(t.Context(), put.Job.ID, cron.RunForce, by, nil); chat.CodeOf(err) != chat.CodeRateLimited {
+		if _, _, err := h.d.Jobs.Start(t.Context(), put.Job.ID, cron.RunForce, by, nil); chat.CodeOf(err) != chat.CodeRateLimited {
 			t.Errorf("a run by hand: %v", err)
 		}
 		time.Sleep(30 * time.Minute)
@@ -374,7 +374,7 @@ func TestABackfillCountsAmongTheWaitingMessagesOfItsCaller(t *testing.T) {
 		h.put(everySecond("tick", "sleep 2s"), func(j *cron.Job) { j.Owner, j.Schedule.EveryMs, j.Enabled = by.Principal, 60_000, false })
 		now := time.Now().Truncate(time.Hour)
 		backfill := func(from, to time.Duration, spend func(int) error) error {
-			_, err := h.d.CronBackfill(t.Context(), cron.BackfillParams{
+			_, err := h.d.Jobs.Backfill(t.Context(), cron.BackfillParams{
 				ID: "tick", From: now.Add(-from), To: now.Add(-to), MaxRuns: 100, Spend: spend,
 			}, by)
 			return err

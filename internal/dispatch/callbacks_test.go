@@ -215,16 +215,16 @@ func TestNoFunctionGivenToTheStoreCallsTheStore(t *testing.T) {
 				t.Errorf("%s: %v", what, err)
 			}
 		}
-		put, err := h.d.CronAdd(t.Context(), members("one"), by, nil)
+		put, err := h.d.Jobs.Add(t.Context(), members("one"), by, nil)
 		must("CronAdd", err)
 		changed := members("one")
 		changed["description"] = raw("again")
-		_, err = h.d.CronAdd(t.Context(), changed, by, nil)
+		_, err = h.d.Jobs.Add(t.Context(), changed, by, nil)
 		must("CronAdd again", err)
 		id := put.Job.ID
 		daily := members("daily")
 		daily["schedule"] = json.RawMessage(`{"kind":"cron","expr":"0 9 * * *","tz":"Europe/Berlin"}`)
-		_, err = h.d.CronAdd(t.Context(), daily, by, nil)
+		_, err = h.d.Jobs.Add(t.Context(), daily, by, nil)
 		must("CronAdd of a job in a zone", err)
 		for _, patch := range []cron.Members{
 			{"description": raw("changed")},
@@ -234,23 +234,23 @@ func TestNoFunctionGivenToTheStoreCallsTheStore(t *testing.T) {
 			{"enabled": json.RawMessage("false")},
 			{"enabled": json.RawMessage("true")},
 		} {
-			_, err = h.d.CronUpdate(t.Context(), id, patch, "", by)
+			_, err = h.d.Jobs.Update(t.Context(), id, patch, "", by)
 			must(fmt.Sprintf("CronUpdate %s", patch), err)
 		}
-		_, err = h.d.CronPause(t.Context(), id, "", time.Time{}, by)
+		_, err = h.d.Jobs.Pause(t.Context(), id, "", time.Time{}, by)
 		must("CronPause", err)
 		time.Sleep(5 * time.Minute)
-		_, err = h.d.CronResume(t.Context(), id, by)
+		_, err = h.d.Jobs.Resume(t.Context(), id, by)
 		must("CronResume", err)
-		_, _, err = h.d.CronRun(t.Context(), id, cron.RunForce, by, nil)
+		_, _, err = h.d.Jobs.Start(t.Context(), id, cron.RunForce, by, nil)
 		must("CronRun", err)
 		h.send("busy", "sleep 10s")
 		h.send("busy", "waits")
-		_, err = h.d.CronBackfill(t.Context(), cron.BackfillParams{ID: id, From: time.Now().Add(-4 * time.Minute), To: time.Now(), MaxRuns: 10}, by)
+		_, err = h.d.Jobs.Backfill(t.Context(), cron.BackfillParams{ID: id, From: time.Now().Add(-4 * time.Minute), To: time.Now(), MaxRuns: 10}, by)
 		must("CronBackfill", err)
 		time.Sleep(5 * time.Minute)
 		synctest.Wait()
-		must("CronRemove", h.d.CronRemove(t.Context(), id, true, by))
+		must("CronRemove", h.d.Jobs.Remove(t.Context(), id, true, by))
 		h.close()
 		wantList(t, "operations whose function was called", slices.Sorted(maps.Keys(st.ran)), operationsWithFunctions())
 		wantList(t, "operations that were called by a function", st.nested, nil)

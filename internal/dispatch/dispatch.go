@@ -31,7 +31,10 @@
 //     an answer;
 //   - trees are the sub-turns of turns: how they start, what they inherit, how a parent waits, what is announced, what ends with a parent;
 //   - stops stops, resets and deletes; signs shows people that their message waits or is being answered;
-//   - jobTurns and jobCallers implement what the job service (package cron/service) needs; jobCalls forwards calls of the gateway to it.
+//   - jobTurns and jobCallers implement what the job service (package cron/service) needs.
+//
+// Parts that others call themselves are fields of [Dispatcher]: the gateway gets them from the
+// process, not through methods here.
 //
 // # Ownership
 //
@@ -64,6 +67,7 @@ import (
 	"laneway/internal/channel"
 	"laneway/internal/chat"
 	"laneway/internal/command"
+	"laneway/internal/cron"
 	"laneway/internal/cron/service"
 	"laneway/internal/events"
 	"laneway/internal/files"
@@ -87,10 +91,11 @@ const (
 	defaultGroup = 3
 )
 
-// Store is the durable storage that dispatch needs: messages and jobs.
+// Store is the durable storage that dispatch needs: messages, jobs, usage and pairings.
 type Store interface {
 	store.Store
 	usage.Store
+	channel.Records
 }
 
 // Config of a Dispatcher. Zero values are defaults.
@@ -221,9 +226,15 @@ type Deps struct {
 // Create it with New.
 type Dispatcher struct {
 	*parts
-	jobCalls
 	turnList
 	openQuestions
+
+	// Jobs is the job service, Meter counts what agents use, Pairings are the people in channels,
+	// Uploads the files of clients; nil without [Config.Files].
+	Jobs     *service.Service
+	Meter    *usage.Meter
+	Pairings *Pairings
+	Uploads  *Uploads
 
 	owner     *ownership.Node // node of parts, for the life cycle of the process only
 	sender    *outbox.Sender
@@ -301,21 +312,21 @@ func (d *Dispatcher) connect(ctx context.Context, deps Deps) error {
 	}, p.store, d.figures.has, p.log)
 	d.publisher = events.New(events.Config{
 		DefaultAgent: d.DefaultAgent(), End: p.endEvent, Topics: events.Topics{
-			service.Topic: func(ctx context.Context, text string) { d.svc.Events.Receive(ctx, text) }, topicAnswer: d.questions.receive,
+			service.Topic: func(ctx context.Context, text string) { d.Jobs.Events.Receive(ctx, text) }, topicAnswer: d.questions.receive,
 		},
 	}, p.store, d.owner, p.log)
 	d.publisher.Subscribe(d.endAgentSession, func(chat.Event) bool { return false })
 	d.sender = outbox.New(outbox.Config{Channels: p.channels, Gone: func(ctx context.Context, o store.Outgoing, u store.UndeliveredParams) (store.Gone, error) {
-		return d.svc.Delivery.AddressGone(ctx, o, u)
-	}, Expired: func(ctx context.Context, o store.Outgoing) { d.svc.Delivery.Expired(ctx, o) }, Shown: d.shown, Metrics: deps.Metrics}, p.store, d.owner, p.log)
-	if err := d.connectMeter(deps.Metrics); err != nil {
+		return d.Jobs.Delivery.AddressGone(ctx, o, u)
+	}, Expired: func(ctx context.Context, o store.Outgoing) { d.Jobs.Delivery.Expired(ctx, o) }, Shown: d.shown, Metrics: deps.Metrics}, p.store, d.owner, p.log)
+	var err error
+	if d.Meter, err = p.newMeter(deps.Metrics); err != nil {
 		return err
 	}
-	p.cfg.Cron.OverBudget, p.cfg.Cron.Metrics = d.overBudget, deps.Metrics
-	d.turns.tools = tool.New(tool.Deps{Jobs: actions{d}, Editor: d, Sessions: toolSessions{d}, Questions: d.questions, External: cfg.External, Log: p.log})
-	d.questions.tools = d.turns.tools
+	p.meter = d.Meter
+	p.cfg.Cron.OverBudget, p.cfg.Cron.Metrics = func(j cron.Job) bool { return d.Meter.Over(j.Owner, j.ID) }, deps.Metrics
+	d.Pairings = NewPairings(p.store, d.sender.Wake, p.log)
 	p.node, p.events, p.outbox = d.owner, d.publisher, d.sender
-	var err error
 	p.sched, err = scheduler.New(ctx, scheduler.Config[work]{
 		Lanes: cfg.Lanes, Run: d.turns.run, Begins: true, ThrottleAt: cfg.ThrottleAt, TokenEstimate: d.turns.estimate,
 		PrincipalTurns: cfg.UserTurns, StopGrace: cfg.StopGrace, OnStuck: d.turns.stuck, Observer: newLaneCounters(deps.Metrics, cfg.Lanes), Logger: p.log,
@@ -326,7 +337,7 @@ func (d *Dispatcher) connect(ctx context.Context, deps Deps) error {
 	return d.connectJobs()
 }
 
-// connectJobs creates the job service.
+// connectJobs creates the job service, and the tools of turns, some of which edit jobs.
 func (d *Dispatcher) connectJobs() error {
 	p := d.parts
 	deps := service.Deps{
@@ -335,12 +346,15 @@ func (d *Dispatcher) connectJobs() error {
 	}
 	if p.cfg.Files != nil {
 		deps.SweepFiles = p.cfg.Files.Sweep
+		d.Uploads = NewUploads(p.cfg.Files, d.admission.diskFault, p.store.FilesInUse)
 	}
 	var err error
-	if d.svc, err = service.New(p.cfg.Cron, deps); err != nil {
+	if d.Jobs, err = service.New(p.cfg.Cron, deps); err != nil {
 		return fmt.Errorf("making the job service: %w", err)
 	}
-	p.jobs = d.svc
+	p.jobs = d.Jobs
+	d.turns.tools = tool.New(tool.Deps{Jobs: actions{d}, Editor: d.Jobs, Sessions: toolSessions{d}, Questions: d.questions, External: p.cfg.External, Log: p.log})
+	d.questions.tools = d.turns.tools
 	return nil
 }
 

@@ -111,7 +111,7 @@ func TestWhereOnlyWordsAreShownFilesAreLines(t *testing.T) {
 		wantList(t, "a channel without files", h.box.texts("7"), []string{"here", lineA})
 		before, id, _ := strings.Cut(strings.TrimSuffix(web.Text, "]"), ", file-")
 		want(t, "a caller without a channel", before+"]", "here\n\n"+lineA)
-		kept, err := h.d.FindFile("tester", true, "file-"+id)
+		kept, err := h.d.Uploads.Find("tester", true, "file-"+id)
 		if err != nil {
 			t.Fatalf("the file of %q: %v", web.Text, err)
 		}
@@ -119,7 +119,7 @@ func TestWhereOnlyWordsAreShownFilesAreLines(t *testing.T) {
 		if err != nil || string(raw) != "a.txt" {
 			t.Errorf("the caller reads %q, %v", raw, err)
 		}
-		if _, err := h.d.FindFile("somebody", true, "file-"+id); !errors.Is(err, chat.ErrNotFound) {
+		if _, err := h.d.Uploads.Find("somebody", true, "file-"+id); !errors.Is(err, chat.ErrNotFound) {
 			t.Errorf("another principal gets %v, want no such file", err)
 		}
 		want(t, "files that wait for a channel", storedFiles(t, dir, "outgoing"), 1)
@@ -131,24 +131,24 @@ func TestFileOfUnfinishedMessageIsNotDeleted(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		opt, _ := keepFiles(t)
 		h := open(t, newStore(t), opt)
-		up, err := h.d.SaveFile("tester", chat.Upload{Attachment: chat.Attachment{Name: "a.txt"}}, strings.NewReader("a"))
+		up, err := h.d.Uploads.SaveFile("tester", chat.Upload{Attachment: chat.Attachment{Name: "a.txt"}}, strings.NewReader("a"))
 		if err != nil {
 			t.Fatal(err)
 		}
 		named := func(m *chat.Message) { m.Content.Attachments = []chat.Attachment{up.Attachment} }
 		id := h.send("main", "sleep 1m", named)
 		after(time.Second)
-		if err := h.d.DeleteFile(t.Context(), "tester", true, up.ID); chat.CodeOf(err) != chat.CodeConflict {
+		if err := h.d.Uploads.DeleteFile(t.Context(), "tester", true, up.ID); chat.CodeOf(err) != chat.CodeConflict {
 			t.Errorf("a file of a running turn: %v, want a conflict", err)
 		}
-		if err := h.d.DeleteFile(t.Context(), "somebody", true, up.ID); !errors.Is(err, chat.ErrNotFound) {
+		if err := h.d.Uploads.DeleteFile(t.Context(), "somebody", true, up.ID); !errors.Is(err, chat.ErrNotFound) {
 			t.Errorf("another principal: %v, want no such file", err)
 		}
 		h.end(id)
-		if err := h.d.DeleteFile(t.Context(), "tester", true, up.ID); err != nil {
+		if err := h.d.Uploads.DeleteFile(t.Context(), "tester", true, up.ID); err != nil {
 			t.Error(err)
 		}
-		if _, err := h.d.FindFile("tester", true, up.ID); !errors.Is(err, chat.ErrNotFound) {
+		if _, err := h.d.Uploads.Find("tester", true, up.ID); !errors.Is(err, chat.ErrNotFound) {
 			t.Errorf("after the deletion: %v", err)
 		}
 		h.close()

@@ -12,9 +12,6 @@ import (
 	"laneway/internal/chat"
 )
 
-// NudgeCron wakes the loop of jobs, for tests that write jobs into the store.
-func (d *Dispatcher) NudgeCron() { d.svc.Nudge() }
-
 // A process that is not ready receives no messages, so no success can reset the state: it must
 // expire by itself.
 func TestARefusedWriteCountsForABoundedTime(t *testing.T) {

@@ -40,14 +40,14 @@ func openWatched(t *testing.T, st cronStore, watch func(cron.Event), opts ...opt
 	h := &jobHarness{jobs: st}
 	h.harness = build(t, st, append([]option{func(c *dispatch.Config) { c.Cron.Fires, c.Cron.Enabled = true, true }}, opts...)...)
 	if watch != nil {
-		h.d.SubscribeCron(watch, func() bool { return false })
+		h.d.Jobs.Subscribe(watch, func() bool { return false })
 	}
 	h.start()
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		if err := h.d.RunCron(ctx); err != nil {
+		if err := h.d.Jobs.Run(ctx); err != nil {
 			t.Errorf("RunCron ended with %v", err)
 		}
 	}()
@@ -96,7 +96,7 @@ func (h *jobHarness) put(j cron.Job, change ...func(*cron.Job)) cron.Job {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	h.d.NudgeCron()
+	h.d.Jobs.Nudge()
 	return j
 }
 
@@ -370,7 +370,7 @@ func TestAJobOfOneMomentFiresAgainWhenItIsAddedWithAnother(t *testing.T) {
 			if err := json.Unmarshal([]byte(text), &m); err != nil {
 				t.Fatal(err)
 			}
-			put, err := h.d.CronAdd(t.Context(), m, by, nil)
+			put, err := h.d.Jobs.Add(t.Context(), m, by, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -385,7 +385,7 @@ func TestAJobOfOneMomentFiresAgainWhenItIsAddedWithAnother(t *testing.T) {
 		after(20 * time.Second)
 		want(t, "runs", len(h.runs(id)), 2)
 		add(time.Hour)
-		if _, err := h.d.CronUpdate(t.Context(), id, cron.Members{"enabled": json.RawMessage("false")}, "", by); err != nil {
+		if _, err := h.d.Jobs.Update(t.Context(), id, cron.Members{"enabled": json.RawMessage("false")}, "", by); err != nil {
 			t.Fatal(err)
 		}
 		want(t, "one that a caller disabled before it fired is enabled", add(2*time.Hour).Job.Enabled, false)

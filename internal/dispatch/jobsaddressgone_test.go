@@ -128,30 +128,30 @@ func TestTheDeliveryToAChatThatWasGoneGoesOn(t *testing.T) {
 		to   string
 	}{
 		"after an edit of the delivery": {func(h *goneHarness) error {
-			_, err := h.d.CronUpdate(h.t.Context(), "digest", cron.Members{"delivery": []byte(`{"mode":"announce","channel":"box","to":"10"}`)}, "", operator())
+			_, err := h.d.Jobs.Update(h.t.Context(), "digest", cron.Members{"delivery": []byte(`{"mode":"announce","channel":"box","to":"10"}`)}, "", operator())
 			return err
 		}, "10"},
 		"after an edit to the same value": {func(h *goneHarness) error {
 			h.refuseIn("")
-			_, err := h.d.CronUpdate(h.t.Context(), "digest", cron.Members{"delivery": []byte(`{"mode":"announce","channel":"box","to":"9"}`)}, "", operator())
+			_, err := h.d.Jobs.Update(h.t.Context(), "digest", cron.Members{"delivery": []byte(`{"mode":"announce","channel":"box","to":"9"}`)}, "", operator())
 			return err
 		}, "9"},
 		"after a resume": {func(h *goneHarness) error {
 			h.refuseIn("")
-			_, err := h.d.CronResume(h.t.Context(), "digest", operator())
+			_, err := h.d.Jobs.Resume(h.t.Context(), "digest", operator())
 			return err
 		}, "9"},
 		"after a pause and a resume": {func(h *goneHarness) error {
 			h.refuseIn("")
-			if _, err := h.d.CronPause(h.t.Context(), "digest", "note", time.Time{}, operator()); err != nil {
+			if _, err := h.d.Jobs.Pause(h.t.Context(), "digest", "note", time.Time{}, operator()); err != nil {
 				return err
 			}
-			_, err := h.d.CronResume(h.t.Context(), "digest", operator())
+			_, err := h.d.Jobs.Resume(h.t.Context(), "digest", operator())
 			return err
 		}, "9"},
 		"after it was enabled": {func(h *goneHarness) error {
 			h.refuseIn("")
-			_, err := h.d.CronUpdate(h.t.Context(), "digest", cron.Members{"enabled": []byte("true")}, "", operator())
+			_, err := h.d.Jobs.Update(h.t.Context(), "digest", cron.Members{"enabled": []byte("true")}, "", operator())
 			return err
 		}, "9"},
 	} {
@@ -160,7 +160,7 @@ func TestTheDeliveryToAChatThatWasGoneGoesOn(t *testing.T) {
 				h := openGone(t, newStore(t), "hello")
 				after(2*time.Minute + 30*time.Second)
 				wantList(t, "ledger", h.deliveries(), []string{goneOnce, goneAgain})
-				if _, err := h.d.CronUpdate(t.Context(), "digest", cron.Members{"description": []byte(`"another"`)}, "", operator()); err != nil {
+				if _, err := h.d.Jobs.Update(t.Context(), "digest", cron.Members{"description": []byte(`"another"`)}, "", operator()); err != nil {
 					t.Fatal(err)
 				}
 				want(t, "paused after an edit of something else", h.job("digest").State.DeliveryPause.Since.IsZero(), false)
@@ -218,7 +218,7 @@ func TestAnAnswerOnItsWayToAChatThatTheJobHasLeftPausesNothing(t *testing.T) {
 		h := openGone(t, newStore(t), "hello")
 		h.box.change(func() { h.box.delay = func(chat.Reply) time.Duration { return 10 * time.Second } })
 		after(time.Minute + 5*time.Second)
-		if _, err := h.d.CronUpdate(t.Context(), "digest", cron.Members{"delivery": []byte(`{"to":"10"}`)}, "", operator()); err != nil {
+		if _, err := h.d.Jobs.Update(t.Context(), "digest", cron.Members{"delivery": []byte(`{"to":"10"}`)}, "", operator()); err != nil {
 			t.Fatal(err)
 		}
 		after(10 * time.Second)
@@ -270,7 +270,7 @@ func TestWhatFailuresHaveSwitchedOffIsOnAgainAfterAResume(t *testing.T) {
 		after(10 * time.Second)
 		want(t, "switched off", h.job("bad").AutoDisabled, true)
 		ran := len(h.runs("bad"))
-		j, err := h.d.CronResume(t.Context(), "bad", operator())
+		j, err := h.d.Jobs.Resume(t.Context(), "bad", operator())
 		if err != nil || !j.MayFire() || j.AutoDisabled || j.State.NextRunAt.IsZero() || j.State.ConsecutiveErrors != 0 {
 			t.Fatalf("resumed: %+v, %v", j, err)
 		}

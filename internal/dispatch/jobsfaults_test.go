@@ -335,7 +335,7 @@ func TestAWaitingRunBeginsWhenTheRunOfAnotherProcessEnds(t *testing.T) {
 		job := a.put(everySecond("twice", "sleep 1s"), func(j *cron.Job) { j.Schedule.EveryMs, j.Overlap = 3_600_000, cron.OverlapBufferOne })
 		var ids []string
 		for _, h := range []*jobHarness{a, b} {
-			id, reason, err := h.d.CronRun(t.Context(), job.ID, cron.RunForce, operator(), nil)
+			id, reason, err := h.d.Jobs.Start(t.Context(), job.ID, cron.RunForce, operator(), nil)
 			if err != nil || reason != "" {
 				t.Fatalf("the run did not start: %q, %v", reason, err)
 			}

@@ -201,7 +201,7 @@ func (m *jobModel) members() cron.Members {
 // put adds the current job of the model.
 func (m *jobModel) put() {
 	p := m.plain
-	out, err := m.any().d.CronAdd(m.t.Context(), m.members(), operator(), nil)
+	out, err := m.any().d.Jobs.Add(m.t.Context(), m.members(), operator(), nil)
 	if err != nil || !out.Created {
 		m.fail("adding: %+v, %v", out, err)
 		return
@@ -239,7 +239,7 @@ func (m *jobModel) update() {
 	spec := m.schedule()
 	m.note("update %s", scheduleJSON(spec))
 	m.both("update", func() bool { return m.plain.change(spec, false) }, func(d *dispatch.Dispatcher) error {
-		_, err := d.CronUpdate(m.t.Context(), m.plain.id, cron.Members{"schedule": scheduleJSON(spec)}, "", operator())
+		_, err := d.Jobs.Update(m.t.Context(), m.plain.id, cron.Members{"schedule": scheduleJSON(spec)}, "", operator())
 		return err
 	})
 }
@@ -258,7 +258,7 @@ func (m *jobModel) upsert() {
 	all := m.members()
 	all["schedule"] = scheduleJSON(spec)
 	m.both("upsert", func() bool { return m.plain.change(spec, true) }, func(d *dispatch.Dispatcher) error {
-		_, err := d.CronAdd(m.t.Context(), all, operator(), nil)
+		_, err := d.Jobs.Add(m.t.Context(), all, operator(), nil)
 		return err
 	})
 }
@@ -270,14 +270,14 @@ func (m *jobModel) pause() {
 	}
 	m.note("pause until %s", until.Format("04:05.000"))
 	m.both("pause", func() bool { return m.plain.pause(until) }, func(d *dispatch.Dispatcher) error {
-		_, err := d.CronPause(m.t.Context(), m.plain.id, "model", until, operator())
+		_, err := d.Jobs.Pause(m.t.Context(), m.plain.id, "model", until, operator())
 		return err
 	})
 }
 
 func (m *jobModel) resume() {
 	m.both("resume", m.plain.resume, func(d *dispatch.Dispatcher) error {
-		_, err := d.CronResume(m.t.Context(), m.plain.id, operator())
+		_, err := d.Jobs.Resume(m.t.Context(), m.plain.id, operator())
 		return err
 	})
 }
@@ -287,27 +287,27 @@ func (m *jobModel) disable() { m.switchTo(false) }
 
 func (m *jobModel) switchTo(on bool) {
 	m.both(fmt.Sprint("enabled ", on), func() bool { return m.plain.enable(on) }, func(d *dispatch.Dispatcher) error {
-		_, err := d.CronUpdate(m.t.Context(), m.plain.id, cron.Members{"enabled": fmt.Appendf(nil, "%v", on)}, "", operator())
+		_, err := d.Jobs.Update(m.t.Context(), m.plain.id, cron.Members{"enabled": fmt.Appendf(nil, "%v", on)}, "", operator())
 		return err
 	})
 }
 
 func (m *jobModel) remove() {
 	m.both("remove", m.plain.remove, func(d *dispatch.Dispatcher) error {
-		return d.CronRemove(m.t.Context(), m.plain.id, false, operator())
+		return d.Jobs.Remove(m.t.Context(), m.plain.id, false, operator())
 	})
 }
 
 func (m *jobModel) run() {
 	m.both("run", m.plain.run, func(d *dispatch.Dispatcher) error {
-		_, _, err := d.CronRun(m.t.Context(), m.plain.id, cron.RunForce, operator(), nil)
+		_, _, err := d.Jobs.Start(m.t.Context(), m.plain.id, cron.RunForce, operator(), nil)
 		return err
 	})
 }
 
 func (m *jobModel) cancel() {
 	m.both("cancel", m.plain.cancel, func(d *dispatch.Dispatcher) error {
-		_, err := d.CronCancel(m.t.Context(), cron.CancelParams{JobID: m.plain.id}, operator())
+		_, err := d.Jobs.Cancel(m.t.Context(), cron.CancelParams{JobID: m.plain.id}, operator())
 		return err
 	})
 }
@@ -437,7 +437,7 @@ func (m *jobModel) backfill() {
 		}
 		return true
 	}, func(d *dispatch.Dispatcher) error {
-		_, err := d.CronBackfill(m.t.Context(), cron.BackfillParams{ID: p.id, From: from, To: to, MaxRuns: 100}, operator())
+		_, err := d.Jobs.Backfill(m.t.Context(), cron.BackfillParams{ID: p.id, From: from, To: to, MaxRuns: 100}, operator())
 		return err
 	})
 }
@@ -530,7 +530,7 @@ func (m *jobModel) takenOver() {
 	p := m.plain
 	time.Sleep(40 * time.Second)
 	if p.exists {
-		if err := m.any().d.CronRemove(m.t.Context(), p.id, true, operator()); err != nil && !strings.Contains(err.Error(), "not found") {
+		if err := m.any().d.Jobs.Remove(m.t.Context(), p.id, true, operator()); err != nil && !strings.Contains(err.Error(), "not found") {
 			m.fail("removing: %v", err)
 		}
 	}

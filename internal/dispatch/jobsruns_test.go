@@ -64,7 +64,7 @@ func once(id, text string, in time.Duration) cron.Job {
 // enable enables or disables a job.
 func (h *jobHarness) enable(id, word string) {
 	h.t.Helper()
-	if _, err := h.d.CronUpdate(h.t.Context(), id, cron.Members{"enabled": json.RawMessage(word)}, "", operator()); err != nil {
+	if _, err := h.d.Jobs.Update(h.t.Context(), id, cron.Members{"enabled": json.RawMessage(word)}, "", operator()); err != nil {
 		h.t.Fatalf("enabled %s: %v", word, err)
 	}
 	synctest.Wait()
@@ -77,7 +77,7 @@ func TestACancelledRunEndsAtOnceAndIsNotTriedAgain(t *testing.T) {
 		after(3 * time.Second)
 		wantList(t, "before", append(h.states("running"), h.states("waiting")...), []string{"running", "queued"})
 		for _, id := range []string{"waiting", "running"} {
-			ids, err := h.d.CronCancel(t.Context(), cron.CancelParams{JobID: id, Note: "not needed"}, operator())
+			ids, err := h.d.Jobs.Cancel(t.Context(), cron.CancelParams{JobID: id, Note: "not needed"}, operator())
 			if err != nil || len(ids) != 1 {
 				t.Fatalf("cancelling %s: %v (%v)", id, ids, err)
 			}
@@ -87,17 +87,17 @@ func TestACancelledRunEndsAtOnceAndIsNotTriedAgain(t *testing.T) {
 		h.put(once("failing", "fail", time.Second))
 		after(1500 * time.Millisecond)
 		wantList(t, "waits for its next attempt", h.states("failing"), []string{"retrying"})
-		if _, err := h.d.CronCancel(t.Context(), cron.CancelParams{RunID: h.runs("failing")[0].ID}, operator()); err != nil {
+		if _, err := h.d.Jobs.Cancel(t.Context(), cron.CancelParams{RunID: h.runs("failing")[0].ID}, operator()); err != nil {
 			t.Fatal(err)
 		}
 		after(10 * time.Minute)
 		wantList(t, "ten minutes later", append(h.states("running"), append(h.states("waiting"), h.states("failing")...)...),
 			[]string{"cancelled stopped", "cancelled stopped", "cancelled stopped"})
-		ids, err := h.d.CronCancel(t.Context(), cron.CancelParams{JobID: "failing"}, operator())
+		ids, err := h.d.Jobs.Cancel(t.Context(), cron.CancelParams{JobID: "failing"}, operator())
 		if err != nil || len(ids) != 0 {
 			t.Errorf("cancelling a job that rests: %v (%v)", ids, err)
 		}
-		if _, err := h.d.CronCancel(t.Context(), cron.CancelParams{RunID: "schedule:none:1"}, operator()); err == nil {
+		if _, err := h.d.Jobs.Cancel(t.Context(), cron.CancelParams{RunID: "schedule:none:1"}, operator()); err == nil {
 			t.Error("an unknown run was cancelled")
 		}
 	}, lanes(1))
@@ -129,16 +129,16 @@ func TestABurstStartsAsFastAsItIsClaimed(t *testing.T) {
 		h.put(everySecond("tick", "hello"))
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
-		go func() { done <- h.d.RunCron(ctx) }()
+		go func() { done <- h.d.Jobs.Run(ctx) }()
 		after(11 * time.Second)
 		for id, patch := range map[string]cron.Members{
 			"burst-1": {"enabled": []byte("false")}, "burst-2": {"name": []byte(`"renamed"`)}, "burst-3": {"schedule": []byte(`{"kind":"at","at":"2001-01-01T00:00:00Z"}`)},
 		} {
-			if _, err := h.d.CronUpdate(t.Context(), id, patch, "", operator()); err != nil {
+			if _, err := h.d.Jobs.Update(t.Context(), id, patch, "", operator()); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if err := h.d.CronRemove(t.Context(), "burst-4", false, operator()); err != nil {
+		if err := h.d.Jobs.Remove(t.Context(), "burst-4", false, operator()); err != nil {
 			t.Fatal(err)
 		}
 		after(3 * time.Second) // the claims of the burst take 1.2 s
@@ -172,17 +172,17 @@ func TestABurstStartsAsFastAsItIsClaimed(t *testing.T) {
 func TestTheHistoryOfAJobHasItsChanges(t *testing.T) {
 	inJobs(t, func(t *testing.T, h *jobHarness) {
 		h.put(once("digest", "hello", time.Hour))
-		if _, err := h.d.CronPause(t.Context(), "digest", "holidays", time.Time{}, operator()); err != nil {
+		if _, err := h.d.Jobs.Pause(t.Context(), "digest", "holidays", time.Time{}, operator()); err != nil {
 			t.Fatal(err)
 		}
 		paused := time.Now()
 		after(time.Minute)
-		if _, err := h.d.CronResume(t.Context(), "digest", operator()); err != nil {
+		if _, err := h.d.Jobs.Resume(t.Context(), "digest", operator()); err != nil {
 			t.Fatal(err)
 		}
 		changes := func(by chat.Caller, f cron.RunFilter) (verbs []string) {
 			f.JobID, f.Limit, f.Changes = "digest", 1, true
-			page, err := h.d.CronRuns(t.Context(), f, by)
+			page, err := h.d.Jobs.Ledger(t.Context(), f, by)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"maps"
 	"slices"
 	"strconv"
@@ -17,6 +18,7 @@ import (
 	"laneway/internal/channel"
 	"laneway/internal/chat"
 	"laneway/internal/cron"
+	"laneway/internal/files"
 	"laneway/internal/retry"
 	"laneway/internal/scheduler"
 	"laneway/internal/store"
@@ -351,78 +353,45 @@ func (d *Dispatcher) AppendReply(ctx context.Context, key chat.SessionKey, r cha
 	return appended.Entry.Seq, nil
 }
 
-// errNoFiles is the error of a process without a directory for files.
-func errNoFiles() error { return chat.Errorf(chat.CodeInvalid, "this gateway keeps no files") }
+// Uploads are the files that clients upload: the directory, and what this process knows besides.
+type Uploads struct {
+	*files.Dir
+
+	space func() error
+	inUse func(context.Context) ([]string, error)
+}
+
+// NewUploads returns the files of a directory. space returns an error while nothing more may be
+// stored, inUse the files that unfinished work names.
+func NewUploads(dir *files.Dir, space func() error, inUse func(context.Context) ([]string, error)) *Uploads {
+	return &Uploads{dir, space, inUse}
+}
 
 // SaveFile stores a file that a principal uploads, of at most [chat.MaxUpload] bytes; see
 // [files.Dir.Save]. It is refused while a disk has too little free space.
-func (d *Dispatcher) SaveFile(principal string, about chat.Upload, content io.Reader) (chat.Upload, error) {
-	if d.cfg.Files == nil {
-		return chat.Upload{}, errNoFiles()
-	}
-	if err := d.admission.diskFault(); err != nil {
+func (u *Uploads) SaveFile(principal string, about chat.Upload, content io.Reader) (chat.Upload, error) {
+	if err := u.space(); err != nil {
 		return chat.Upload{}, err
 	}
-	return d.cfg.Files.Save(principal, about, content, chat.MaxUpload)
-}
-
-// FindFile returns an uploaded file by its id; with own, only a file of this principal.
-// chat.ErrNotFound.
-func (d *Dispatcher) FindFile(principal string, own bool, id string) (chat.Upload, error) {
-	if d.cfg.Files == nil {
-		return chat.Upload{}, chat.ErrNotFound
-	}
-	return d.cfg.Files.Find(principal, own, id)
-}
-
-// UseFile is FindFile for a message that is about to name the file.
-func (d *Dispatcher) UseFile(principal string, own bool, id string) (chat.Attachment, error) {
-	if d.cfg.Files == nil {
-		return chat.Attachment{}, errNoFiles()
-	}
-	return d.cfg.Files.Use(principal, own, id)
-}
-
-// ListFiles lists the files of a principal, newest first, at most [files.MaxListed].
-func (d *Dispatcher) ListFiles(principal string) ([]chat.Upload, error) {
-	if d.cfg.Files == nil {
-		return nil, nil
-	}
-	return d.cfg.Files.Uploads(principal)
-}
-
-// FileContent opens the content of a file; the caller closes it. chat.ErrNotFound.
-func (d *Dispatcher) FileContent(f chat.Attachment) (io.ReadSeekCloser, error) {
-	if d.cfg.Files == nil {
-		return nil, chat.ErrNotFound
-	}
-	return d.cfg.Files.Content(f.Path)
-}
-
-// DropFile removes a file that no message names.
-func (d *Dispatcher) DropFile(f chat.Attachment) error {
-	if d.cfg.Files == nil {
-		return nil
-	}
-	return d.cfg.Files.DropUpload(f)
+	return u.Save(principal, about, content, chat.MaxUpload)
 }
 
 // DeleteFile removes an uploaded file by its id; with own, only one of this principal.
 // chat.ErrNotFound; chat.CodeConflict while unfinished work names it. Messages that have ended keep
 // its name.
-func (d *Dispatcher) DeleteFile(ctx context.Context, principal string, own bool, id string) error {
-	up, err := d.FindFile(principal, own, id)
+func (u *Uploads) DeleteFile(ctx context.Context, principal string, own bool, id string) error {
+	up, err := u.Find(principal, own, id)
 	if err != nil {
 		return err
 	}
-	used, err := d.store.FilesInUse(ctx)
+	used, err := u.inUse(ctx)
 	if err != nil {
 		return err
 	}
 	if slices.Contains(used, up.Path) {
 		return chat.Errorf(chat.CodeConflict, "the file %s belongs to a message that has not ended; delete it afterwards", id)
 	}
-	return d.DropFile(up.Attachment)
+	return u.DropUpload(up.Attachment)
 }
 
 // welcome is the message to a person after the operator has granted them access.
@@ -431,43 +400,23 @@ const welcome = "You can now use this bot. Write to me."
 // errNoPairing is the error when no open request matches.
 var errNoPairing = chat.Errorf(chat.CodeNotFound, "there is no open request like this: it was used, dismissed, or is older than an hour; see laneway pair list")
 
-// pairings returns the store's pairings. Stores outside of this module may lack them.
-func (d *Dispatcher) pairings() (channel.Records, error) {
-	p, ok := d.store.(channel.Records)
-	if !ok {
-		return nil, chat.Errorf(chat.CodeInvalid, "the store %s keeps no pairings", d.store.Kind())
-	}
-	return p, nil
+// Pairings let people into channels, and out. Requests and grants are in the store; the codes of
+// requests are secrets of the people who made them: callers must not show them.
+type Pairings struct {
+	Store
+
+	wake func()
+	log  *slog.Logger
 }
 
-// OpenPairings lists the requests for access; "" = in every channel. The codes are secrets of the
-// people who requested access: callers must not show them.
-func (d *Dispatcher) OpenPairings(ctx context.Context, of string) ([]channel.Pairing, error) {
-	p, err := d.pairings()
-	if err != nil {
-		return nil, err
-	}
-	return p.OpenPairings(ctx, of)
-}
-
-// Grants lists the people with access; "" = in every channel.
-func (d *Dispatcher) Grants(ctx context.Context, of string) ([]channel.Grant, error) {
-	p, err := d.pairings()
-	if err != nil {
-		return nil, err
-	}
-	return p.Grants(ctx, of)
-}
+// NewPairings returns the pairings of a store. wake makes the outbox send.
+func NewPairings(st Store, wake func(), log *slog.Logger) *Pairings { return &Pairings{st, wake, log} }
 
 // ApprovePairing grants a person access and, with notify, sends them a notice through the outbox.
 // chat.ErrNotFound: no such open request exists. noticed is false when the notice could not be
 // stored; access is granted nevertheless.
-func (d *Dispatcher) ApprovePairing(ctx context.Context, ref channel.PairingRef, notify bool, by chat.Caller) (made channel.Pairing, noticed bool, err error) {
-	p, err := d.pairings()
-	if err != nil {
-		return made, false, err
-	}
-	made, err = p.ApprovePairing(ctx, ref, changedBy(by))
+func (p *Pairings) ApprovePairing(ctx context.Context, ref channel.PairingRef, notify bool, by chat.Caller) (made channel.Pairing, noticed bool, err error) {
+	made, err = p.Store.ApprovePairing(ctx, ref, changedBy(by))
 	switch {
 	case errors.Is(err, channel.ErrPairingUnknown):
 		return made, false, errNoPairing
@@ -476,26 +425,22 @@ func (d *Dispatcher) ApprovePairing(ctx context.Context, ref channel.PairingRef,
 	case !notify:
 		return made, false, nil
 	}
-	err = d.store.Enqueue(ctx, []store.Outgoing{{
+	err = p.Enqueue(ctx, []store.Outgoing{{
 		ID: newID(), Target: chat.Target{Channel: made.Channel, ChatID: strconv.FormatInt(made.ChatID, 10)}, Kind: store.KindNotice, Text: welcome,
 		Count: 1, ExpiresAt: time.Now().Add(noticeLife),
 	}})
 	if err != nil {
-		d.log.WarnContext(ctx, "the notice of an approved pairing was not stored", "channel", chat.ChannelKind(made.Channel), "err", err)
+		p.log.WarnContext(ctx, "the notice of an approved pairing was not stored", "channel", chat.ChannelKind(made.Channel), "err", err)
 		return made, false, nil
 	}
-	d.outbox.Wake()
+	p.wake()
 	return made, true, nil
 }
 
 // DismissPairing ends a request without granting access. chat.ErrNotFound: no such open request
 // exists.
-func (d *Dispatcher) DismissPairing(ctx context.Context, ref channel.PairingRef, by chat.Caller) (channel.Pairing, error) {
-	p, err := d.pairings()
-	if err != nil {
-		return channel.Pairing{}, err
-	}
-	made, err := p.DismissPairing(ctx, ref, changedBy(by))
+func (p *Pairings) DismissPairing(ctx context.Context, ref channel.PairingRef, by chat.Caller) (channel.Pairing, error) {
+	made, err := p.Store.DismissPairing(ctx, ref, changedBy(by))
 	if errors.Is(err, channel.ErrPairingUnknown) {
 		return made, errNoPairing
 	}
@@ -503,12 +448,8 @@ func (d *Dispatcher) DismissPairing(ctx context.Context, ref channel.PairingRef,
 }
 
 // RevokePairing revokes the access of a person; it reports whether they had access.
-func (d *Dispatcher) RevokePairing(ctx context.Context, who channel.Peer, by chat.Caller) (bool, error) {
-	p, err := d.pairings()
-	if err != nil {
-		return false, err
-	}
-	return p.RevokePairing(ctx, who, changedBy(by))
+func (p *Pairings) RevokePairing(ctx context.Context, who channel.Peer, by chat.Caller) (bool, error) {
+	return p.Store.RevokePairing(ctx, who, changedBy(by))
 }
 
 func changedBy(c chat.Caller) chat.ChangedBy {

@@ -84,7 +84,7 @@ func TestNoCallerMakesASessionThatWillBeMadeForAnother(t *testing.T) {
 				"alerting":    {"failureAlert": map[string]any{"mode": "announce", "channel": "web", "to": key}},
 				"failing to ": {"delivery": map[string]any{"mode": "announce", "channel": "web", "to": "bobs", "failureDestination": there}},
 			} {
-				_, err := h.d.CronAdd(t.Context(), bobsJob(t, more), bob, nil)
+				_, err := h.d.Jobs.Add(t.Context(), bobsJob(t, more), bob, nil)
 				refusedAsAbsent(t, "a job "+what+" "+key, err)
 			}
 			if _, err := st.Session(t.Context(), parsed, ""); !errors.Is(err, chat.ErrSessionNotFound) {
@@ -107,17 +107,17 @@ func TestNamesOfAJobAreTakenBeforeItRuns(t *testing.T) {
 		delivery := web("reports")
 		delivery["failureDestination"] = web("failures")
 		all := chat.Caller{Principal: "gateway", Scopes: bob.Scopes}
-		put, err := h.d.CronAdd(t.Context(), bobsJob(t, map[string]any{"sessionTarget": "session:code", "delivery": delivery, "failureAlert": web("alerts")}), all, nil)
+		put, err := h.d.Jobs.Add(t.Context(), bobsJob(t, map[string]any{"sessionTarget": "session:code", "delivery": delivery, "failureAlert": web("alerts")}), all, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := h.d.CronUpdate(t.Context(), put.Job.ID, members(t, map[string]any{"sessionTarget": "session:later"}), "", all); err != nil {
+		if _, err := h.d.Jobs.Update(t.Context(), put.Job.ID, members(t, map[string]any{"sessionTarget": "session:later"}), "", all); err != nil {
 			t.Fatal(err)
 		}
 		for _, key := range []string{"later", "reports", "failures", "alerts"} {
 			_, err := h.d.ReceiveFrom(t.Context(), h.msg(key, "hello"), bob)
 			refusedAsAbsent(t, "a message to "+key, err)
-			_, err = h.d.CronAdd(t.Context(), bobsJob(t, map[string]any{"sessionTarget": "session:" + key}), bob, nil)
+			_, err = h.d.Jobs.Add(t.Context(), bobsJob(t, map[string]any{"sessionTarget": "session:" + key}), bob, nil)
 			refusedAsAbsent(t, "a job in "+key, err)
 		}
 		if list, total, err := h.st.ListSessions(t.Context(), store.SessionFilter{}); err != nil || total != 0 || len(list) != 0 {
@@ -149,17 +149,17 @@ func TestACredentialThatSeesItsOwnSpeaksInNoChatOfAChannel(t *testing.T) {
 			"delivering": {"delivery": chatOf()}, "alerting": {"failureAlert": chatOf()}, "of an account": {"delivery": chatOf("accountId", "work")},
 			"failing": {"delivery": map[string]any{"mode": "announce", "channel": "web", "to": "bobs", "failureDestination": chatOf()}},
 		} {
-			_, err := h.d.CronAdd(t.Context(), bobsJob(t, more), bob, nil)
+			_, err := h.d.Jobs.Add(t.Context(), bobsJob(t, more), bob, nil)
 			refusedAsAbsent(t, what, err)
 		}
-		put, err := h.d.CronAdd(t.Context(), bobsJob(t, nil), bob, nil)
+		put, err := h.d.Jobs.Add(t.Context(), bobsJob(t, nil), bob, nil)
 		if job = put.Job; err != nil {
 			t.Fatal(err)
 		}
-		_, err = h.d.CronUpdate(t.Context(), job.ID, members(t, map[string]any{"delivery": chatOf()}), "", bob)
+		_, err = h.d.Jobs.Update(t.Context(), job.ID, members(t, map[string]any{"delivery": chatOf()}), "", bob)
 		refusedAsAbsent(t, "a change", err)
 		all := chat.Caller{Principal: "gateway", Scopes: bob.Scopes}
-		if _, err := h.d.CronAdd(t.Context(), bobsJob(t, map[string]any{"delivery": chatOf()}), all, nil); err != nil {
+		if _, err := h.d.Jobs.Add(t.Context(), bobsJob(t, map[string]any{"delivery": chatOf()}), all, nil); err != nil {
 			t.Errorf("the operator: %v", err)
 		}
 	})
@@ -366,7 +366,7 @@ func TestACommandNeedsWhatItsMethodNeeds(t *testing.T) {
 	inJobs(t, func(t *testing.T, h *jobHarness) {
 		methods := gateway.Needs()
 		jobs := func() int {
-			page, err := h.d.CronList(t.Context(), cron.JobFilter{Limit: 10}, operator())
+			page, err := h.d.Jobs.Jobs(t.Context(), cron.JobFilter{Limit: 10}, operator())
 			if err != nil {
 				t.Fatal(err)
 			}

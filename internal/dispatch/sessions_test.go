@@ -223,7 +223,7 @@ func TestADeletionRemovesRunningSubTurnsAndFiles(t *testing.T) {
 		h := open(t, db, team(&branching{}), keep)
 		defer h.close()
 		upload := func(name string) chat.Attachment {
-			up, err := h.d.SaveFile("tester", chat.Upload{Attachment: chat.Attachment{Name: name}}, strings.NewReader("x"))
+			up, err := h.d.Uploads.SaveFile("tester", chat.Upload{Attachment: chat.Attachment{Name: name}}, strings.NewReader("x"))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -342,7 +342,7 @@ func TestDaysAndWeeksAreRolledUpByBuiltInJobs(t *testing.T) {
 			t.Errorf("the last day is %+v", last)
 		}
 		rolledAt(t, h)
-		rows, err := h.d.UsageRows(t.Context(), usage.Query{From: "2000-01-01", To: "2000-12-31", By: usage.ByPrincipal, Principal: "system"}, chat.Caller{})
+		rows, err := h.d.Meter.Rows(t.Context(), usage.Query{From: "2000-01-01", To: "2000-12-31", By: usage.ByPrincipal, Principal: "system"})
 		if err != nil || len(rows) == 0 {
 			t.Fatalf("the usage of roll-ups is %+v, %v", rows, err)
 		}

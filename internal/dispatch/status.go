@@ -48,7 +48,7 @@ func (d *Dispatcher) Progress() chat.Progress {
 	p := chat.Progress{
 		StalledFor:    d.sched.Progress(),
 		DispatcherAge: d.node.SweepAge(),
-		CronAge:       d.svc.Age(), WriterAge: -1,
+		CronAge:       d.Jobs.Age(), WriterAge: -1,
 	}
 	if w, ok := d.store.(store.OneWriter); ok {
 		p.WriterAge = w.WriterAge()

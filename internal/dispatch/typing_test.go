@@ -169,7 +169,7 @@ func TestRunsOfOneJobHaveIdsOfTheirOwn(t *testing.T) {
 			t.Fatalf("runs: %q", ids)
 		}
 		second := strings.TrimSuffix(ids[1], " running")
-		cancelled, err := h.d.CronCancel(t.Context(), cron.CancelParams{RunID: second}, chat.Caller{Principal: "gateway"})
+		cancelled, err := h.d.Jobs.Cancel(t.Context(), cron.CancelParams{RunID: second}, chat.Caller{Principal: "gateway"})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -13,7 +13,6 @@ import (
 	"laneway/internal/agent"
 	"laneway/internal/channel"
 	"laneway/internal/chat"
-	"laneway/internal/cron"
 	"laneway/internal/cron/schedule"
 	"laneway/internal/retry"
 	"laneway/internal/store"
@@ -24,22 +23,21 @@ import (
 // until its usage is committed.
 const endUsageTime = 2 * time.Second
 
-// connectMeter creates the meter.
-func (d *Dispatcher) connectMeter(r prometheus.Registerer) error {
-	cfg := d.cfg.Usage
+// newMeter creates the meter.
+func (p *parts) newMeter(r prometheus.Registerer) (*usage.Meter, error) {
+	cfg := p.cfg.Usage
 	cfg.Metrics = r
 	if cfg.Logger == nil {
-		cfg.Logger = d.log
+		cfg.Logger = p.log
 	}
-	if cfg.Zone == nil && d.cfg.Cron.Rules.DefaultTZ != "" {
-		zone, err := schedule.LoadZone(d.cfg.Cron.Rules.DefaultTZ)
+	if cfg.Zone == nil && p.cfg.Cron.Rules.DefaultTZ != "" {
+		zone, err := schedule.LoadZone(p.cfg.Cron.Rules.DefaultTZ)
 		if err != nil {
-			return fmt.Errorf("reading the zone of the gateway: %w", err)
+			return nil, fmt.Errorf("reading the zone of the gateway: %w", err)
 		}
 		cfg.Zone = zone
 	}
-	d.meter = usage.New(cfg, d.store)
-	return nil
+	return usage.New(cfg, p.store), nil
 }
 
 // meterOf starts to count a turn, for the sender of the leading message.
@@ -221,31 +219,6 @@ func (j *journal) usages() (before, all chat.Usage) {
 		}
 	}
 	return before, all
-}
-
-// overBudget reports whether a job may not run because a budget of today is used up, as known to
-// this process. It does not block.
-func (d *Dispatcher) overBudget(j cron.Job) bool { return d.meter.Over(j.Owner, j.ID) }
-
-// Usage returns the usage of today that a caller sees.
-func (d *Dispatcher) Usage(ctx context.Context, by chat.Caller) (usage.Report, error) {
-	r, err := d.meter.Report(ctx, by.Principal, by.Own)
-	if err != nil {
-		return r, fmt.Errorf("reading what agents use: %w", err)
-	}
-	return r, nil
-}
-
-// UsageRows returns the counters that a caller sees.
-func (d *Dispatcher) UsageRows(ctx context.Context, q usage.Query, by chat.Caller) ([]usage.Row, error) {
-	if by.Own {
-		q.Principal = by.Principal
-	}
-	rows, err := d.meter.Rows(ctx, q)
-	if err != nil {
-		return nil, fmt.Errorf("reading what agents use: %w", err)
-	}
-	return rows, nil
 }
 
 const (

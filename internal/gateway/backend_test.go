@@ -678,6 +678,10 @@ func (h *fakeBackend) Delete(_ context.Context, p store.DeleteParams, _ gateway.
 	})
 }
 
+func (*fakeBackend) FilesOfRuns(context.Context, chat.SessionKey, []string) (map[string][]chat.Attachment, error) {
+	return nil, nil
+}
+
 func (h *fakeBackend) Audit(_ context.Context, a chat.Audit) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -21,6 +21,7 @@ import (
 	"laneway/internal/gateway/inflight"
 	"laneway/internal/gateway/jobs"
 	"laneway/internal/gateway/mcp"
+	"laneway/internal/gateway/openai"
 	"laneway/internal/gateway/pairing"
 	"laneway/internal/gateway/rpc"
 	"laneway/internal/gateway/socket"
@@ -101,8 +102,17 @@ type Config struct {
 	// accepts every host name, because the operator gave one to the network.
 	Webhooks map[string]http.Handler
 
-	// TurnTokens are the tokens with which the programs of running turns call their tools at /mcp;
-	// may be nil.
+	// Jobs, Pairings, Usage and Files are the parts of the core that have methods or paths of their
+	// subject; nil = the gateway lacks the subject.
+	Jobs     jobs.Backend
+	Pairings pairing.Backend
+	Usage    UsageBackend
+	Files    openai.Files
+
+	// Tools returns the tools of a principal outside of turns, and TurnTokens are the tokens with
+	// which the programs of running turns call theirs. Both are served at /mcp; nil = it does not
+	// exist.
+	Tools      func(principal string) agent.Toolbox
 	TurnTokens mcp.Turns
 	// ToolServers returns the current state of the MCP servers whose tools agents call; may be nil.
 	ToolServers func() []chat.ToolServer
@@ -260,12 +270,6 @@ const (
 	CheckDisk       = chat.CheckDisk
 )
 
-// CronBackend is a [Backend] with jobs.
-type CronBackend = jobs.Backend
-
-// PairingBackend is a [Backend] whose channels accept people after an operator approved them.
-type PairingBackend = pairing.Backend
-
 // MethodInfo describes one method for documentation and tests.
 type MethodInfo struct {
 	Name, Scope string
@@ -329,7 +333,7 @@ func (*Server) Events() []EventInfo {
 // the same, so one table decides about both.
 func Needs() map[string]chat.Need {
 	needs := map[string]chat.Need{}
-	for _, m := range allMethods(nil, nil) {
+	for _, m := range allMethods(nil) {
 		needs[m.Name] = m.Need()
 	}
 	return needs
@@ -337,19 +341,18 @@ func Needs() map[string]chat.Need {
 
 // allMethods returns the rows of the table. Without a server they can be listed but not called. The
 // methods of jobs exist when their backend does.
-func allMethods(s *Server, cron CronBackend) []*rpc.Method {
+func allMethods(s *Server) []*rpc.Method {
+	var cfg Config
 	var backend Backend
-	var paired PairingBackend
 	if s != nil {
-		backend = s.backend
-		paired, _ = s.backend.(PairingBackend) // nil for a gateway without channels
+		cfg, backend = s.cfg, s.backend
 	}
 	o := overview{s}
-	rows := slices.Concat(o.methods(), o.lists(), o.usages(), conversation.Methods(backend), pairing.Methods(pairing.Config{
-		Backend: paired, Channels: func() []chat.ChannelStatus { return s.backend.Channels() },
+	rows := slices.Concat(o.methods(), o.lists(), o.usages(), conversation.Methods(backend, cfg.Files), pairing.Methods(pairing.Config{
+		Backend: cfg.Pairings, Channels: func() []chat.ChannelStatus { return s.backend.Channels() },
 	}))
-	if s == nil || cron != nil {
-		rows = append(rows, jobs.Methods(cron, node{s})...)
+	if s == nil || cfg.Jobs != nil {
+		rows = append(rows, jobs.Methods(cfg.Jobs, node{s})...)
 	}
 	return rows
 }

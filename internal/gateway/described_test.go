@@ -35,27 +35,22 @@ func goodParams() map[string]params {
 	}
 }
 
-// allBackends is a backend with sessions, jobs and channels.
-type allBackends struct {
-	*pairingBackend
-	*jobBook
-}
-
 // The harness compares every frame with the description of the protocol. This test causes an answer
 // of every method and every event, in both views, so that none of them can differ from its
 // description.
 func TestEveryAnswerAndEventIsAsDescribed(t *testing.T) {
 	t.Parallel()
 	for _, caps := range [][]string{nil, {wire.CapExtended, wire.CapToolEvents}} {
-		l, _ := openLobby(t)
-		all := allBackends{l, &jobBook{}}
+		all := &jobBook{}
+		l, b := openLobby(t, withBook(all), func(c *gateway.Config) { c.Deadlines.Watch = 5 * time.Millisecond })
 		job := cron.Job{
 			ID: "x", Key: "k", Name: "n", Enabled: true, Schedule: schedule.Spec{Kind: schedule.KindEvery, EveryMs: 1000}, Payload: cron.Payload{Kind: cron.PayloadAgentTurn},
 		}
 		run := cron.Run{ID: "run", JobID: "x", State: cron.RunOK, Trigger: cron.TriggerSchedule, ScheduledFor: time.Now(), StartedAt: time.Now()}
 		all.put(job, run)
-		l.questions = []agent.OpenQuestion{{ID: "q1", Principal: "gateway", Session: chat.MainKey("main"), Question: agent.Question{Options: []agent.Option{{Label: "Allow"}}}}}
-		b := serve(t, l.fakeBackend, all, func(c *gateway.Config) { c.Deadlines.Watch = 5 * time.Millisecond })
+		l.set(func() {
+			l.questions = []agent.OpenQuestion{{ID: "q1", Principal: "gateway", Session: chat.MainKey("main"), Question: agent.Question{Options: []agent.Option{{Label: "Allow"}}}}}
+		})
 		s := b.login(adminToken, caps...)
 		answered, seen := []string{"connect"}, map[string]bool{wire.EventTick: true} // ticks come every 30 s, see TestTicksComeEveryThirtySeconds
 		note := func(f frame) bool {
@@ -113,8 +108,7 @@ func TestEveryAnswerAndEventIsAsDescribed(t *testing.T) {
 // the end: a page finds its place by their number.
 func TestTotalsOfAllListsSayWhereTheyStop(t *testing.T) {
 	t.Parallel()
-	l, _ := openLobby(t)
-	srv := serve(t, l.fakeBackend, allBackends{l, &jobBook{}}).srv
+	_, b := openLobby(t, withBook(&jobBook{}))
 	exact := []string{"totalMessages", "totalTokens", "total_tokens"}
 	var bounded []string
 	seen := map[*schema.Type]bool{}
@@ -146,7 +140,7 @@ func TestTotalsOfAllListsSayWhereTheyStop(t *testing.T) {
 			}
 		}
 	}
-	for _, m := range srv.Methods() {
+	for _, m := range b.srv.Methods() {
 		look(m.Name, m.Result)
 	}
 	slices.Sort(bounded)

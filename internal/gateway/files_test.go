@@ -13,10 +13,12 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"laneway/internal/agent"
 	"laneway/internal/chat"
+	"laneway/internal/dispatch"
 	"laneway/internal/files"
 	"laneway/internal/gateway"
 	"laneway/internal/gateway/auth"
@@ -24,56 +26,29 @@ import (
 
 const filesPath = "/v1/files"
 
-// fileBackend is a fake backend that stores files.
-type fileBackend struct {
-	*fakeBackend
-
-	dir  *files.Dir
-	full bool
+// fileDir is a directory for files on a disk that can be full.
+type fileDir struct {
+	*files.Dir
+	full atomic.Bool
 }
 
-func (c *fileBackend) SaveFile(principal string, about chat.Upload, content io.Reader) (chat.Upload, error) {
-	if c.full {
-		return chat.Upload{}, chat.ErrStoreUnavailable
-	}
-	return c.dir.Save(principal, about, content, chat.MaxUpload)
-}
-
-func (c *fileBackend) FindFile(principal string, own bool, id string) (chat.Upload, error) {
-	return c.dir.Find(principal, own, id)
-}
-
-func (c *fileBackend) UseFile(principal string, own bool, id string) (chat.Attachment, error) {
-	return c.dir.Use(principal, own, id)
-}
-
-func (c *fileBackend) ListFiles(principal string) ([]chat.Upload, error) {
-	return c.dir.Uploads(principal)
-}
-
-func (c *fileBackend) FileContent(f chat.Attachment) (io.ReadSeekCloser, error) {
-	return c.dir.Content(f.Path)
-}
-
-func (c *fileBackend) DeleteFile(_ context.Context, principal string, own bool, id string) error {
-	up, err := c.dir.Find(principal, own, id)
-	if err == nil {
-		err = c.dir.DropUpload(up.Attachment)
-	}
-	return err
-}
-
-func (c *fileBackend) DropFile(f chat.Attachment) error { return c.dir.DropUpload(f) }
-
-func startWithFiles(t *testing.T, change ...func(*gateway.Config)) (*bench, *fileBackend) {
+func startWithFiles(t *testing.T, change ...func(*gateway.Config)) (*bench, *fileDir) {
 	t.Helper()
 	dir, err := files.Open(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = dir.Close() })
-	c := &fileBackend{fakeBackend: newFakeBackend(t), dir: dir}
-	return serve(t, c.fakeBackend, c, change...), c
+	c := &fileDir{Dir: dir}
+	space := func() error {
+		if c.full.Load() {
+			return chat.ErrStoreUnavailable
+		}
+		return nil
+	}
+	return start(t, append(change, func(cfg *gateway.Config) {
+		cfg.Files = dispatch.NewUploads(dir, space, func(context.Context) ([]string, error) { return nil, nil })
+	})...), c
 }
 
 // form returns a request with a file. stated: the request has a Content-Length.
@@ -252,11 +227,11 @@ func TestUploadsAreRefusedBeforeTheyFillTheDisk(t *testing.T) {
 		}
 	}
 	for _, who := range []string{"write", "anna"} {
-		if list, err := c.dir.Uploads(who); err != nil || len(list) != 0 {
+		if list, err := c.Uploads(who); err != nil || len(list) != 0 {
 			t.Errorf("%s has %v, %v", who, list, err)
 		}
 	}
-	c.full = true
+	c.full.Store(true)
 	if got := b.do(b.form(writeToken, "a", "", "a", true)); got.status != http.StatusServiceUnavailable {
 		t.Errorf("a full disk: %d %s", got.status, got.body)
 	}
@@ -309,7 +284,7 @@ func TestFilesComeWithMessages(t *testing.T) {
 			var names []string
 			for _, f := range m.Content.Attachments {
 				names = append(names, f.Name)
-				if _, err := c.dir.Read(f.Path, 1<<20); err != nil {
+				if _, err := c.Read(f.Path, 1<<20); err != nil {
 					t.Error(err)
 				}
 			}
@@ -349,7 +324,7 @@ func TestFilesOfRefusedRequestsAreRemoved(t *testing.T) {
 		return respond([]any{params{"role": "user", "content": []any{params{"type": "input_text", "text": "x"}, params{"type": "input_image", "image_url": url}}}})
 	}
 	stored := func() int {
-		list, err := c.dir.Uploads("write")
+		list, err := c.Uploads("write")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -443,10 +418,8 @@ func TestEveryEntryCountsItsBytes(t *testing.T) {
 	}
 }
 
-// toolBackend is a backend with one tool, for credentials.
-type toolBackend struct{ *fakeBackend }
-
-func (toolBackend) ToolsOf(string) agent.Toolbox { return oneTool{} }
+// withTool gives credentials one tool.
+func withTool(c *gateway.Config) { c.Tools = func(string) agent.Toolbox { return oneTool{} } }
 
 type oneTool struct{}
 
@@ -471,8 +444,7 @@ func (oneTurn) Enter(ctx context.Context, token string) (agent.Toolbox, context.
 // the array and whoever calls.
 func TestBatchAtMCPIsRefused(t *testing.T) {
 	t.Parallel()
-	h := newFakeBackend(t)
-	b := serve(t, h, toolBackend{h}, func(c *gateway.Config) { c.TurnTokens = oneTurn{} })
+	b := start(t, withTool, func(c *gateway.Config) { c.TurnTokens = oneTurn{} })
 	const call = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"note","arguments":{"text":"x"}}}`
 	for _, token := range []string{writeToken, turnToken} {
 		for _, version := range []string{"", "2024-11-05", "2025-03-26", "2025-06-18"} {
@@ -504,8 +476,7 @@ func TestBatchAtMCPIsRefused(t *testing.T) {
 
 func TestOnlyToolsAreAnsweredAtMCP(t *testing.T) {
 	t.Parallel()
-	h := newFakeBackend(t)
-	b := serve(t, h, toolBackend{h}, func(c *gateway.Config) { c.TurnTokens = oneTurn{} })
+	b := start(t, withTool, func(c *gateway.Config) { c.TurnTokens = oneTurn{} })
 	asTurn := func(r *http.Request) {
 		r.Header.Set("Authorization", "Bearer "+turnToken)
 		r.Header.Set("Content-Type", "application/json")
@@ -568,8 +539,7 @@ func (noTurns) Enter(context.Context, string) (agent.Toolbox, context.Context, f
 
 func TestToolsForCredentialsCountTheirBytes(t *testing.T) {
 	t.Parallel()
-	h := newFakeBackend(t)
-	b := serve(t, h, toolBackend{h}, func(c *gateway.Config) { c.BytesPerMinute, c.TurnTokens = 8_000, noTurns{} })
+	b := start(t, withTool, func(c *gateway.Config) { c.BytesPerMinute, c.TurnTokens = 8_000, noTurns{} })
 	call := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"note","arguments":{"text":%q}}}`, strings.Repeat("x", 5_000))
 	headers := func(r *http.Request) {
 		r.Header.Set("Authorization", "Bearer "+writeToken)

@@ -31,7 +31,7 @@ var update = flag.Bool("update", false, "write the golden files")
 
 // jobBook is a backend with one job and one run, which the test chooses. Every call succeeds.
 type jobBook struct {
-	gateway.CronBackend
+	jobs.Backend
 
 	mu    sync.Mutex
 	job   cron.Job
@@ -51,55 +51,55 @@ func (b *jobBook) now() (cron.Job, cron.Run) {
 	return b.job, b.run
 }
 
-func (b *jobBook) SubscribeCron(fn func(cron.Event), _ func() bool) (cancel func()) {
+func (b *jobBook) Subscribe(fn func(cron.Event), _ func() bool) (cancel func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.event = fn
 	return func() {}
 }
 
-func (b *jobBook) CronAdd(context.Context, cron.Members, gateway.Caller, *chat.IdempotencyKey) (cron.Put, error) {
+func (b *jobBook) Add(context.Context, cron.Members, gateway.Caller, *chat.IdempotencyKey) (cron.Put, error) {
 	job, _ := b.now()
 	return cron.Put{Job: job, Keyed: !job.KeyDerived, Created: job.Enabled, Updated: job.AtMostOnce}, nil
 }
 
-func (b *jobBook) CronUpdate(context.Context, string, cron.Members, string, gateway.Caller) (cron.Job, error) {
+func (b *jobBook) Update(context.Context, string, cron.Members, string, gateway.Caller) (cron.Job, error) {
 	job, _ := b.now()
 	return job, nil
 }
 
-func (b *jobBook) CronRemove(context.Context, string, bool, gateway.Caller) error { return nil }
+func (b *jobBook) Remove(context.Context, string, bool, gateway.Caller) error { return nil }
 
-func (b *jobBook) CronPause(context.Context, string, string, time.Time, gateway.Caller) (cron.Job, error) {
+func (b *jobBook) Pause(context.Context, string, string, time.Time, gateway.Caller) (cron.Job, error) {
 	job, _ := b.now()
 	return job, nil
 }
 
-func (b *jobBook) CronMoment(context.Context, string, string, bool, gateway.Caller) (time.Time, error) {
+func (b *jobBook) Moment(context.Context, string, string, bool, gateway.Caller) (time.Time, error) {
 	return time.UnixMilli(1), nil
 }
 
-func (b *jobBook) CronResume(context.Context, string, gateway.Caller) (cron.Job, error) {
+func (b *jobBook) Resume(context.Context, string, gateway.Caller) (cron.Job, error) {
 	job, _ := b.now()
 	return job, nil
 }
 
-func (b *jobBook) CronGet(context.Context, string, gateway.Caller) (cron.Job, error) {
+func (b *jobBook) Job(context.Context, string, gateway.Caller) (cron.Job, error) {
 	job, _ := b.now()
 	return job, nil
 }
 
-func (b *jobBook) CronList(context.Context, cron.JobFilter, gateway.Caller) (cron.JobPage, error) {
+func (b *jobBook) Jobs(context.Context, cron.JobFilter, gateway.Caller) (cron.JobPage, error) {
 	job, _ := b.now()
 	return cron.JobPage{Jobs: []cron.Job{job}, Total: 1 + int(job.JitterMs%2), Revision: job.Revision}, nil
 }
 
-func (b *jobBook) CronRuns(context.Context, cron.RunFilter, gateway.Caller) (cron.RunPage, error) {
+func (b *jobBook) Ledger(context.Context, cron.RunFilter, gateway.Caller) (cron.RunPage, error) {
 	_, run := b.now()
 	return cron.RunPage{Runs: []cron.Run{run}, Total: 1 + run.Attempt%2}, nil
 }
 
-func (b *jobBook) CronRun(context.Context, string, cron.RunMode, gateway.Caller, *chat.IdempotencyKey) (runID, reason string, err error) {
+func (b *jobBook) Start(context.Context, string, cron.RunMode, gateway.Caller, *chat.IdempotencyKey) (runID, reason string, err error) {
 	job, run := b.now()
 	if job.Enabled {
 		return run.ID, "", nil
@@ -107,37 +107,37 @@ func (b *jobBook) CronRun(context.Context, string, cron.RunMode, gateway.Caller,
 	return "", "not-due", nil
 }
 
-func (b *jobBook) CronCancel(context.Context, cron.CancelParams, gateway.Caller) ([]string, error) {
+func (b *jobBook) Cancel(context.Context, cron.CancelParams, gateway.Caller) ([]string, error) {
 	_, run := b.now()
 	return []string{run.ID}, nil
 }
 
-func (b *jobBook) CronPreview(_ context.Context, _ string, _ cron.Members, from time.Time, count int, _ gateway.Caller) (cron.Preview, error) {
+func (b *jobBook) Preview(_ context.Context, p cron.PreviewParams, _ gateway.Caller) (cron.Preview, error) {
 	s, err := schedule.Compile(schedule.Spec{Kind: schedule.KindCron, Expr: "30 2 * * *", TZ: "Europe/Berlin"})
 	if err != nil {
 		return cron.Preview{}, err
 	}
-	return cron.Timetable{Schedule: s}.Preview(from, count), nil
+	return cron.Timetable{Schedule: s}.Preview(p.From, p.Count), nil
 }
 
-func (b *jobBook) CronExplain(context.Context, cron.ExplainParams, gateway.Caller) (cron.Explained, error) {
+func (b *jobBook) Explain(context.Context, cron.ExplainParams, gateway.Caller) (cron.Explained, error) {
 	at := time.UnixMilli(1_700_000_000_000)
 	return cron.Explained{Zone: "UTC", Slots: []cron.Explanation{{
 		Slot: at, Why: cron.WhyUnplanned, Text: "It is no slot.", Cure: cron.Cure{Text: "wait", Acts: []cron.Act{cron.ActRun}}, RunID: "r1", Before: at, After: at, Changes: []cron.JobChange{{At: at, Who: "ann", Verb: "cron.update"}},
 	}}}, nil
 }
 
-func (b *jobBook) CronBackfill(context.Context, cron.BackfillParams, gateway.Caller) ([]cron.BackfillFire, error) {
+func (b *jobBook) Backfill(context.Context, cron.BackfillParams, gateway.Caller) ([]cron.BackfillFire, error) {
 	_, run := b.now()
 	return []cron.BackfillFire{{Slot: time.UnixMilli(1_700_000_000_000), RunID: run.ID}, {Slot: time.UnixMilli(1_700_000_060_000), RunID: "r2", Exists: true}}, nil
 }
 
-func (b *jobBook) CronCounts(context.Context, gateway.Caller) (cron.Summary, bool) {
+func (b *jobBook) Counts(context.Context, gateway.Caller) (cron.Summary, bool) {
 	job, _ := b.now()
 	return cron.Summary{Jobs: 3, Running: 1, Backlog: 2, OldestDue: time.Second, NextWake: job.State.NextRunAt}, job.Enabled
 }
 
-func (b *jobBook) CronTicked() (time.Time, bool) { return time.UnixMilli(1_700_000_000_000), true }
+func (b *jobBook) Ticked() (time.Time, bool) { return time.UnixMilli(1_700_000_000_000), true }
 
 // sampler generates values in which some members are complete and others zero, the same values in
 // every run of the test.
@@ -280,11 +280,8 @@ func TestAnswersAboutJobsKeepTheirBytes(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long")
 	}
-	h, book := newFakeBackend(t), &jobBook{}
-	b := serve(t, h, struct {
-		*fakeBackend
-		*jobBook
-	}{h, book}, func(c *gateway.Config) { c.CronWritesPerMinute, c.RequestsPerSecond = -1, -1 })
+	book := &jobBook{}
+	b := start(t, withBook(book), func(c *gateway.Config) { c.CronWritesPerMinute, c.RequestsPerSecond = -1, -1 })
 	views := []*socket{b.login(adminToken), b.login(adminToken, "laneway-ext")}
 	s := sampler{rand.New(rand.NewPCG(1, 2))}
 	digest := sha256.New()

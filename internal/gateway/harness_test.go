@@ -22,6 +22,7 @@ import (
 	"laneway/internal/chat"
 	"laneway/internal/gateway"
 	"laneway/internal/gateway/auth"
+	"laneway/internal/gateway/jobs"
 	"laneway/internal/testrun"
 	"laneway/internal/wire"
 	"laneway/internal/wire/wiretest"
@@ -81,9 +82,14 @@ func serve(t *testing.T, h *fakeBackend, backend gateway.Backend, change ...func
 	return serveOn(t, l, h, backend, change...)
 }
 
+// withBook gives a gateway jobs.
+func withBook(book jobs.Backend) func(*gateway.Config) {
+	return func(c *gateway.Config) { c.Jobs = book }
+}
+
 func serveOn(t *testing.T, l net.Listener, h *fakeBackend, backend gateway.Backend, change ...func(*gateway.Config)) *bench {
 	t.Helper()
-	cfg := gateway.Config{Version: "0.1.0", Credentials: credentials()}
+	cfg := gateway.Config{Version: "0.1.0", Credentials: credentials(), Usage: usageOfMarch{}}
 	for _, f := range change {
 		f(&cfg)
 	}

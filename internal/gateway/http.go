@@ -78,9 +78,9 @@ func (s *Server) routes(base, waits context.Context) http.Handler {
 	return r
 }
 
-// files adds the routes of uploaded files, if the backend stores them.
+// files adds the routes of uploaded files, if they are stored.
 func (s *Server) files(r chi.Router) {
-	if _, ok := s.backend.(openai.Files); !ok {
+	if s.cfg.Files == nil {
 		return
 	}
 	r.Post("/v1/files", s.uploads.Upload())

@@ -22,57 +22,57 @@ import (
 )
 
 // target answers every call with an error that names the job of the call.
-type target struct{ gateway.CronBackend }
+type target struct{ jobs.Backend }
 
 func meant(id string) error { return chat.Errorf(chat.CodeInvalid, "target %q", id) }
 
-func (target) SubscribeCron(func(cron.Event), func() bool) (cancel func()) { return func() {} }
+func (target) Subscribe(func(cron.Event), func() bool) (cancel func()) { return func() {} }
 
-func (target) CronUpdate(_ context.Context, id string, _ cron.Members, _ string, _ gateway.Caller) (cron.Job, error) {
+func (target) Update(_ context.Context, id string, _ cron.Members, _ string, _ gateway.Caller) (cron.Job, error) {
 	return cron.Job{}, meant(id)
 }
 
-func (target) CronRemove(_ context.Context, id string, _ bool, _ gateway.Caller) error {
+func (target) Remove(_ context.Context, id string, _ bool, _ gateway.Caller) error {
 	return meant(id)
 }
 
-func (target) CronPause(_ context.Context, id, _ string, _ time.Time, _ gateway.Caller) (cron.Job, error) {
+func (target) Pause(_ context.Context, id, _ string, _ time.Time, _ gateway.Caller) (cron.Job, error) {
 	return cron.Job{}, meant(id)
 }
 
-func (target) CronMoment(_ context.Context, id, _ string, _ bool, _ gateway.Caller) (time.Time, error) {
+func (target) Moment(_ context.Context, id, _ string, _ bool, _ gateway.Caller) (time.Time, error) {
 	return time.Time{}, meant(id)
 }
 
-func (target) CronResume(_ context.Context, id string, _ gateway.Caller) (cron.Job, error) {
+func (target) Resume(_ context.Context, id string, _ gateway.Caller) (cron.Job, error) {
 	return cron.Job{}, meant(id)
 }
 
-func (target) CronGet(_ context.Context, id string, _ gateway.Caller) (cron.Job, error) {
+func (target) Job(_ context.Context, id string, _ gateway.Caller) (cron.Job, error) {
 	return cron.Job{}, meant(id)
 }
 
-func (target) CronRuns(_ context.Context, f cron.RunFilter, _ gateway.Caller) (cron.RunPage, error) {
+func (target) Ledger(_ context.Context, f cron.RunFilter, _ gateway.Caller) (cron.RunPage, error) {
 	return cron.RunPage{}, meant(f.JobID)
 }
 
-func (target) CronRun(_ context.Context, id string, _ cron.RunMode, _ gateway.Caller, _ *chat.IdempotencyKey) (runID, reason string, err error) {
+func (target) Start(_ context.Context, id string, _ cron.RunMode, _ gateway.Caller, _ *chat.IdempotencyKey) (runID, reason string, err error) {
 	return "", "", meant(id)
 }
 
-func (target) CronCancel(_ context.Context, p cron.CancelParams, _ gateway.Caller) ([]string, error) {
+func (target) Cancel(_ context.Context, p cron.CancelParams, _ gateway.Caller) ([]string, error) {
 	return nil, meant(p.JobID)
 }
 
-func (target) CronPreview(_ context.Context, id string, _ cron.Members, _ time.Time, _ int, _ gateway.Caller) (cron.Preview, error) {
-	return cron.Preview{}, meant(id)
+func (target) Preview(_ context.Context, p cron.PreviewParams, _ gateway.Caller) (cron.Preview, error) {
+	return cron.Preview{}, meant(p.ID)
 }
 
-func (target) CronExplain(_ context.Context, p cron.ExplainParams, _ gateway.Caller) (cron.Explained, error) {
+func (target) Explain(_ context.Context, p cron.ExplainParams, _ gateway.Caller) (cron.Explained, error) {
 	return cron.Explained{}, meant(p.ID)
 }
 
-func (target) CronBackfill(_ context.Context, p cron.BackfillParams, _ gateway.Caller) ([]cron.BackfillFire, error) {
+func (target) Backfill(_ context.Context, p cron.BackfillParams, _ gateway.Caller) ([]cron.BackfillFire, error) {
 	return nil, meant(p.ID)
 }
 
@@ -80,11 +80,7 @@ func (target) CronBackfill(_ context.Context, p cron.BackfillParams, _ gateway.C
 // are equal.
 func TestEveryCronMethodTakesEitherNameOfItsTarget(t *testing.T) {
 	t.Parallel()
-	h := newFakeBackend(t)
-	b := serve(t, h, struct {
-		*fakeBackend
-		target
-	}{h, target{}}, func(c *gateway.Config) { c.CronWritesPerMinute = -1 })
+	b := start(t, withBook(target{}), func(c *gateway.Config) { c.CronWritesPerMinute = -1 })
 	s := b.login(adminToken)
 	without := map[string]string{ // the answers to calls without a target; the other methods require it
 		"cron.cancel":  "invalid cron.cancel params: must have either runId or id",
@@ -132,18 +128,14 @@ func TestEveryCronMethodTakesEitherNameOfItsTarget(t *testing.T) {
 // filler is a backend whose backfills need as many mebibytes as MaxRuns.
 type filler struct{ target }
 
-func (filler) CronBackfill(_ context.Context, p cron.BackfillParams, _ gateway.Caller) ([]cron.BackfillFire, error) {
+func (filler) Backfill(_ context.Context, p cron.BackfillParams, _ gateway.Caller) ([]cron.BackfillFire, error) {
 	return nil, p.Spend(p.MaxRuns << 20)
 }
 
 // A backfill of a job with a long text stores many times the bytes of its params.
 func TestABackfillTakesTheBytesOfItsRunsFromTheAllowance(t *testing.T) {
 	t.Parallel()
-	h := newFakeBackend(t)
-	b := serve(t, h, struct {
-		*fakeBackend
-		filler
-	}{h, filler{}})
+	b := start(t, withBook(filler{}))
 	s := b.login(annaToken)
 	backfill := func(mebibytes int) *frameError {
 		t.Helper()
@@ -290,27 +282,25 @@ func TestACallerSeesTheTasksThatAreItsOwn(t *testing.T) {
 	}
 }
 
-// Usage returns a budget that is nearly used up; a caller that sees only its own data receives
-// less.
-func (h *fakeBackend) Usage(_ context.Context, by chat.Caller) (usage.Report, error) {
+// usageOfMarch is the usage of one day.
+type usageOfMarch struct{}
+
+// Report returns a budget that is nearly used up.
+func (usageOfMarch) Report(_ context.Context, principal string, _ bool) (usage.Report, error) {
 	r := usage.Report{
 		Day: "2026-03-14", Zone: time.UTC, Resets: time.Date(2026, 3, 15, 0, 0, 0, 0, time.UTC), Currency: "EUR",
 		Today: usage.Counted{Turns: 2, Requests: 3, InputTokens: 70, OutputTokens: 30, CachedTokens: 5, Cost: usage.MoneyOf(0.25), Unreported: 90 * time.Second},
 		Budgets: []usage.State{
-			{Scope: usage.Scope{Kind: usage.KindPrincipal, Name: by.Principal}, Limit: usage.Limit{Tokens: 120, Cost: usage.Unit}, Spent: usage.Spent{Tokens: 100, Cost: usage.MoneyOf(0.25)}},
+			{Scope: usage.Scope{Kind: usage.KindPrincipal, Name: principal}, Limit: usage.Limit{Tokens: 120, Cost: usage.Unit}, Spent: usage.Spent{Tokens: 100, Cost: usage.MoneyOf(0.25)}},
 			{Scope: usage.Scope{Kind: usage.KindTurn}, Limit: usage.Limit{Tokens: 50}},
 		},
 	}
 	return r, nil
 }
 
-// UsageRows returns one row that contains the caller and the query.
-func (h *fakeBackend) UsageRows(_ context.Context, q usage.Query, by chat.Caller) ([]usage.Row, error) {
-	name := string(q.By) + " " + by.Principal
-	if by.Own {
-		name += " own"
-	}
-	return []usage.Row{{Day: q.From, Name: name, Counted: usage.Counted{InputTokens: 1}}}, nil
+// Rows returns one row that contains the query.
+func (usageOfMarch) Rows(_ context.Context, q usage.Query) ([]usage.Row, error) {
+	return []usage.Row{{Day: q.From, Name: string(q.By) + " of " + q.Principal, Counted: usage.Counted{InputTokens: 1}}}, nil
 }
 
 func TestUsageIsShown(t *testing.T) {
@@ -322,7 +312,7 @@ func TestUsageIsShown(t *testing.T) {
 			`"today":{"turns":2,"requests":3,"inputTokens":70,"outputTokens":30,"cachedTokens":5,"totalTokens":100,"costMicros":250000,"unreportedMs":90000},` +
 			`"budgets":[{"kind":"principal","limitTokens":120,"limitMicros":1000000,"usedTokens":100,"usedMicros":250000,"level":"near"},{"kind":"turn","limitTokens":50}]}`,
 		"usage.list": `{"from":"2026-03-08","to":"2026-03-14","by":"agent","currency":"EUR",` +
-			`"rows":[{"day":"2026-03-08","name":"agent gateway","turns":0,"requests":0,"inputTokens":1,"outputTokens":0,"cachedTokens":0,"totalTokens":1,"costMicros":0,"unreportedMs":0}],"hasMore":false}`,
+			`"rows":[{"day":"2026-03-08","name":"agent of ","turns":0,"requests":0,"inputTokens":1,"outputTokens":0,"cachedTokens":0,"totalTokens":1,"costMicros":0,"unreportedMs":0}],"hasMore":false}`,
 	} {
 		p := params{}
 		if method == "usage.list" {
@@ -344,6 +334,10 @@ func TestUsageIsShown(t *testing.T) {
 		if f := s.call("usage.list", tt.params); f.OK || f.Error.Message != tt.message {
 			t.Errorf("%v: got %+v, want %q", tt.params, f.Error, tt.message)
 		}
+	}
+	own := b.login(annaToken).must("usage.list", params{"by": "agent"})
+	if rows := objects(t, own, "rows"); len(rows) != 1 || rows[0]["name"] != "agent of anna" {
+		t.Errorf("who sees only its own usage receives %v", rows)
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 	"laneway/internal/cron/schedule"
 	"laneway/internal/gateway"
 	"laneway/internal/gateway/auth"
+	"laneway/internal/gateway/jobs"
 )
 
 // admission is a credential with its highest scope according to the table of credentials.
@@ -474,34 +475,27 @@ func TestAConnectionWithoutScopesGetsTheTickAndTheShutdownAlone(t *testing.T) {
 	})
 }
 
-// refusedJobs returns a backend with the methods of jobs, for calls that are refused before they
-// reach it.
-type refusedJobs struct {
-	*fakeBackend
-	jobEvents
-}
-
+// jobEvents has the methods of jobs for calls that are refused before they reach it.
 type jobEvents struct {
-	gateway.CronBackend
+	jobs.Backend
 
 	publish chan func(cron.Event)
 }
 
-func (j jobEvents) SubscribeCron(fn func(cron.Event), _ func() bool) (cancel func()) {
+func (j jobEvents) Subscribe(fn func(cron.Event), _ func() bool) (cancel func()) {
 	j.publish <- fn
 	return func() {}
 }
 
 func withJobs(t *testing.T, change ...func(*gateway.Config)) *bench {
 	t.Helper()
-	h := newFakeBackend(t)
-	return serve(t, h, refusedJobs{h, jobEvents{publish: make(chan func(cron.Event), 1)}}, change...)
+	return start(t, append(change, withBook(jobEvents{publish: make(chan func(cron.Event), 1)}))...)
 }
 
 func TestEventsOfAJobReachThoseWhoMayReadIt(t *testing.T) {
 	t.Parallel()
-	h, published := newFakeBackend(t), make(chan func(cron.Event), 1)
-	b := serve(t, h, refusedJobs{h, jobEvents{publish: published}})
+	published := make(chan func(cron.Event), 1)
+	b := start(t, withBook(jobEvents{publish: published}))
 	mute := b.dial()
 	f := connectFrame(adminToken)
 	f["params"].(map[string]any)["scopes"] = []string{}

@@ -178,8 +178,8 @@ func (o overview) agentNeeds() []wire.Need {
 
 // jobNeeds returns the jobs that fail, were switched off, are invalid, or have unsent answers.
 func (o overview) jobNeeds(ctx context.Context, c *rpc.Call) (needs []wire.Need, err error) {
-	b, ok := o.srv.backend.(CronBackend)
-	if !ok {
+	b := o.srv.cfg.Jobs
+	if b == nil {
 		return nil, nil
 	}
 	for _, condition := range []cron.JobCondition{cron.JobsInvalid, cron.JobsFailing, cron.JobsUnsent} {
@@ -187,7 +187,7 @@ func (o overview) jobNeeds(ctx context.Context, c *rpc.Call) (needs []wire.Need,
 		if condition == cron.JobsUnsent { // a job that also fails has two entries
 			need = unsentNeed
 		}
-		page, err := b.CronList(ctx, cron.JobFilter{Condition: condition, SortBy: "failing", Descending: true, Limit: needsEach, WithoutPayload: true}, c.Caller())
+		page, err := b.Jobs(ctx, cron.JobFilter{Condition: condition, SortBy: "failing", Descending: true, Limit: needsEach, WithoutPayload: true}, c.Caller())
 		if err != nil {
 			return needs, err
 		}
@@ -242,11 +242,11 @@ func unsentNeed(j *cron.Job) (wire.Need, bool) {
 
 // missedNeeds returns the jobs with missed slots, the latest first.
 func (o overview) missedNeeds(ctx context.Context, c *rpc.Call) (needs []wire.Need, err error) {
-	b, ok := o.srv.backend.(CronBackend)
-	if !ok {
+	b := o.srv.cfg.Jobs
+	if b == nil {
 		return nil, nil
 	}
-	page, err := b.CronRuns(ctx, cron.RunFilter{States: []cron.RunState{cron.RunMissed}, Since: time.Now().Add(-needsSince), Limit: 10 * needsEach}, c.Caller())
+	page, err := b.Ledger(ctx, cron.RunFilter{States: []cron.RunState{cron.RunMissed}, Since: time.Now().Add(-needsSince), Limit: 10 * needsEach}, c.Caller())
 	if err != nil {
 		return nil, err
 	}
@@ -301,8 +301,8 @@ func (o overview) turnNeeds(ctx context.Context, c *rpc.Call) (needs []wire.Need
 
 // pairingNeeds returns the open pairing requests, for callers who may decide about them.
 func (o overview) pairingNeeds(ctx context.Context, c *rpc.Call) (needs []wire.Need, err error) {
-	b, ok := o.srv.backend.(PairingBackend)
-	if !ok || !c.Cred.Administers(c.Scopes) {
+	b := o.srv.cfg.Pairings
+	if b == nil || !c.Cred.Administers(c.Scopes) {
 		return nil, nil
 	}
 	open, err := b.OpenPairings(ctx, "")

@@ -99,11 +99,11 @@ func (o overview) knownSessions(ctx context.Context, c *rpc.Call, st *chat.Syste
 
 // cronCount returns the cron part of status, for the jobs that the caller sees.
 func (o overview) cronCount(ctx context.Context, c *rpc.Call) wire.StatusCron {
-	b, ok := o.srv.backend.(CronBackend)
-	if !ok {
+	b := o.srv.cfg.Jobs
+	if b == nil {
 		return wire.StatusCron{}
 	}
-	sum, enabled := b.CronCounts(ctx, c.Caller())
+	sum, enabled := b.Counts(ctx, c.Caller())
 	return wire.StatusCron{
 		Enabled: enabled, Jobs: sum.Jobs, Running: sum.Running, Backlog: sum.Backlog, OldestDueMs: ageMs(sum.OldestDue), NextWakeAtMs: rpc.Instant(sum.NextWake),
 	}
@@ -358,8 +358,8 @@ func (o overview) runsGet(ctx context.Context, c *rpc.Call, p wire.RunsGetParams
 	if run.JobID == "" {
 		return out, nil
 	}
-	if keeper, ok := b.(CronBackend); ok {
-		page, err := keeper.CronRuns(ctx, cron.RunFilter{RunID: ledgerID(t.ID), IncludeActive: true, Limit: 1}, c.Caller())
+	if b := o.srv.cfg.Jobs; b != nil {
+		page, err := b.Ledger(ctx, cron.RunFilter{RunID: ledgerID(t.ID), IncludeActive: true, Limit: 1}, c.Caller())
 		if err != nil {
 			return out, err
 		}
@@ -423,11 +423,11 @@ func runView(c *rpc.Call, t *store.Turn, waits map[string]chat.Waiting) wire.Run
 	return out
 }
 
-// UsageBackend is a [Backend] that counts what agents use. A caller that sees only its own data
-// receives only its own usage.
+// UsageBackend counts what agents use; [usage.Meter] implements it.
 type UsageBackend interface {
-	Usage(ctx context.Context, by chat.Caller) (usage.Report, error)
-	UsageRows(ctx context.Context, q usage.Query, by chat.Caller) ([]usage.Row, error)
+	// Report returns the usage of today; with own, only that of the principal.
+	Report(ctx context.Context, principal string, own bool) (usage.Report, error)
+	Rows(ctx context.Context, q usage.Query) ([]usage.Row, error)
 }
 
 func (o overview) usages() []*rpc.Method {
@@ -437,21 +437,16 @@ func (o overview) usages() []*rpc.Method {
 	}
 }
 
-// usageBackend returns the backend that counts.
-func (o overview) usageBackend() (UsageBackend, error) {
-	b, ok := o.srv.backend.(UsageBackend)
-	if !ok {
-		return nil, chat.Errorf(chat.CodeInvalid, "this gateway counts no usage")
+// usageOf returns the usage of today that a caller sees.
+func (o overview) usageOf(ctx context.Context, c *rpc.Call) (usage.Report, error) {
+	if o.srv.cfg.Usage == nil {
+		return usage.Report{}, chat.Errorf(chat.CodeInvalid, "this gateway counts no usage")
 	}
-	return b, nil
+	return o.srv.cfg.Usage.Report(ctx, c.Principal(), c.Visible() != "")
 }
 
 func (o overview) usageStatus(ctx context.Context, c *rpc.Call, _ wire.UsageStatusParams) (wire.UsageStatusResult, error) {
-	b, err := o.usageBackend()
-	if err != nil {
-		return wire.UsageStatusResult{}, err
-	}
-	r, err := b.Usage(ctx, c.Caller())
+	r, err := o.usageOf(ctx, c)
 	if err != nil {
 		return wire.UsageStatusResult{}, err
 	}
@@ -502,11 +497,7 @@ const (
 const byDay = "day"
 
 func (o overview) usageList(ctx context.Context, c *rpc.Call, p wire.UsageListParams) (wire.UsageListResult, error) {
-	b, err := o.usageBackend()
-	if err != nil {
-		return wire.UsageListResult{}, err
-	}
-	r, err := b.Usage(ctx, c.Caller())
+	r, err := o.usageOf(ctx, c)
 	if err != nil {
 		return wire.UsageListResult{}, err
 	}
@@ -518,11 +509,11 @@ func (o overview) usageList(ctx context.Context, c *rpc.Call, p wire.UsageListPa
 	if out.By == "" {
 		out.By = byDay
 	}
-	q := usage.Query{From: from, To: to, Limit: int(p.Limit)}
+	q := usage.Query{From: from, To: to, Principal: c.Visible(), Limit: int(p.Limit)}
 	if out.By != byDay {
 		q.By = usage.Grouping(out.By)
 	}
-	rows, err := b.UsageRows(ctx, q, c.Caller())
+	rows, err := o.srv.cfg.Usage.Rows(ctx, q)
 	if err != nil {
 		return wire.UsageListResult{}, err
 	}

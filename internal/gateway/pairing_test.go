@@ -2,14 +2,17 @@ package gateway_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"laneway/internal/channel"
 	"laneway/internal/chat"
+	"laneway/internal/dispatch"
 	"laneway/internal/gateway"
+	"laneway/internal/store"
 	"laneway/internal/store/sqlite"
 	"laneway/internal/store/sqlite/sqlitetest"
 )
@@ -19,55 +22,39 @@ const (
 	annasNumber  = int64(7)
 )
 
-// pairingBackend is a fake backend with channels: two bots, whose pairings are in a store.
-type pairingBackend struct {
+// lobby is a fake backend with two bots, whose pairings are in a store.
+type lobby struct {
 	*fakeBackend
-	st *sqlite.Store
-	// away: messages to people are not delivered.
-	away bool
+	st *awayStore
 }
 
-func openLobby(t *testing.T) (*pairingBackend, *bench) {
+// awayStore is a store that, when away, takes no messages to people.
+type awayStore struct {
+	*sqlite.Store
+	away atomic.Bool
+}
+
+func (s *awayStore) Enqueue(ctx context.Context, list []store.Outgoing) error {
+	if s.away.Load() {
+		return chat.ErrStoreUnavailable
+	}
+	return s.Store.Enqueue(ctx, list)
+}
+
+func openLobby(t *testing.T, change ...func(*gateway.Config)) (*lobby, *bench) {
 	t.Helper()
-	l := &pairingBackend{fakeBackend: newFakeBackend(t), st: sqlitetest.Open(t, sqlite.Config{})}
+	l := &lobby{fakeBackend: newFakeBackend(t), st: &awayStore{Store: sqlitetest.Open(t, sqlite.Config{})}}
 	l.channels = []chat.ChannelStatus{
 		{Name: family, ID: "telegram", AccountID: "family", Label: "Telegram", Configured: true, Running: true},
 		{Name: work, ID: "telegram", AccountID: "work", Label: "Telegram", Configured: true, Running: true},
 	}
-	return l, serve(t, l.fakeBackend, l)
-}
-
-func (l *pairingBackend) OpenPairings(ctx context.Context, of string) ([]channel.Pairing, error) {
-	return l.st.OpenPairings(ctx, of)
-}
-
-func (l *pairingBackend) Grants(ctx context.Context, of string) ([]channel.Grant, error) {
-	return l.st.Grants(ctx, of)
-}
-
-func (l *pairingBackend) ApprovePairing(ctx context.Context, ref channel.PairingRef, notify bool, by gateway.Caller) (channel.Pairing, bool, error) {
-	made, err := l.st.ApprovePairing(ctx, ref, chat.ChangedBy{Who: by.Principal})
-	return made, err == nil && notify && !l.away, pairingError(err)
-}
-
-func (l *pairingBackend) DismissPairing(ctx context.Context, ref channel.PairingRef, by gateway.Caller) (channel.Pairing, error) {
-	made, err := l.st.DismissPairing(ctx, ref, chat.ChangedBy{Who: by.Principal})
-	return made, pairingError(err)
-}
-
-func (l *pairingBackend) RevokePairing(ctx context.Context, who channel.Peer, by gateway.Caller) (bool, error) {
-	return l.st.RevokePairing(ctx, who, chat.ChangedBy{Who: by.Principal})
-}
-
-func pairingError(err error) error {
-	if errors.Is(err, channel.ErrPairingUnknown) {
-		return chat.Errorf(chat.CodeNotFound, "there is no open request like this")
-	}
-	return err
+	return l, startBehind(t, l.fakeBackend, append(change, func(c *gateway.Config) {
+		c.Pairings = dispatch.NewPairings(l.st, func() {}, slog.New(slog.DiscardHandler))
+	})...)
 }
 
 // asks opens a request of a person to talk to a bot.
-func (l *pairingBackend) asks(t *testing.T, bot string, user int64, name string) channel.Pairing {
+func (l *lobby) asks(t *testing.T, bot string, user int64, name string) channel.Pairing {
 	t.Helper()
 	p, err := l.st.CreatePairing(t.Context(), channel.Peer{Channel: bot, UserID: user, ChatID: user}, name)
 	if err != nil {
@@ -76,7 +63,7 @@ func (l *pairingBackend) asks(t *testing.T, bot string, user int64, name string)
 	return p
 }
 
-func (l *pairingBackend) talks(t *testing.T, bot string, user int64) bool {
+func (l *lobby) talks(t *testing.T, bot string, user int64) bool {
 	t.Helper()
 	ok, err := l.st.Paired(t.Context(), channel.Peer{Channel: bot, UserID: user, ChatID: user})
 	if err != nil {
@@ -153,7 +140,7 @@ func TestPairingIsApprovedOnceByIDOrCode(t *testing.T) {
 	if !l.talks(t, family, annasNumber) || l.talks(t, work, annasNumber) {
 		t.Error("anna may talk to the one bot that she asked, and to no other")
 	}
-	l.set(func() { l.away = true })
+	l.st.away.Store(true)
 	if got := s.must("channels.pairing.approve", params{"requestId": byID.ID}); got["senderId"] != "8" || got["notification"] != "failed" {
 		t.Errorf("by id, with no channel that could send the notice: %v", got)
 	}

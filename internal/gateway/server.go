@@ -127,7 +127,7 @@ type Server struct {
 	hooks       *hook.Handler
 	completions *openai.Handler
 	uploads     *openai.FileHandler
-	tools       *mcp.Handler // nil when the backend has no tools
+	tools       *mcp.Handler // nil without [Config.Tools]
 	health      *monitor
 	publish     publisher
 }
@@ -163,15 +163,13 @@ func New(cfg Config, backend Backend, log *slog.Logger) (*Server, error) {
 		return nil, fmt.Errorf("gateway configuration: %w", err)
 	}
 	s.hooks = hooks
-	files, _ := backend.(openai.Files) // nil for a gateway without files
-	deps := openai.Deps{Runs: backend, Allowances: who, Files: files, Server: s.services, Log: log}
+	deps := openai.Deps{Runs: backend, Allowances: who, Files: cfg.Files, Server: s.services, Log: log}
 	s.completions = openai.New(openai.Config{MaxBody: cfg.MaxPayload, BodyTimeout: cfg.Deadlines.Message, AcceptTimeout: cfg.Deadlines.Request, StartedAt: s.startedAt}, deps)
 	s.uploads = openai.NewFiles(deps)
-	if tools, ok := backend.(mcp.Tools); ok && cfg.TurnTokens != nil {
-		s.tools = mcp.New(mcp.Deps{Turns: cfg.TurnTokens, Tools: tools, Allowances: who, Server: s.services, BodyTimeout: cfg.Deadlines.Message, Version: cfg.Version, Log: log})
+	if cfg.Tools != nil && cfg.TurnTokens != nil {
+		s.tools = mcp.New(mcp.Deps{Turns: cfg.TurnTokens, Tools: cfg.Tools, Allowances: who, Server: s.services, BodyTimeout: cfg.Deadlines.Message, Version: cfg.Version, Log: log})
 	}
-	cron, _ := backend.(CronBackend) // nil for a gateway without jobs
-	s.methods = rpc.NewTable(allMethods(s, cron))
+	s.methods = rpc.NewTable(allMethods(s))
 	s.methodNames = s.methods.Names()
 	s.state.up.Store(!cfg.HoldConnects)
 	return s, nil
@@ -208,8 +206,8 @@ func (s *Server) Serve(ctx context.Context, listeners ...net.Listener) error {
 	s.health.look(base)
 	cancel := s.backend.Subscribe(s.publish.event, s.publish.wanted)
 	defer cancel()
-	if jobs, ok := s.backend.(CronBackend); ok {
-		defer jobs.SubscribeCron(s.publish.cron, func() bool { return s.hub.Count() > 0 })()
+	if s.cfg.Jobs != nil {
+		defer s.cfg.Jobs.Subscribe(s.publish.cron, func() bool { return s.hub.Count() > 0 })()
 	}
 	waits, endWaits := context.WithCancelCause(base)
 	defer endWaits(errStopping)

@@ -16,6 +16,7 @@ import (
 	"laneway/internal/chat"
 	"laneway/internal/cron"
 	"laneway/internal/gateway"
+	"laneway/internal/gateway/pairing"
 	"laneway/internal/store"
 )
 
@@ -445,11 +446,13 @@ func manyWords(n int) string {
 }
 
 // troubled is a backend with every condition that needs attention.
-type troubled struct {
-	*fakeBackend
-	*jobBook
-	gateway.PairingBackend
-}
+type troubled struct{ *fakeBackend }
+
+// troubledJobs and oneAsks are its jobs and its channels.
+type (
+	troubledJobs struct{ *jobBook }
+	oneAsks      struct{ pairing.Backend }
+)
 
 func (b troubled) Channels() []chat.ChannelStatus {
 	return []chat.ChannelStatus{{
@@ -468,7 +471,7 @@ func (b troubled) Status(context.Context) chat.SystemStatus {
 	}
 }
 
-func (b troubled) CronList(_ context.Context, f cron.JobFilter, by gateway.Caller) (cron.JobPage, error) {
+func (troubledJobs) Jobs(_ context.Context, f cron.JobFilter, by gateway.Caller) (cron.JobPage, error) {
 	jobs := map[cron.JobCondition][]cron.Job{
 		cron.JobsInvalid: {{ID: "odd", Name: "odd", Invalid: "its schedule has no fields"}},
 		cron.JobsFailing: {
@@ -485,14 +488,14 @@ func (b troubled) CronList(_ context.Context, f cron.JobFilter, by gateway.Calle
 	return cron.JobPage{Jobs: jobs, Total: len(jobs)}, nil
 }
 
-func (b troubled) CronRuns(_ context.Context, f cron.RunFilter, by gateway.Caller) (cron.RunPage, error) {
+func (troubledJobs) Ledger(_ context.Context, f cron.RunFilter, by gateway.Caller) (cron.RunPage, error) {
 	if !slices.Equal(f.States, []cron.RunState{cron.RunMissed}) || by.Own {
 		return cron.RunPage{}, nil
 	}
 	return cron.RunPage{Runs: []cron.Run{{JobID: "digest", JobName: "digest", SlotCount: 4}, {JobID: "digest", JobName: "digest"}, {JobID: "odd", JobName: "odd"}}}, nil
 }
 
-func (b troubled) OpenPairings(context.Context, string) ([]channel.Pairing, error) {
+func (oneAsks) OpenPairings(context.Context, string) ([]channel.Pairing, error) {
 	return []channel.Pairing{{ID: "req", Name: "Anna", Peer: channel.Peer{Channel: "telegram:1", UserID: 4711}}}, nil
 }
 
@@ -509,7 +512,7 @@ func TestNeedsAreListedTheWorstFirst(t *testing.T) {
 		{ID: "q1", Agent: "coder", Principal: "gateway", Session: chat.MainKey("coder"), Question: agent.Question{Text: "run the command “ls”; with “a” = “b”", Act: "run the command “ls”"}},
 		{ID: "q2", Agent: "coder", Principal: "otto", Session: chat.MainKey("coder"), Question: agent.Question{Text: "x"}},
 	}
-	b := serve(t, h, troubled{h, &jobBook{}, nil}, withHooks)
+	b := serve(t, h, troubled{h}, withHooks, withBook(troubledJobs{&jobBook{}}), func(c *gateway.Config) { c.Pairings = oneAsks{} })
 	list := func(token string) (lines []string) {
 		for _, row := range b.login(token).must("needs.list", params{})["needs"].([]any) {
 			n := row.(params)

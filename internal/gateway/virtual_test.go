@@ -65,19 +65,13 @@ type bubble struct {
 // virtual runs f in a bubble with a gateway that has all its real deadlines.
 func virtual(t *testing.T, f func(t *bubble), change ...func(*gateway.Config)) {
 	t.Helper()
-	virtualWith(t, func(h *fakeBackend) gateway.Backend { return h }, f, change...)
-}
-
-// virtualWith is virtual with a wrapper for its backend.
-func virtualWith(t *testing.T, around func(*fakeBackend) gateway.Backend, f func(t *bubble), change ...func(*gateway.Config)) {
-	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		h := newFakeBackend(t)
 		cfg := gateway.Config{Version: "0.1.0", Credentials: credentials()}
 		for _, f := range change {
 			f(&cfg)
 		}
-		srv, err := gateway.New(cfg, around(h), slog.New(slog.DiscardHandler))
+		srv, err := gateway.New(cfg, h, slog.New(slog.DiscardHandler))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -180,7 +174,7 @@ func TestBriefEventsAboutJobsAreBounded(t *testing.T) {
 		ID: "schedule:j:1", JobID: "j", State: cron.RunError, Trigger: cron.TriggerSchedule, Error: "a long error", Summary: "a long answer", ErrorClass: "auth", ScheduledFor: time.UnixMilli(5000),
 	}
 	published := make(chan func(cron.Event), 1)
-	virtualWith(t, func(h *fakeBackend) gateway.Backend { return refusedJobs{h, jobEvents{publish: published}} }, func(t *bubble) {
+	virtual(t, func(t *bubble) {
 		publish := <-published
 		f := connectFrame(adminToken)
 		f["params"].(map[string]any)["caps"] = []string{wire.CapExtended, wire.CapCronBrief}
@@ -208,7 +202,7 @@ func TestBriefEventsAboutJobsAreBounded(t *testing.T) {
 			pass(time.Second)
 		}
 		s.ws.Close()
-	})
+	}, withBook(jobEvents{publish: published}))
 }
 
 func TestPongIsMissedFortyFiveSecondsAfterTheStart(t *testing.T) {

@@ -18,6 +18,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"laneway/internal/chat"
+	"laneway/internal/cron/service"
 	"laneway/internal/dispatch"
 	"laneway/internal/gateway"
 	"laneway/internal/gateway/auth"
@@ -28,7 +29,7 @@ import (
 // table returns the method table of a gateway with every backend. No backend is called.
 func table(t *testing.T) []gateway.MethodInfo {
 	t.Helper()
-	srv, err := gateway.New(gateway.Config{Credentials: []auth.Credential{{Name: "gateway", Digest: [32]byte{1}, Scopes: []string{chat.ScopeRead}}}},
+	srv, err := gateway.New(gateway.Config{Credentials: []auth.Credential{{Name: "gateway", Digest: [32]byte{1}, Scopes: []string{chat.ScopeRead}}}, Jobs: (*service.Service)(nil)},
 		(*dispatch.Dispatcher)(nil), slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)

@@ -51,11 +51,11 @@ func (*library) Jobs(_ context.Context, c command.Call) ([]cron.Job, error) {
 	return []cron.Job{jobAt("of-the-group", "-5"), jobAt("of-the-chat", "7")}, nil
 }
 
-func (*library) CronGet(_ context.Context, id string, _ chat.Caller) (cron.Job, error) {
+func (*library) Job(_ context.Context, id string, _ chat.Caller) (cron.Job, error) {
 	return jobAt(id, map[string]string{"of-the-group": "-5", "of-the-chat": "7"}[id]), nil
 }
 
-func (*library) CronRuns(_ context.Context, f cron.RunFilter, _ chat.Caller) (cron.RunPage, error) {
+func (*library) Ledger(_ context.Context, f cron.RunFilter, _ chat.Caller) (cron.RunPage, error) {
 	return cron.RunPage{Runs: []cron.Run{{JobID: f.JobID, State: cron.RunOK}}}, nil
 }
 

@@ -177,7 +177,7 @@ func (t *Table) checkCron(ctx context.Context, turn Turn, key string, args []byt
 		err = needsID(a)
 	}
 	if err == nil {
-		_, err = t.deps.Editor.CronGet(ctx, a.ID, turn.caller())
+		_, err = t.deps.Editor.Job(ctx, a.ID, turn.caller())
 	}
 	return err
 }
@@ -280,7 +280,7 @@ func (t *Table) updateJob(ctx context.Context, turn Turn, c command.Call, a cron
 	if err != nil {
 		return "", err
 	}
-	job, err := t.deps.Editor.CronUpdate(ctx, a.ID, patch, "", turn.caller())
+	job, err := t.deps.Editor.Update(ctx, a.ID, patch, "", turn.caller())
 	return command.Surprised("The job is changed, next "+shown(job.State.NextRunAt)+".", job), err
 }
 
@@ -325,14 +325,14 @@ const runsShown = 10
 
 func (t *Table) listRuns(ctx context.Context, turn Turn, a cronArgs) (string, error) {
 	if turn.Audience.Shared() {
-		switch job, err := t.deps.Editor.CronGet(ctx, a.ID, turn.caller()); {
+		switch job, err := t.deps.Editor.Job(ctx, a.ID, turn.caller()); {
 		case err != nil:
 			return "", err
 		case !job.In(turn.Audience.Conversation):
 			return "", turn.notHere("that job")
 		}
 	}
-	page, err := t.deps.Editor.CronRuns(ctx, cron.RunFilter{JobID: a.ID, Limit: runsShown, IncludeActive: true}, turn.caller())
+	page, err := t.deps.Editor.Ledger(ctx, cron.RunFilter{JobID: a.ID, Limit: runsShown, IncludeActive: true}, turn.caller())
 	if err != nil || len(page.Runs) == 0 {
 		return "There are no runs.", err
 	}

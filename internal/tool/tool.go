@@ -64,9 +64,9 @@ import (
 // JobEditor has the operations of the tool cron on jobs besides [command.JobActions]. The caller
 // sees its own jobs only.
 type JobEditor interface {
-	CronGet(ctx context.Context, id string, by chat.Caller) (cron.Job, error)
-	CronUpdate(ctx context.Context, id string, patch cron.Members, expected string, by chat.Caller) (cron.Job, error)
-	CronRuns(ctx context.Context, f cron.RunFilter, by chat.Caller) (cron.RunPage, error)
+	Job(ctx context.Context, id string, by chat.Caller) (cron.Job, error)
+	Update(ctx context.Context, id string, patch cron.Members, expected string, by chat.Caller) (cron.Job, error)
+	Ledger(ctx context.Context, f cron.RunFilter, by chat.Caller) (cron.RunPage, error)
 }
 
 // Sessions has the operations of the tools on conversations.

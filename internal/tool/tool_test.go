@@ -63,7 +63,7 @@ func (s *services) Session(_ context.Context, key chat.SessionKey, visible strin
 	return chat.SessionStatus{}, chat.ErrSessionNotFound
 }
 
-func (s *services) CronGet(_ context.Context, id string, _ chat.Caller) (cron.Job, error) {
+func (s *services) Job(_ context.Context, id string, _ chat.Caller) (cron.Job, error) {
 	if id != "j1" {
 		return cron.Job{}, chat.Errorf(chat.CodeNotFound, "no such job")
 	}

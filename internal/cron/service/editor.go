@@ -527,18 +527,9 @@ func (ed *Editor) Jobs(ctx context.Context, f cron.JobFilter, by chat.Caller) (c
 	return ed.jobs.Jobs(ctx, f)
 }
 
-// PreviewParams select the next fires of a job, of the schedule and its bounds in Schedule, or of
-// the job as an edit with these would make it. A zero From means now.
-type PreviewParams struct {
-	ID       string
-	Schedule cron.Members
-	From     time.Time
-	Count    int
-}
-
 // Preview lists the next fires. An edit keeps the fires that a job has had, the anchor of its
 // interval and its jitter, so its preview needs the job.
-func (ed *Editor) Preview(ctx context.Context, p PreviewParams, by chat.Caller) (cron.Preview, error) {
+func (ed *Editor) Preview(ctx context.Context, p cron.PreviewParams, by chat.Caller) (cron.Preview, error) {
 	now, err := ed.store.Now(ctx)
 	if err != nil {
 		return cron.Preview{}, err

@@ -129,7 +129,7 @@ func TestAPreviewOfAScheduleHasTheBoundsThatItsJobWouldHave(t *testing.T) {
 	} {
 		asked := map[string]any{"schedule": hourly}
 		maps.Copy(asked, c.bounds)
-		got, err := p.Editor.Preview(t.Context(), service.PreviewParams{Schedule: only(t, asked), Count: 3}, operator)
+		got, err := p.Editor.Preview(t.Context(), cron.PreviewParams{Schedule: only(t, asked), Count: 3}, operator)
 		if err != nil {
 			t.Fatal(name, err)
 		}
@@ -230,7 +230,7 @@ func TestAPauseStopsWhatWaitsAndAResumeCountsWhatPassed(t *testing.T) {
 		t.Fatalf("resumed: %+v, %v", resumed, err)
 	}
 	equal(t, "events", p.takeEvents(), "finished digest skipped, updated digest")
-	page, err := p.Runs.List(t.Context(), cron.RunFilter{JobID: j.ID}, operator)
+	page, err := p.Runs.Ledger(t.Context(), cron.RunFilter{JobID: j.ID}, operator)
 	if err != nil || len(page.Runs) != 1 || page.Runs[0].SlotCount != 5 || page.Runs[0].Reason != cron.ReasonPaused {
 		t.Errorf("the ledger has %+v, %v; want one row for five slots", page.Runs, err)
 	}
@@ -325,7 +325,7 @@ func TestThePreviewOfAnEditHasTheFiresOfTheEditedJob(t *testing.T) {
 		p.now = noon.Add(time.Minute)
 		ask := func(m cron.Members) cron.Preview {
 			t.Helper()
-			got, err := p.Editor.Preview(t.Context(), service.PreviewParams{ID: j.ID, Schedule: m, Count: 5}, operator)
+			got, err := p.Editor.Preview(t.Context(), cron.PreviewParams{ID: j.ID, Schedule: m, Count: 5}, operator)
 			if err != nil {
 				t.Fatal(name, err)
 			}
@@ -340,7 +340,7 @@ func TestThePreviewOfAnEditHasTheFiresOfTheEditedJob(t *testing.T) {
 			t.Errorf("%s: the preview of the edit is %+v, that of the edited job %+v; want %d fires", name, before, after, c.fires)
 		}
 	}
-	if _, err := open(t).Editor.Preview(t.Context(), service.PreviewParams{ID: "none", Schedule: only(t, map[string]any{"maxRuns": 4})}, operator); err == nil {
+	if _, err := open(t).Editor.Preview(t.Context(), cron.PreviewParams{ID: "none", Schedule: only(t, map[string]any{"maxRuns": 4})}, operator); err == nil {
 		t.Error("the edit of a job that does not exist has a preview")
 	}
 }

@@ -23,9 +23,9 @@ type Runs struct {
 	nudge func() // makes the loop claim immediately
 }
 
-// List lists rows of the ledger, and the changes of a job if requested. A caller that sees neither
+// Ledger lists rows of the ledger, and the changes of a job if requested. A caller that sees neither
 // the job nor a run of it gets no changes.
-func (rs *Runs) List(ctx context.Context, f cron.RunFilter, by chat.Caller) (cron.RunPage, error) {
+func (rs *Runs) Ledger(ctx context.Context, f cron.RunFilter, by chat.Caller) (cron.RunPage, error) {
 	f.Visible = visible(by)
 	page, err := rs.jobs.Runs(ctx, f)
 	page.Zone = cmp.Or(rs.cfg.Rules.DefaultTZ, "UTC")

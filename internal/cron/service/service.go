@@ -155,11 +155,12 @@ type parts struct {
 type Service struct {
 	*parts
 
-	// Editor, Runs, Delivery and Events are its parts, see the package comment.
-	Editor   *Editor
-	Runs     *Runs
+	// Its parts, see the package comment. Callers of jobs need three of them at once.
+	*Editor
+	*Runs
+	*Events
+
 	Delivery *Delivery
-	Events   *Events
 
 	attempts    *attempts
 	maintenance *maintenance

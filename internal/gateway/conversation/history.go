@@ -284,12 +284,6 @@ func formatSeq(prefix string, n int64) string { return prefix + strconv.FormatIn
 // MessageFilePath is the path of the content of a file of the history, see [FilePlace].
 const MessageFilePath = "/v1/message-file"
 
-// KeptFiles lists the files that came with messages; a [Backend] may implement it.
-type KeptFiles interface {
-	// FilesOfRuns lists the files of the messages of runs, by run and in the order of the messages.
-	FilesOfRuns(ctx context.Context, key chat.SessionKey, runs []string) (map[string][]chat.Attachment, error)
-}
-
 // FilePlace names a file of a message in a transcript.
 type FilePlace struct {
 	Session   chat.SessionKey
@@ -330,10 +324,6 @@ func errNoMessageFile() error {
 // MessageFile returns a file of the history, for a principal that may read the history.
 // chat.ErrNotFound.
 func MessageFile(ctx context.Context, backend Backend, cred auth.Credential, at FilePlace) (chat.Attachment, error) {
-	kept, ok := backend.(KeptFiles)
-	if !ok {
-		return chat.Attachment{}, errNoMessageFile()
-	}
 	mine, err := usable(ctx, backend, cred, at.Session)
 	if err != nil || !mine {
 		return chat.Attachment{}, orNoFile(err)
@@ -347,7 +337,7 @@ func MessageFile(ctx context.Context, backend Backend, cred auth.Credential, at 
 		return chat.Attachment{}, orNoFile(err)
 	}
 	run := t.Entries[0].RunID
-	byRun, err := kept.FilesOfRuns(ctx, at.Session, []string{run})
+	byRun, err := backend.FilesOfRuns(ctx, at.Session, []string{run})
 	if err != nil || at.N >= len(byRun[run]) {
 		return chat.Attachment{}, orNoFile(err)
 	}
@@ -365,12 +355,11 @@ func orNoFile(err error) error {
 // text of its entry; the files of a run are in the order of its messages. sessionID is the
 // transcript.
 func (v view) withFiles(ctx context.Context, sessionID string, entries []chat.TranscriptEntry) (map[int64][]wire.MessageFile, error) {
-	kept, ok := v.Backend.(KeptFiles)
 	runs := runsWithFiles(entries)
-	if !ok || len(runs) == 0 {
+	if len(runs) == 0 {
 		return nil, nil
 	}
-	byRun, err := kept.FilesOfRuns(ctx, v.key, runs)
+	byRun, err := v.FilesOfRuns(ctx, v.key, runs)
 	if err != nil {
 		return nil, err
 	}

@@ -172,11 +172,11 @@ func checkText(c *rpc.Call, text, key string) error {
 	return c.CheckKey(key, true)
 }
 
-// Files finds files that clients have uploaded; a [Backend] may implement it.
+// Files finds files that clients have uploaded.
 type Files interface {
-	// UseFile returns a file by its id, for a message that is about to name it; with own, only a
+	// Use returns a file by its id, for a message that is about to name it; with own, only a
 	// file of this principal. chat.ErrNotFound.
-	UseFile(principal string, own bool, id string) (chat.Attachment, error)
+	Use(principal string, own bool, id string) (chat.Attachment, error)
 }
 
 // attachments returns the files that a call names.
@@ -184,13 +184,12 @@ func (h handlers) attachments(c *rpc.Call, named []wire.Attachment) ([]chat.Atta
 	if len(named) == 0 {
 		return nil, nil
 	}
-	files, ok := h.backend.(Files)
-	if !ok {
+	if h.files == nil {
 		return nil, c.BadParam("/attachments", "this gateway keeps no files")
 	}
 	found := make([]chat.Attachment, 0, len(named))
 	for i, f := range named {
-		file, err := files.UseFile(c.Principal(), c.Cred.Own(), f.FileID)
+		file, err := h.files.Use(c.Principal(), c.Cred.Own(), f.FileID)
 		if errors.Is(err, chat.ErrNotFound) {
 			return nil, c.BadParam(fmt.Sprintf("/attachments/%d/fileId", i), "there is no such file; send it with POST /v1/files first")
 		}

@@ -65,6 +65,9 @@ type Backend interface {
 	Search(ctx context.Context, q store.SearchQuery) (store.SearchResult, error)
 	Toc(ctx context.Context, q store.TocQuery) ([]store.TocNode, error)
 	PendingInputs(ctx context.Context, key chat.SessionKey, after int64, limit int) ([]store.Waiting, int, error)
+	// FilesOfRuns lists the files that came with the messages of runs, by run and in the order of
+	// the messages.
+	FilesOfRuns(ctx context.Context, key chat.SessionKey, runs []string) (map[string][]chat.Attachment, error)
 	// Tasks lists sub-turns of turns, newest first.
 	Tasks(ctx context.Context, f store.TaskFilter) ([]store.Task, error)
 	// OpenQuestions lists the questions that a person (owner "" = any person) can answer, the
@@ -85,11 +88,14 @@ type Backend interface {
 }
 
 // handlers implement the methods of conversations.
-type handlers struct{ backend Backend }
+type handlers struct {
+	backend Backend
+	files   Files
+}
 
-// Methods returns the rows of the table for messages, runs and sessions.
-func Methods(backend Backend) []*rpc.Method {
-	h := handlers{backend}
+// Methods returns the rows of the table for messages, runs and sessions. files may be nil.
+func Methods(backend Backend, files Files) []*rpc.Method {
+	h := handlers{backend, files}
 	return slices.Concat(h.messages(), h.sessions(), h.tasks(), h.toc(), h.questions())
 }
 

@@ -33,6 +33,7 @@ import (
 	"laneway/internal/chat"
 	"laneway/internal/gateway"
 	"laneway/internal/gateway/auth"
+	"laneway/internal/gateway/jobs"
 	"laneway/internal/wire"
 	"laneway/internal/wire/schema"
 )
@@ -67,24 +68,17 @@ func write(path string, data []byte) error {
 	return nil
 }
 
-// backend has all optional methods of a gateway's backend, so that the table is complete. None of
-// them is called.
-type backend struct {
-	gateway.Backend
-	gateway.CronBackend
-}
-
 // rendered has the generated files: for people, for programs, for the type checker.
 type rendered struct {
 	pages          map[string][]byte // by the name of the file below docs/protocol
 	machine, types []byte
 }
 
-// render generates the files from a gateway that is never served; the backend is not called. wire
+// render generates the files from a gateway that is never served; no backend is called. wire
 // is the directory of package wire.
 func render(wire string) (out rendered, err error) {
 	cred := auth.Credential{Name: "gateway", Digest: sha256.Sum256([]byte("documentation")), Scopes: []string{chat.ScopeRead}}
-	srv, err := gateway.New(gateway.Config{Credentials: []auth.Credential{cred}}, backend{}, slog.New(slog.DiscardHandler))
+	srv, err := gateway.New(gateway.Config{Credentials: []auth.Credential{cred}, Jobs: struct{ jobs.Backend }{}}, struct{ gateway.Backend }{}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return out, fmt.Errorf("making the table of methods: %w", err)
 	}

@@ -67,11 +67,11 @@ func (h handlers) list(ctx context.Context, c *rpc.Call, p wire.CronListParams) 
 	var page cron.JobPage
 	var err error
 	if p.Trigger != "conditional" { // no such jobs exist
-		page, err = h.backend.CronList(ctx, f, c.Caller())
+		page, err = h.backend.Jobs(ctx, f, c.Caller())
 	}
 	if err == nil && p.SortBy == "" && f.SortBy != "id" && page.Total > len(page.Jobs) {
 		f.SortBy = "id"
-		page, err = h.backend.CronList(ctx, f, c.Caller())
+		page, err = h.backend.Jobs(ctx, f, c.Caller())
 	}
 	if err != nil {
 		return wire.CronListResult{}, err
@@ -156,7 +156,7 @@ func (h handlers) runs(ctx context.Context, c *rpc.Call, p wire.CronRunsParams) 
 			return wire.CronRunsResult{}, c.BadParam("/statuses", "unknown status")
 		}
 	}
-	page, err := h.backend.CronRuns(ctx, runFilter(&p), c.Caller())
+	page, err := h.backend.Ledger(ctx, runFilter(&p), c.Caller())
 	if err != nil {
 		return wire.CronRunsResult{}, err
 	}
@@ -165,7 +165,7 @@ func (h handlers) runs(ctx context.Context, c *rpc.Call, p wire.CronRunsParams) 
 	for _, r := range page.Runs {
 		job, known := jobs[r.JobID]
 		if !known && len(jobs) < 20 { // only a short page queries it
-			if j, err := h.backend.CronGet(ctx, r.JobID, c.Caller()); err == nil {
+			if j, err := h.backend.Job(ctx, r.JobID, c.Caller()); err == nil {
 				job = &j
 			}
 			jobs[r.JobID] = job
@@ -190,7 +190,7 @@ func (h handlers) create(ctx context.Context, c *rpc.Call, _ wire.CronCreatePara
 	if m["sessionTarget"] == nil {
 		m["sessionTarget"] = strictjson.Encode(cron.Isolated)
 	}
-	put, err := h.backend.CronAdd(ctx, m, c.Caller(), nil)
+	put, err := h.backend.Add(ctx, m, c.Caller(), nil)
 	if err != nil {
 		return wire.CronCreateResult{}, err
 	}
@@ -263,7 +263,7 @@ func aliasDelivery(deliver bool, channel, to string) wire.JobDelivery {
 }
 
 func (h handlers) drop(ctx context.Context, c *rpc.Call, p wire.CronDeleteParams) (wire.CronDeleteResult, error) {
-	if err := h.backend.CronRemove(ctx, p.ID, false, c.Caller()); err != nil {
+	if err := h.backend.Remove(ctx, p.ID, false, c.Caller()); err != nil {
 		return wire.CronDeleteResult{}, err
 	}
 	return wire.CronDeleteResult{Deleted: true}, nil
@@ -271,7 +271,7 @@ func (h handlers) drop(ctx context.Context, c *rpc.Call, p wire.CronDeleteParams
 
 func (h handlers) toggle(ctx context.Context, c *rpc.Call, p wire.CronToggleParams) (wire.CronToggleResult, error) {
 	patch := cron.Members{"enabled": json.RawMessage(strconv.FormatBool(p.Enabled))}
-	if _, err := h.backend.CronUpdate(ctx, p.ID, patch, "", c.Caller()); err != nil {
+	if _, err := h.backend.Update(ctx, p.ID, patch, "", c.Caller()); err != nil {
 		return wire.CronToggleResult{}, err
 	}
 	return wire.CronToggleResult{JobID: p.ID, Enabled: p.Enabled}, nil
@@ -282,7 +282,7 @@ func (h handlers) scheduler(ctx context.Context, c *rpc.Call, _ wire.NoParams) (
 	jobs := []wire.SchedulerJob{}
 	for more := true; more && len(jobs) < mostStatus; {
 		f := cron.JobFilter{IncludeSystem: true, SortBy: "name", Limit: mostStatus - len(jobs), Offset: len(jobs), WithoutPayload: true}
-		page, err := h.backend.CronList(ctx, f, c.Caller())
+		page, err := h.backend.Jobs(ctx, f, c.Caller())
 		if err != nil {
 			return wire.SchedulerStatusResult{}, err
 		}
@@ -291,7 +291,7 @@ func (h handlers) scheduler(ctx context.Context, c *rpc.Call, _ wire.NoParams) (
 		}
 		more = len(page.Jobs) > 0 && len(jobs) < page.Total
 	}
-	last, running := h.backend.CronTicked()
+	last, running := h.backend.Ticked()
 	return wire.SchedulerStatusResult{
 		TS: time.Now().UnixMilli(), NodeID: h.node.NodeID(), Running: running, LastTickMs: rpc.Millis(last), Jobs: jobs,
 	}, nil

@@ -33,27 +33,28 @@ import (
 // (chat.IdempotencyKey) take effect once: a repetition, in any process, changes nothing and returns
 // the first answer; chat.ErrKeyReused when that had other params.
 type Backend interface {
-	CronAdd(ctx context.Context, m cron.Members, by chat.Caller, o *chat.IdempotencyKey) (cron.Put, error)
-	CronUpdate(ctx context.Context, id string, patch cron.Members, expected string, by chat.Caller) (cron.Job, error)
-	CronRemove(ctx context.Context, id string, cancelRunning bool, by chat.Caller) error
-	CronPause(ctx context.Context, id, note string, until time.Time, by chat.Caller) (cron.Job, error)
-	// CronMoment reads a moment in words by the store's clock, in the zone of the job; past: the
+	Add(ctx context.Context, m cron.Members, by chat.Caller, o *chat.IdempotencyKey) (cron.Put, error)
+	Update(ctx context.Context, id string, patch cron.Members, expected string, by chat.Caller) (cron.Job, error)
+	Remove(ctx context.Context, id string, cancelRunning bool, by chat.Caller) error
+	Pause(ctx context.Context, id, note string, until time.Time, by chat.Caller) (cron.Job, error)
+	// Moment reads a moment in words by the store's clock, in the zone of the job; past: the
 	// words mean a moment that has probably passed.
-	CronMoment(ctx context.Context, id, words string, past bool, by chat.Caller) (time.Time, error)
-	CronResume(ctx context.Context, id string, by chat.Caller) (cron.Job, error)
-	CronGet(ctx context.Context, id string, by chat.Caller) (cron.Job, error)
-	CronList(ctx context.Context, f cron.JobFilter, by chat.Caller) (cron.JobPage, error)
-	CronRuns(ctx context.Context, f cron.RunFilter, by chat.Caller) (cron.RunPage, error)
-	CronRun(ctx context.Context, id string, mode cron.RunMode, by chat.Caller, o *chat.IdempotencyKey) (runID string, reason string, err error)
-	CronCancel(ctx context.Context, p cron.CancelParams, by chat.Caller) ([]string, error)
-	CronPreview(ctx context.Context, id string, m cron.Members, from time.Time, count int, by chat.Caller) (cron.Preview, error)
-	CronExplain(ctx context.Context, p cron.ExplainParams, by chat.Caller) (cron.Explained, error)
-	CronBackfill(ctx context.Context, p cron.BackfillParams, by chat.Caller) ([]cron.BackfillFire, error)
-	CronCounts(ctx context.Context, by chat.Caller) (s cron.Summary, enabled bool)
-	CronTicked() (last time.Time, running bool)
-	// SubscribeCron calls fn for the events of this process, and for those of others while wanted
+	Moment(ctx context.Context, id, words string, past bool, by chat.Caller) (time.Time, error)
+	Resume(ctx context.Context, id string, by chat.Caller) (cron.Job, error)
+	Job(ctx context.Context, id string, by chat.Caller) (cron.Job, error)
+	Jobs(ctx context.Context, f cron.JobFilter, by chat.Caller) (cron.JobPage, error)
+	// Ledger lists runs, Start makes one now.
+	Ledger(ctx context.Context, f cron.RunFilter, by chat.Caller) (cron.RunPage, error)
+	Start(ctx context.Context, id string, mode cron.RunMode, by chat.Caller, o *chat.IdempotencyKey) (runID string, reason string, err error)
+	Cancel(ctx context.Context, p cron.CancelParams, by chat.Caller) ([]string, error)
+	Preview(ctx context.Context, p cron.PreviewParams, by chat.Caller) (cron.Preview, error)
+	Explain(ctx context.Context, p cron.ExplainParams, by chat.Caller) (cron.Explained, error)
+	Backfill(ctx context.Context, p cron.BackfillParams, by chat.Caller) ([]cron.BackfillFire, error)
+	Counts(ctx context.Context, by chat.Caller) (s cron.Summary, enabled bool)
+	Ticked() (last time.Time, running bool)
+	// Subscribe calls fn for the events of this process, and for those of others while wanted
 	// reports that a connection would receive them. Neither function may block.
-	SubscribeCron(fn func(cron.Event), wanted func() bool) (cancel func())
+	Subscribe(fn func(cron.Event), wanted func() bool) (cancel func())
 }
 
 // Node has the properties of the process for the answers.
@@ -113,7 +114,7 @@ func (h handlers) add(ctx context.Context, c *rpc.Call, p wire.CronAddParams) (w
 	if err != nil {
 		return wire.CronAddResult{}, err
 	}
-	put, err := h.backend.CronAdd(ctx, jobMembers(c.Raw), c.Caller(), o)
+	put, err := h.backend.Add(ctx, jobMembers(c.Raw), c.Caller(), o)
 	if err != nil {
 		return wire.CronAddResult{}, err
 	}
@@ -137,7 +138,7 @@ func (h handlers) update(ctx context.Context, c *rpc.Call, p wire.CronUpdatePara
 	if err != nil {
 		return wire.Job{}, err
 	}
-	job, err := h.backend.CronUpdate(ctx, p.ID, patch, p.Expected, c.Caller())
+	job, err := h.backend.Update(ctx, p.ID, patch, p.Expected, c.Caller())
 	if err != nil {
 		return wire.Job{}, err
 	}
@@ -154,7 +155,7 @@ func writtenView(j cron.Job, extended bool) wire.Job {
 }
 
 func (h handlers) get(ctx context.Context, c *rpc.Call, p wire.CronJobParams) (wire.Job, error) {
-	job, err := h.backend.CronGet(ctx, p.ID, c.Caller())
+	job, err := h.backend.Job(ctx, p.ID, c.Caller())
 	if err != nil {
 		return wire.Job{}, err
 	}
@@ -162,7 +163,7 @@ func (h handlers) get(ctx context.Context, c *rpc.Call, p wire.CronJobParams) (w
 }
 
 func (h handlers) resume(ctx context.Context, c *rpc.Call, p wire.CronJobParams) (wire.Job, error) {
-	job, err := h.backend.CronResume(ctx, p.ID, c.Caller())
+	job, err := h.backend.Resume(ctx, p.ID, c.Caller())
 	if err != nil {
 		return wire.Job{}, err
 	}
@@ -170,7 +171,7 @@ func (h handlers) resume(ctx context.Context, c *rpc.Call, p wire.CronJobParams)
 }
 
 func (h handlers) remove(ctx context.Context, c *rpc.Call, p wire.CronRemoveParams) (wire.CronRemoveResult, error) {
-	if err := h.backend.CronRemove(ctx, p.ID, p.Cancel, c.Caller()); err != nil {
+	if err := h.backend.Remove(ctx, p.ID, p.Cancel, c.Caller()); err != nil {
 		return wire.CronRemoveResult{}, err
 	}
 	return wire.CronRemoveResult{OK: true, Removed: true}, nil
@@ -181,7 +182,7 @@ func (h handlers) pause(ctx context.Context, c *rpc.Call, p wire.CronPauseParams
 	if err != nil {
 		return wire.Job{}, err
 	}
-	job, err := h.backend.CronPause(ctx, p.ID, p.Note, until, c.Caller())
+	job, err := h.backend.Pause(ctx, p.ID, p.Note, until, c.Caller())
 	if err != nil {
 		return wire.Job{}, err
 	}
@@ -200,7 +201,7 @@ func (h handlers) moment(ctx context.Context, c *rpc.Call, id, name string, raw 
 	case json.Unmarshal(raw, &words) != nil || words == "" || len(words) > 64:
 		return time.Time{}, c.BadParam("/"+name, "must be Unix milliseconds, or a moment in words")
 	}
-	at, err := h.backend.CronMoment(ctx, id, words, past, c.Caller())
+	at, err := h.backend.Moment(ctx, id, words, past, c.Caller())
 	if bad, ok := errors.AsType[*chat.Error](err); ok {
 		if field, _ := bad.Details["field"].(string); field != "" {
 			return at, chat.Errorf(bad.Code, "%s", strings.Replace(bad.Message, field, name, 1)).With("field", name)
@@ -221,7 +222,7 @@ func (h handlers) run(ctx context.Context, c *rpc.Call, p wire.CronRunParams) (w
 	if err != nil {
 		return wire.CronRunResult{}, err
 	}
-	id, reason, err := h.backend.CronRun(ctx, p.ID, cron.RunMode(cmp.Or(p.Mode, string(cron.RunForce))), c.Caller(), o)
+	id, reason, err := h.backend.Start(ctx, p.ID, cron.RunMode(cmp.Or(p.Mode, string(cron.RunForce))), c.Caller(), o)
 	switch {
 	case err != nil:
 		return wire.CronRunResult{}, err
@@ -239,7 +240,7 @@ func (h handlers) cancel(ctx context.Context, c *rpc.Call, p wire.CronCancelPara
 	if err != nil {
 		return wire.CronCancelResult{}, err
 	}
-	ids, err := h.backend.CronCancel(ctx, cron.CancelParams{RunID: p.RunID, JobID: p.ID, Note: p.Reason, IdempotencyKey: o}, c.Caller())
+	ids, err := h.backend.Cancel(ctx, cron.CancelParams{RunID: p.RunID, JobID: p.ID, Note: p.Reason, IdempotencyKey: o}, c.Caller())
 	if err != nil {
 		return wire.CronCancelResult{}, err
 	}
@@ -264,7 +265,7 @@ func (h handlers) backfill(ctx context.Context, c *rpc.Call, p wire.CronBackfill
 	if err != nil {
 		return wire.CronBackfillResult{}, err
 	}
-	fires, err := h.backend.CronBackfill(ctx, cron.BackfillParams{
+	fires, err := h.backend.Backfill(ctx, cron.BackfillParams{
 		ID: p.ID, From: from, To: to, MaxRuns: int(p.MaxRuns), DryRun: p.DryRun, Force: p.Force, IdempotencyKey: o,
 		Spend: func(bytes int) error { return c.Spend(ctx, bytes) },
 	}, c.Caller())
@@ -305,7 +306,7 @@ func (h handlers) preview(ctx context.Context, c *rpc.Call, p wire.CronPreviewPa
 	if p.Count == 0 {
 		p.Count = defaultPreview
 	}
-	found, err := h.backend.CronPreview(ctx, p.ID, m, momentOf(p.From), int(p.Count), c.Caller())
+	found, err := h.backend.Preview(ctx, cron.PreviewParams{ID: p.ID, Schedule: m, From: momentOf(p.From), Count: int(p.Count)}, c.Caller())
 	if err != nil {
 		return wire.CronPreviewResult{}, err
 	}
@@ -339,7 +340,7 @@ func (h handlers) explain(ctx context.Context, c *rpc.Call, p wire.CronExplainPa
 	if p.At != "" && p.AtMs != 0 || whole && (p.At != "" || p.AtMs != 0 || p.From == 0 || p.Until == 0) {
 		return wire.CronExplainResult{}, c.BadParam("", "must have at most one of at, atMs, and fromMs with untilMs")
 	}
-	found, err := h.backend.CronExplain(ctx, cron.ExplainParams{
+	found, err := h.backend.Explain(ctx, cron.ExplainParams{
 		ID: p.ID, At: p.At, Moment: momentOf(p.AtMs), From: momentOf(p.From), Until: momentOf(p.Until),
 	}, c.Caller())
 	if err != nil {
@@ -377,7 +378,7 @@ func msOf(t time.Time) int64 {
 }
 
 func (h handlers) status(ctx context.Context, c *rpc.Call, _ wire.NoParams) (wire.CronStatusResult, error) {
-	s, enabled := h.backend.CronCounts(ctx, c.Caller())
+	s, enabled := h.backend.Counts(ctx, c.Caller())
 	kind := h.node.StoreKind()
 	return wire.CronStatusResult{Enabled: enabled, Jobs: s.Jobs, NextWakeAtMs: rpc.Instant(s.NextWake), Storage: kind, StorePath: kind}, nil
 }

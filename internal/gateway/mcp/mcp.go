@@ -68,15 +68,11 @@ type Turns interface {
 	Enter(ctx context.Context, token string) (box agent.Toolbox, in context.Context, leave func(), ok bool)
 }
 
-// Tools returns the tools of principals outside of turns; package dispatch implements it.
-type Tools interface {
-	ToolsOf(principal string) agent.Toolbox
-}
-
 // Deps are the dependencies of a [Handler].
 type Deps struct {
-	Turns      Turns
-	Tools      Tools
+	Turns Turns
+	// Tools returns the tools of a principal outside of turns.
+	Tools      func(principal string) agent.Toolbox
 	Allowances *auth.Authenticator
 	Server     auth.Server
 	// BodyTimeout is the time in which the body of a request must arrive.
@@ -154,7 +150,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.fail(w, r, began, err)
 		return
 	}
-	h.answer(w, r, began, h.deps.Tools.ToolsOf(cred.Name), body)
+	h.answer(w, r, began, h.deps.Tools(cred.Name), body)
 }
 
 // charge takes the bytes of the body from the allowance of the caller, because tools store their

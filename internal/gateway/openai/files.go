@@ -44,16 +44,16 @@ type Files interface {
 	// SaveFile stores a file of at most [chat.MaxUpload] bytes; chat.CodeLimit when it is larger.
 	// about has the name, the kind and the purpose.
 	SaveFile(principal string, about chat.Upload, content io.Reader) (chat.Upload, error)
-	// FindFile returns a file by its id, UseFile for a message that is about to name it; with own,
-	// only a file of this principal. chat.ErrNotFound.
-	FindFile(principal string, own bool, id string) (chat.Upload, error)
-	UseFile(principal string, own bool, id string) (chat.Attachment, error)
-	// ListFiles lists the files of a principal, newest first.
-	ListFiles(principal string) ([]chat.Upload, error)
-	// FileContent opens the content of a file; the caller closes it.
-	FileContent(f chat.Attachment) (io.ReadSeekCloser, error)
-	// DropFile removes a file that no message names.
-	DropFile(f chat.Attachment) error
+	// Find returns a file by its id, Use for a message that is about to name it; with own, only a
+	// file of this principal. chat.ErrNotFound.
+	Find(principal string, own bool, id string) (chat.Upload, error)
+	Use(principal string, own bool, id string) (chat.Attachment, error)
+	// Uploads lists the files of a principal, newest first.
+	Uploads(principal string) ([]chat.Upload, error)
+	// Content opens the content of a file by its path; the caller closes it.
+	Content(path string) (io.ReadSeekCloser, error)
+	// DropUpload removes a file that no message names.
+	DropUpload(f chat.Attachment) error
 	// DeleteFile removes a file by its id; with own, only one of this principal. chat.ErrNotFound;
 	// chat.CodeConflict while unfinished work names it.
 	DeleteFile(ctx context.Context, principal string, own bool, id string) error
@@ -273,7 +273,7 @@ func brokenForm(err error) error {
 // for.
 func (h *FileHandler) ListFiles() http.HandlerFunc {
 	return handled(h.server, filesName, chat.ScopeRead, func(w http.ResponseWriter, r *http.Request, cred auth.Credential) error {
-		all, err := h.files.ListFiles(cred.Name)
+		all, err := h.files.Uploads(cred.Name)
 		if err != nil {
 			return err
 		}
@@ -289,7 +289,7 @@ func (h *FileHandler) ListFiles() http.HandlerFunc {
 // File answers GET /v1/files/{id}.
 func (h *FileHandler) File() http.HandlerFunc {
 	return handled(h.server, filesName, chat.ScopeRead, func(w http.ResponseWriter, r *http.Request, cred auth.Credential) error {
-		up, err := h.files.FindFile(cred.Name, cred.Own(), chi.URLParam(r, "id"))
+		up, err := h.files.Find(cred.Name, cred.Own(), chi.URLParam(r, "id"))
 		if err != nil {
 			return err
 		}
@@ -316,7 +316,7 @@ func (h *FileHandler) DeleteFile() http.HandlerFunc {
 // FileContent answers GET /v1/files/{id}/content.
 func (h *FileHandler) FileContent() http.HandlerFunc {
 	return handled(h.server, filesName, chat.ScopeRead, func(w http.ResponseWriter, r *http.Request, cred auth.Credential) error {
-		up, err := h.files.FindFile(cred.Name, cred.Own(), chi.URLParam(r, "id"))
+		up, err := h.files.Find(cred.Name, cred.Own(), chi.URLParam(r, "id"))
 		if err != nil {
 			return err
 		}
@@ -339,7 +339,7 @@ func (h *FileHandler) MessageFile(find func(ctx context.Context, cred auth.Crede
 // send answers with the content of a file. A browser must not show it as a page, because it comes
 // from outside.
 func (h *FileHandler) send(w http.ResponseWriter, r *http.Request, f chat.Attachment, made time.Time) error {
-	content, err := h.files.FileContent(f)
+	content, err := h.files.Content(f.Path)
 	if err != nil {
 		return err
 	}
@@ -453,7 +453,7 @@ func (h *Handler) attach(ctx context.Context, c *call) (err error) {
 	}()
 	for _, f := range c.prompt.files {
 		if f.id != "" {
-			used, err := h.files.UseFile(c.cred.Name, c.cred.Own(), f.id)
+			used, err := h.files.Use(c.cred.Name, c.cred.Own(), f.id)
 			if errors.Is(err, chat.ErrNotFound) {
 				err = chat.Errorf(chat.CodeNotFound, "the file %s does not exist", quoted(f.id)).With("param", "file_id")
 			}
@@ -475,7 +475,7 @@ func (h *Handler) attach(ctx context.Context, c *call) (err error) {
 // discard removes the files that a request has stored and that no message names.
 func (h *Handler) discard(ctx context.Context, c *call) {
 	for _, f := range c.saved {
-		if err := h.files.DropFile(f); err != nil {
+		if err := h.files.DropUpload(f); err != nil {
 			h.log.WarnContext(ctx, "a file that no message names was not removed; retention removes it", slog.Any("err", err))
 		}
 	}
