@@ -118,7 +118,7 @@ func (h *home) begin() {
 		}
 	})
 	running.Go(func() {
-		if err := h.d.RunCron(loops); err != nil {
+		if err := h.d.Jobs.Run(loops); err != nil {
 			h.t.Errorf("the loop of cron ended with %v", err)
 		}
 	})
