@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"regexp"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -187,81 +186,6 @@ func TestACommandReachesNothingOfAnother(t *testing.T) {
 		}
 		if after := a.belongings(t); after != before {
 			t.Errorf("alice's things were\n%s\nand are\n%s", before, after)
-		}
-	})
-}
-
-// figures returns the answers in which totals would show the work of others.
-func figures(t *testing.T, c *Client) map[string]string {
-	t.Helper()
-	out := map[string]string{"hello": volatile.ReplaceAllString(regexp.MustCompile(`"(connId|version)":("[^"]*"|\d+)`).ReplaceAllString(
-		regexp.MustCompile(`"stateVersion":\{[^}]*\}`).ReplaceAllString(string(c.hello), ""), ""), `"$1":0`)}
-	for method, p := range map[string]map[string]any{
-		"health": {"probe": true, "extended": true}, "status": {}, "lanes.status": {}, "channels.status": {"probe": true}, "cron.status": {},
-		"cron.list": {"includeDisabled": true, "includeSystem": true}, "scheduler.status": {}, "sessions.list": {}, "cron.runs": {"includeActive": true},
-		"runs.list": {"state": "ended"}, "usage.status": {}, "usage.list": {"by": "agent"},
-	} {
-		raw, err := c.Call(method, p, 30*time.Second)
-		out[method] = withoutNames(raw, err, nil)
-	}
-	return out
-}
-
-// operatorReads waits until the hello-ok of an operator matches the pattern.
-func operatorReads(t *testing.T, g *Gateway, what, pattern string) {
-	t.Helper()
-	re := regexp.MustCompile(pattern)
-	testrun.Eventually(t, "the operator reads in hello-ok "+what, func() bool {
-		c, err := Dial(g.URL(), g.Token(), nil)
-		if err != nil {
-			return false
-		}
-		defer c.Close()
-		return re.Match(c.hello)
-	})
-}
-
-// The figures for a credential that sees only its own data do not depend on other principals:
-// counts, the next wake, the revision of the list, the lanes. Those for an operator do.
-func TestTheFiguresOfOneCredentialShowNothingOfOthers(t *testing.T) {
-	onBothStores(t, func(t *testing.T, database string) {
-		g := Install(t, database, "agents: {main: {runner: echo, script: true}}\nlimits: {cron_writes: 0, chat: 0, requests: 0}\n")
-		g.Start()
-		operatorReads(t, g, "that all parts run", `"health":{"ok":true`) // a gateway checks its parts every two seconds
-		token := g.named(t, "bob")
-		bob := dialWhenKnown(t, g, token, nil)
-		if err := bob.Into(&struct{}{}, "sessions.reset", map[string]any{"key": "bobs"}); err != nil {
-			t.Fatal(err)
-		}
-		quiet, all := figures(t, bob), figures(t, connect(t, g))
-		a := settle(t, dialWhenKnown(t, g, g.named(t, "alice"), nil))
-		connect(t, g)
-		operator := connect(t, g)
-		testrun.Eventually(t, "the operator reads more sessions", func() bool {
-			raw, err := operator.Call("status", nil, 30*time.Second)
-			return err == nil && regexp.MustCompile(`"known":([2-9]|\d\d)`).Match(raw)
-		})
-		bob.Close()
-		bob = dialWhenKnown(t, g, token, nil)
-		busy, now := figures(t, bob), figures(t, connect(t, g))
-		for what, before := range quiet {
-			if busy[what] != before {
-				t.Errorf("%s was %s\nand is, after what alice did, %s", what, before, busy[what])
-			}
-			if seen := all[what] != now[what]; !seen && what != "hello" && what != "health" { // these count no sessions
-				t.Errorf("%s shows the operator nothing of it: %s", what, now[what])
-			}
-		}
-		if !strings.Contains(busy["status"], `"known":1`) || !strings.Contains(busy["status"], `"clients":1`) {
-			t.Errorf("bob's own: %s", busy["status"])
-		}
-		names := slices.Concat(a.names(), []string{trace})
-		for what, text := range busy {
-			for _, name := range names {
-				if strings.Contains(text, name) {
-					t.Errorf("%s has %s: %s", what, name, text)
-				}
-			}
 		}
 	})
 }

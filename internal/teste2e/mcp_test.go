@@ -108,53 +108,6 @@ func programConfig(t *testing.T, more string) string {
 	return fmt.Sprintf("agents:\n  main: {runner: command, command: [%q], env: {%s: \"1\"}}\nlimits: {chat: 0, requests: 0, cron_writes: 0}\n%s", self, programVariable, more)
 }
 
-// A program lists and calls tools with the official client, and uses its token when its turn has
-// ended.
-func TestTheProgramOfAnAgentHasToolsForItsTurn(t *testing.T) {
-	onBothStores(t, func(t *testing.T, database string) {
-		g := Install(t, database, programConfig(t, ""))
-		g.Start()
-		w, c, o := watch(t, g), mustDial(t, g, nil), OpenOracle(t, g, database)
-		const session = "agent:main:tools"
-		say(t, c, session, "all", "token\ntools\nremind {\"when\":\"in 5h\",\"text\":\"call Ada\"}\nmessage {\"text\":\"a note\"}\nsessions {\"action\":\"list\"}\ncron {\"action\":\"list\"}\nfly {}\nremind {\"now\":1}")
-		w.await(t, "all")
-		text := historyOf(t, c, session)
-		for _, part := range []string{
-			"cron history_search message remind sessions spawn\n", "Reminder ", "The text is on its way.", "agent:main:tools", "call Ada", `unknown tool "fly"`,
-			`refused: there is no argument "now"`, "system: Tool remind",
-		} {
-			if !strings.Contains(text, part) {
-				t.Errorf("the history has no %q:\n%s", part, text)
-			}
-		}
-		if n := o.Count(countReminders); n != 1 {
-			t.Errorf("%d reminders, want 1", n)
-		}
-		_, rest, _ := strings.Cut(text, "assistant: lwturn_")
-		token, _, _ := strings.Cut(rest, "\n")
-		if token == "" {
-			t.Fatalf("no token in\n%s", text)
-		}
-		ctx := withTimeout(t, 30*time.Second)
-		for name, wrong := range map[string]string{"ended": "lwturn_" + token, "invented": "lwturn_x", "none": "", "no credential": "x"} {
-			if session, err := dialTools(ctx, g.URL()+"/mcp", wrong); err == nil {
-				t.Errorf("the token %s is taken: %v", name, toolNames(ctx, session))
-			}
-			body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"remind","arguments":{"when":"in 5h","text":"call Ada"}}}`
-			a := g.post("/mcp", []byte(body), map[string]string{"Authorization": "Bearer " + wrong, "Accept": "application/json, text/event-stream"})
-			if a.Status != http.StatusUnauthorized {
-				t.Errorf("the token %s: %d %s", name, a.Status, a.Body)
-			}
-		}
-		if n := o.Count(countReminders); n != 1 {
-			t.Errorf("%d reminders after the end of the turn, want 1", n)
-		}
-		if n := o.Count("SELECT count(*) FROM turn_rounds"); n != 0 {
-			t.Errorf("%d rows of journals are left", n)
-		}
-	})
-}
-
 // The gateway is killed after calls of a program, at each commit of the last one. The program makes
 // all of its calls again.
 func TestAProgramThatRunsAgainDoublesNothing(t *testing.T) {

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -384,52 +383,4 @@ func TestFilesReachThePersonOnceAcrossKills(t *testing.T) {
 		}
 		c.Close()
 	})
-}
-
-// Files of an answer that no channel sends stay: their lines name them, and the same credential
-// fetches them, also after a restart.
-func TestFilesOutsideOfChannelsAreFetched(t *testing.T) {
-	NeedsProcesses(t)
-	t.Parallel()
-	script := filepath.Join(t.TempDir(), "draw.sh")
-	if err := os.WriteFile(script, []byte(drawing), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	g := Install(t, "", "agents: {main: {runner: command, command: ["+script+"]}}\n")
-	g.Start()
-	answer, errs, code := g.CLI(t.Context(), "", "send", "apples")
-	lines := regexp.MustCompile(`\[file: (.+), (.+), \d+ bytes, (file-[0-9a-f]+)\]`).FindAllStringSubmatch(answer, -1)
-	if code != 0 || len(lines) != 2 {
-		t.Fatalf("%d %s\n%s, want two lines with ids", code, errs, answer)
-	}
-	g.Kill()
-	g.Start()
-	for i, want := range []struct{ name, content string }{{"chart.png", "\x89PNG\r\n\x1a\na chart of apples"}, {"notes.txt", "the numbers of apples\n"}} {
-		out, errs, code := g.CLI(t.Context(), "", "files", "get", lines[i][3], "-o", "-")
-		if code != 0 || lines[i][1] != want.name || out != want.content {
-			t.Errorf("%s: %d %s %q, want %q", lines[i][1], code, errs, out, want.content)
-		}
-		path := filepath.Join(t.TempDir(), "saved")
-		if out, errs, code := g.CLI(t.Context(), "", "files", "get", lines[i][3], "-o", path); code != 0 || out != path+"\n" {
-			t.Errorf("%d %s %q", code, errs, out)
-		}
-		if raw, err := os.ReadFile(path); err != nil || string(raw) != want.content {
-			t.Errorf("%q %v, want %q", raw, err, want.content)
-		}
-		if _, errs, code := g.CLI(t.Context(), "", "files", "get", lines[i][3], "-o", path); code == 0 || !strings.Contains(errs, "exists") {
-			t.Errorf("an existing file: %d %s", code, errs)
-		}
-	}
-	if _, errs, code := g.CLI(t.Context(), "", "files", "get", lines[0][3][:len(lines[0][3])-4]+"0000"); code == 0 || !strings.Contains(errs, "has expired or was deleted") {
-		t.Errorf("a file that is gone: %d %s", code, errs)
-	}
-	small, errs, code := g.CLI(t.Context(), "", "token", "create", "small", "--scope", "write", "--visible", "own")
-	if code != 0 {
-		t.Fatal(errs)
-	}
-	g.env = append(g.env, "LANEWAY_TOKEN="+strings.TrimSpace(small))
-	out, errs, code := g.CLI(t.Context(), "", "files", "get", lines[0][3], "-o", "-")
-	if code == 0 || out != "" || !strings.Contains(errs, "no such file") {
-		t.Errorf("another credential: %d %s %q", code, errs, out)
-	}
 }

@@ -67,41 +67,6 @@ func (h *home) answers(people []int64, question string) []time.Duration {
 
 func p99(sorted []time.Duration) time.Duration { return sorted[len(sorted)*99/100] }
 
-// TestOnePersonsFloodIsTheirOwn: one person writes a thousand messages a minute; a hundred other
-// people wait at most twice as long as without the flood.
-func TestOnePersonsFloodIsTheirOwn(t *testing.T) {
-	t.Parallel()
-	if testing.Short() {
-		t.Skip("long")
-	}
-	synctest.Test(t, func(t *testing.T) {
-		h := newHome(t)
-		people := h.people(100)
-		h.letIn(bob)
-		h.begin()
-		calm := h.answers(people, "how are you")
-		flood := make(chan struct{})
-		go func() {
-			defer close(flood)
-			for i := range 1000 {
-				h.srv.Say(bob, bob, fmt.Sprintf("flood %d", i))
-				time.Sleep(60 * time.Millisecond)
-			}
-		}()
-		busy := h.answers(people, "and now")
-		<-flood
-		t.Logf("others' p99: %s without, %s with the flood", p99(calm), p99(busy))
-		if p99(busy) > 2*p99(calm) {
-			t.Errorf("others wait %s (p99) beside the flood and %s without it", p99(busy), p99(calm))
-		}
-		read := strings.Join(h.srv.Texts(bob), " ")
-		if !strings.Contains(read, "messages a minute") {
-			t.Error("the person who floods is not told")
-		}
-		h.end()
-	})
-}
-
 // TestACooldownOfOneChatDelaysNoOther: one chat has a cooldown of ten minutes; every other chat is
 // answered without delay.
 func TestACooldownOfOneChatDelaysNoOther(t *testing.T) {

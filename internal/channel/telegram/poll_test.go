@@ -247,36 +247,6 @@ func TestNumbersThatJump(t *testing.T) {
 	})
 }
 
-func TestOnlyTheHolderPolls(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		b := newBot(t, nil)
-		holder, broken := false, error(nil)
-		b.lease = func() (bool, error) { return holder, broken }
-		b.start()
-		after(time.Minute)
-		if n := len(b.srv.Calls("")); n != 0 || b.ch.Status().State != "standby" {
-			t.Errorf("%d calls without the lease, status %+v", n, b.ch.Status())
-		}
-		b.mu.Lock()
-		holder = true
-		b.mu.Unlock()
-		b.srv.Say(anna, anna, "hello")
-		after(10 * time.Second)
-		wantTexts(t, "received", b.texts(), "hello")
-		b.mu.Lock()
-		broken = chat.ErrStoreUnavailable
-		b.mu.Unlock()
-		after(time.Minute)
-		before := len(b.srv.Calls("getUpdates"))
-		after(time.Minute)
-		if n := len(b.srv.Calls("getUpdates")); n != before {
-			t.Errorf("%d polls while no process held the right to poll", n-before)
-		}
-		b.stop()
-	})
-}
-
 // TestMenuIsSetWhenItChanged: several runs with the same table set it once, a run with another
 // table sets it again.
 func TestMenuIsSetWhenItChanged(t *testing.T) {

@@ -3,15 +3,12 @@ package postgres_test
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"golang.org/x/sync/errgroup"
 
 	"laneway/internal/chat"
 	"laneway/internal/cron"
@@ -137,39 +134,6 @@ func TestAttemptsThatBeginTogetherAreInTheLedger(t *testing.T) {
 	if len(run.Attempts) != 1 || run.Attempts[0].Node != "n1" || !run.Attempts[0].StartedAt.Equal(out[2].StartedAt) || !run.StartedAt.Equal(out[2].StartedAt) {
 		t.Errorf("got %+v, want one attempt on n1 that began at %v", run, out[2].StartedAt)
 	}
-}
-
-// TestManyAttemptsAtOnceAllEnd covers concurrent starts and ends, in any grouping.
-func TestManyAttemptsAtOnceAllEnd(t *testing.T) {
-	t.Parallel()
-	c := newCronNodes(t)
-	const jobs = 200
-	var all errgroup.Group
-	for _, l := range c.launchedJobs(jobs) {
-		all.Go(func() error {
-			if _, err := c.s.Start(t.Context(), startOf(l)); err != nil {
-				return err
-			}
-			if _, err := c.s.Finish(t.Context(), endOf(l)); err != nil {
-				return err
-			}
-			if _, err := c.s.Finish(t.Context(), endOf(l)); err != nil {
-				return fmt.Errorf("the repeated end of %s: %w", l.Run.ID, err)
-			}
-			other := endOf(l)
-			other.State, other.Outcome = store.RunFailed, chat.OutcomeFailed
-			if _, err := c.s.Finish(t.Context(), other); !errors.Is(err, chat.ErrFenced) {
-				return fmt.Errorf("another end of %s: %w, want it fenced", l.Run.ID, err)
-			}
-			return nil
-		})
-	}
-	if err := all.Wait(); err != nil {
-		t.Fatal(err)
-	}
-	c.wantRows(`SELECT count(*) FROM cron_run_logs WHERE state = 'ok' AND attempt = 1 AND finished_at >= started_at AND summary = 'said by ' || job_name`, strconv.Itoa(jobs))
-	c.wantRows(`SELECT count(*) FROM cron_jobs WHERE run_count = 1 AND last_state = 'ok'`, strconv.Itoa(jobs))
-	checkInvariants(t, c.url)
 }
 
 // TestAPageOfRunsReadsFewRows checks what the statements of a list read of a ledger with a long

@@ -18,7 +18,6 @@ import (
 func cronLedgerTests() []test {
 	return []test{
 		{"FiltersOfRuns", filtersOfRuns},
-		{"NewestFirstInPages", runsInPages},
 		{"OrderedByThePlannedTime", runsByPlannedTime},
 		{"EndsOfRunsMoveNoPage", endsMoveNoPage},
 		{"ReadingMovesNothing", readingMovesNothing},
@@ -94,26 +93,6 @@ func filtersOfRuns(w *world) {
 		want := slices.Sorted(slices.Values(tt.want))
 		equal(w, "runs by "+name, got, want)
 	}
-}
-
-func runsInPages(w *world) {
-	node := w.node()
-	j := w.job(nil)
-	var want []string
-	for _, l := range w.ran(node, 12) {
-		want = append(want, l.Run.ID)
-	}
-	equal(w, "oldest first", w.runIDs(cron.RunFilter{JobID: j.ID, Ascending: true, Limit: many}), want)
-	slices.Reverse(want)
-	var got []string
-	for offset := 0; offset < 15; offset += 5 {
-		p := try(w.cron().Runs(w.ctx, cron.RunFilter{JobID: j.ID, Limit: 5, Offset: offset})).ok(w)
-		equal(w, "total", p.Total, 12)
-		for _, r := range p.Runs {
-			got = append(got, r.ID)
-		}
-	}
-	equal(w, "newest first, all pages", got, want)
 }
 
 // runsByPlannedTime: the run that was planned first is the last of a list, even when it ends last
