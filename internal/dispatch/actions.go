@@ -372,11 +372,6 @@ func (a actions) ExplainJob(ctx context.Context, c command.Call, id, when string
 	return found.Slots[0], nil
 }
 
-// Tasks lists sub-turns of turns, newest first, see [store.Tasks].
-func (d *Dispatcher) Tasks(ctx context.Context, f store.TaskFilter) ([]store.Task, error) {
-	return d.store.Tasks(ctx, f)
-}
-
 // tasksOf returns the open tasks of the conversation of a command, oldest first. For a caller who
 // may stop only their own work, it returns only their tasks.
 func (a actions) tasksOf(ctx context.Context, c command.Call) ([]store.Task, error) {
@@ -465,11 +460,6 @@ func (a actions) ownTurns(ctx context.Context, c command.Call, id string) ([]sto
 
 // tocShown is how many summaries /toc shows.
 const tocShown = 7
-
-// Toc reads summaries of conversations.
-func (d *Dispatcher) Toc(ctx context.Context, q store.TocQuery) ([]store.TocNode, error) {
-	return d.store.Toc(ctx, q)
-}
 
 // Toc implements /toc. When others can read the reply, it lists only days of that session, not the
 // person's other sessions.

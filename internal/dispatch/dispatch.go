@@ -226,8 +226,9 @@ type Deps struct {
 // Create it with New.
 type Dispatcher struct {
 	*parts
-	turnList
+	conversations
 	openQuestions
+	health
 
 	// Jobs is the job service, Meter counts what agents use, Pairings are the people in channels,
 	// Uploads the files of clients; nil without [Config.Files].
@@ -248,9 +249,7 @@ type Dispatcher struct {
 	questions *questions
 	stops     *stops
 	signs     *signs
-	figures   figures
 	gauges    *gauges
-	started   time.Time
 }
 
 // New returns a dispatcher. ctx is the work context: the parent of every turn, cancelled with a
@@ -276,8 +275,8 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Dispatcher, error) {
 		p.channels[c.Name()] = c
 	}
 	p.counters = newCounters(deps.Metrics, cfg.Lanes, p.channelNames(), deps.Commands)
-	d := &Dispatcher{parts: p, started: time.Now()}
-	d.figures.parts, d.figures.warned, d.figures.since = p, map[string]bool{}, map[string]time.Time{}
+	d := &Dispatcher{parts: p}
+	d.health = health{parts: p, started: time.Now(), figures: &figures{parts: p, warned: map[string]bool{}, since: map[string]time.Time{}}}
 	if err := d.connect(ctx, deps); err != nil {
 		return nil, err
 	}
@@ -293,7 +292,7 @@ func (d *Dispatcher) connect(ctx context.Context, deps Deps) error {
 	d.queue.rules.Store(&cfg.Queue)
 	d.gauges = &gauges{parts: p, saved: map[store.TokenRatio]int{}}
 	d.questions = &questions{parts: p, outside: newOutsideCalls(), waiting: map[string]waiter{}, inHand: map[string]bool{}}
-	d.turnList, d.openQuestions = turnList{p, d.questions}, openQuestions{d.questions}
+	d.conversations, d.openQuestions = conversations{p, d.queue, d.questions}, openQuestions{d.questions}
 	d.turns = &turns{parts: p, queue: d.queue, signs: d.signs, questions: d.questions, compactions: newCompactions()}
 	d.admission = &admission{parts: p}
 	d.access = &access{parts: p}
@@ -301,6 +300,7 @@ func (d *Dispatcher) connect(ctx context.Context, deps Deps) error {
 	p.trees = &trees{parts: p, queue: d.queue, stops: d.stops, wake: make(chan struct{}, 1)}
 	d.commands = &commands{parts: p, table: deps.Commands, needs: deps.Needs, queue: d.queue, access: d.access, actions: actions{d}}
 	d.receiver = &receiver{parts: p, queue: d.queue, admission: d.admission, access: d.access, commands: d.commands}
+	d.health.receiver, d.health.admission = d.receiver, d.admission
 	d.turns.accept = d.receiver.acceptOwn
 	if err := d.commands.checkNeeds(); err != nil {
 		return err

@@ -12,6 +12,9 @@ import (
 	"laneway/internal/chat"
 )
 
+// Figures returns the counts of the store, as last read.
+func (d *Dispatcher) Figures() Figures { return d.figures.current() }
+
 // A process that is not ready receives no messages, so no success can reset the state: it must
 // expire by itself.
 func TestARefusedWriteCountsForABoundedTime(t *testing.T) {

@@ -137,21 +137,21 @@ func (o schedulerObserver) TurnStuck(lane string) { o.stuck.WithLabelValues(lane
 func (o schedulerObserver) LaneUnknown()          { o.unknown.Inc() }
 
 // registerGauges adds what is read from the state at each scrape, without the database.
-func (d *Dispatcher) registerGauges(r prometheus.Registerer) {
+func (h *health) registerGauges(r prometheus.Registerer) {
 	if r == nil {
 		return
 	}
-	r.MustRegister(&laneCollector{source: d.Lanes, descs: laneDescs()}, &channelCollector{d.Channels})
+	r.MustRegister(&laneCollector{source: h.Lanes, descs: laneDescs()}, &channelCollector{h.Channels})
 	in := metrics.In(r)
-	in.Read("outbox_waiting", "Outgoing messages that wait to be sent.", func() float64 { return float64(d.Figures().OutboxWaiting) })
-	in.Read("taken_long", "Rows that a gateway has taken for longer than is possible.", func() float64 { return float64(d.Figures().TakenLong) })
-	in.Read("cron_jobs", "Jobs that users have created.", func() float64 { return float64(d.Figures().Cron.Jobs) })
-	in.Read("cron_paused", "Jobs that are paused.", func() float64 { return float64(d.Figures().Cron.Paused) })
-	in.Read("cron_running", "Runs of jobs in progress.", func() float64 { return float64(d.Figures().Cron.Running) })
-	in.Read("cron_backlog", "Runs that are due and have not started.", func() float64 { return float64(d.Figures().Cron.Backlog) })
-	in.Read("cron_oldest_due_seconds", "How long the oldest due run has waited; 0 = none.", func() float64 { return max(0, d.Figures().Cron.OldestDue.Seconds()) })
+	in.Read("outbox_waiting", "Outgoing messages that wait to be sent.", func() float64 { return float64(h.figures.current().OutboxWaiting) })
+	in.Read("taken_long", "Rows that a gateway has taken for longer than is possible.", func() float64 { return float64(h.figures.current().TakenLong) })
+	in.Read("cron_jobs", "Jobs that users have created.", func() float64 { return float64(h.figures.current().Cron.Jobs) })
+	in.Read("cron_paused", "Jobs that are paused.", func() float64 { return float64(h.figures.current().Cron.Paused) })
+	in.Read("cron_running", "Runs of jobs in progress.", func() float64 { return float64(h.figures.current().Cron.Running) })
+	in.Read("cron_backlog", "Runs that are due and have not started.", func() float64 { return float64(h.figures.current().Cron.Backlog) })
+	in.Read("cron_oldest_due_seconds", "How long the oldest due run has waited; 0 = none.", func() float64 { return max(0, h.figures.current().Cron.OldestDue.Seconds()) })
 	in.Read("db_up", "1 when the last check found the database usable.", func() float64 {
-		if d.Alive() == nil {
+		if h.Alive() == nil {
 			return 1
 		}
 		return 0

@@ -26,13 +26,23 @@ import (
 // statusWait limits the queries of Status and Ready.
 const statusWait = time.Second
 
+// health says what this process does, and whether it works. [Dispatcher] embeds it.
+type health struct {
+	*parts
+
+	receiver  *receiver
+	admission *admission
+	figures   *figures
+	started   time.Time
+}
+
 // Lanes returns a snapshot of the scheduler.
-func (d *Dispatcher) Lanes() chat.LanesStatus {
-	st := d.sched.Stats()
+func (h *health) Lanes() chat.LanesStatus {
+	st := h.sched.Stats()
 	out := chat.LanesStatus{
-		At: time.Now(), NodeID: d.NodeID(), Draining: d.node.Draining(), UnknownLaneFallbacks: signed(st.UnknownLanes),
+		At: time.Now(), NodeID: h.node.ID(), Draining: h.node.Draining(), UnknownLaneFallbacks: signed(st.UnknownLanes),
 		Tracked: st.Sessions.Tracked, Running: st.Sessions.Running, Waiting: st.Sessions.Waiting, Debounced: st.Sessions.Debouncing, Stuck: st.Sessions.Stuck,
-		DropsOld: signed(st.Drops.Old), DropsNew: d.receiver.refused.Load(), Stale: signed(st.Drops.Stale), Cleared: signed(st.Drops.Cleared),
+		DropsOld: signed(st.Drops.Old), DropsNew: h.receiver.refused.Load(), Stale: signed(st.Drops.Stale), Cleared: signed(st.Drops.Cleared),
 	}
 	for _, l := range st.Lanes {
 		out.Lanes = append(out.Lanes, chat.LaneStatus{
@@ -44,35 +54,35 @@ func (d *Dispatcher) Lanes() chat.LanesStatus {
 }
 
 // Progress reports whether work progresses. It does not block.
-func (d *Dispatcher) Progress() chat.Progress {
+func (h *health) Progress() chat.Progress {
 	p := chat.Progress{
-		StalledFor:    d.sched.Progress(),
-		DispatcherAge: d.node.SweepAge(),
-		CronAge:       d.Jobs.Age(), WriterAge: -1,
+		StalledFor:    h.sched.Progress(),
+		DispatcherAge: h.node.SweepAge(),
+		CronAge:       h.jobs.Age(), WriterAge: -1,
 	}
-	if w, ok := d.store.(store.OneWriter); ok {
+	if w, ok := h.store.(store.OneWriter); ok {
 		p.WriterAge = w.WriterAge()
 	}
 	return p
 }
 
 // Ready returns why this process should receive no work; nil = it is ready.
-func (d *Dispatcher) Ready(ctx context.Context) error {
-	if d.node.Draining() {
+func (h *health) Ready(ctx context.Context) error {
+	if h.node.Draining() {
 		return &chat.NotReadyError{Check: chat.CheckDraining, Cause: chat.ErrDraining}
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, statusWait, errors.New("the database did not answer within a second"))
 	defer cancel()
-	if err := d.store.Ping(ctx); err != nil {
+	if err := h.store.Ping(ctx); err != nil {
 		return &chat.NotReadyError{Check: checkOf(err), Cause: err}
 	}
-	if err := d.receiver.writes.fault(); err != nil {
+	if err := h.receiver.writes.fault(); err != nil {
 		return &chat.NotReadyError{Check: checkOf(err), Cause: err}
 	}
-	if _, err := d.node.Alive(); err != nil {
+	if _, err := h.node.Alive(); err != nil {
 		return &chat.NotReadyError{Check: chat.CheckDatabase, Cause: err}
 	}
-	if err := d.admission.diskFault(); err != nil {
+	if err := h.admission.diskFault(); err != nil {
 		return &chat.NotReadyError{Check: chat.CheckDisk, Cause: err}
 	}
 	return nil
@@ -87,31 +97,31 @@ func checkOf(err error) chat.Check {
 }
 
 // Status returns a snapshot of this gateway. It works even when the database is unavailable.
-func (d *Dispatcher) Status(ctx context.Context) chat.SystemStatus {
+func (h *health) Status(ctx context.Context) chat.SystemStatus {
 	ctx, cancel := context.WithTimeout(ctx, statusWait)
 	defer cancel()
 	s := chat.SystemStatus{
-		NodeID: d.NodeID(), BootID: d.cfg.BootID, Version: d.cfg.Version, StartedAt: d.started, Draining: d.node.Draining(),
-		Store: d.store.Kind(), Lanes: d.Lanes(), Progress: d.Progress(),
-		DiskLow: d.admission.diskFault() != nil, Stranded: slices.Concat(d.Figures().AgentMissing, d.Figures().TakenWords),
+		NodeID: h.node.ID(), BootID: h.cfg.BootID, Version: h.cfg.Version, StartedAt: h.started, Draining: h.node.Draining(),
+		Store: h.store.Kind(), Lanes: h.Lanes(), Progress: h.Progress(),
+		DiskLow: h.admission.diskFault() != nil, Stranded: slices.Concat(h.figures.current().AgentMissing, h.figures.current().TakenWords),
 	}
-	if h := d.node.Hold(); h != nil {
-		s.Held = h.Sentence()
+	if hold := h.node.Hold(); hold != nil {
+		s.Held = hold.Sentence()
 	}
 	asked := time.Now()
-	unreachable := d.store.Ping(ctx)
+	unreachable := h.store.Ping(ctx)
 	s.StoreLatency = time.Since(asked)
-	if err := cmp.Or(unreachable, d.receiver.writes.fault()); err != nil {
+	if err := cmp.Or(unreachable, h.receiver.writes.fault()); err != nil {
 		s.StoreError = chat.SentenceOf(err)
 	}
 	counts := map[string]store.OutboxCount{}
 	var cluster store.Cluster
 	if unreachable == nil {
-		cluster, _ = d.store.Cluster(ctx)     // a picture: what cannot be read is left out
-		counts, _ = d.store.OutboxCounts(ctx) // as above
+		cluster, _ = h.store.Cluster(ctx)     // a picture: what cannot be read is left out
+		counts, _ = h.store.OutboxCounts(ctx) // as above
 	}
 	s.Nodes, s.Gone = cluster.Nodes, cluster.Gone
-	for _, st := range d.Channels() {
+	for _, st := range h.Channels() {
 		c := counts[st.Name]
 		st.OutboxWaiting, st.OutboxFailed, st.OutboxMaybeSent, st.OldestWaiting = c.Waiting, c.Failed, c.MaybeSent, c.Oldest
 		st.LastFailed = c.FailedAt
@@ -119,8 +129,8 @@ func (d *Dispatcher) Status(ctx context.Context) chat.SystemStatus {
 		s.Channels = append(s.Channels, st)
 		delete(counts, st.Name)
 	}
-	s.Stranded = append(s.Stranded, d.unserved(counts, cluster.Leases)...)
-	for _, a := range d.cfg.Agents {
+	s.Stranded = append(s.Stranded, h.unserved(counts, cluster.Leases)...)
+	for _, a := range h.cfg.Agents {
 		if host, ok := a.Runner.(agent.Host); ok {
 			p := host.Processes()
 			s.Programs = append(s.Programs, chat.ProgramStatus{Agent: a.Info.ID, Processes: p.Living, Limit: p.Most, Memory: p.Memory, Evicted: p.Evicted})
@@ -131,9 +141,9 @@ func (d *Dispatcher) Status(ctx context.Context) chat.SystemStatus {
 
 // unserved names the accounts with waiting messages for which no live process sends. counts are
 // those of channels that this process does not have.
-func (d *Dispatcher) unserved(counts map[string]store.OutboxCount, leases map[string]bool) []string {
+func (h *health) unserved(counts map[string]store.OutboxCount, leases map[string]bool) []string {
 	maps.DeleteFunc(counts, func(_ string, c store.OutboxCount) bool { return c.Waiting == 0 })
-	if leases == nil || d.node.Hold() != nil { // a held gateway sends nothing, and the hold is reported separately
+	if leases == nil || h.node.Hold() != nil { // a held gateway sends nothing, and the hold is reported separately
 		return nil
 	}
 	var all []string
@@ -147,16 +157,16 @@ func (d *Dispatcher) unserved(counts map[string]store.OutboxCount, leases map[st
 
 // Channels returns a snapshot of the channels of this process, without their waiting messages. It
 // does not block.
-func (d *Dispatcher) Channels() []chat.ChannelStatus {
+func (h *health) Channels() []chat.ChannelStatus {
 	var all []chat.ChannelStatus
-	for _, name := range d.channelNames() {
-		cs := d.channels[name].Status()
+	for _, name := range h.channelNames() {
+		cs := h.channels[name].Status()
 		st := chat.ChannelStatus{
 			Name: name, ID: chat.ChannelKind(name), AccountID: cs.Account, Label: cs.Label, Configured: cs.Configured, Running: cs.Running,
 			Connected: cs.Connected, State: cs.State, Mode: cs.Mode, LastError: cs.LastError, LastPollAge: cs.LastPollAge,
 		}
-		if _, ok := d.node.Held(name); ok {
-			st.PollOwner = d.node.ID()
+		if _, ok := h.node.Held(name); ok {
+			st.PollOwner = h.node.ID()
 		}
 		all = append(all, st)
 	}
@@ -168,8 +178,8 @@ func (d *Dispatcher) Channels() []chat.ChannelStatus {
 
 // Alive returns nil while this process holds its lease in the store, see [ownership.Node.Alive]. It
 // does not block.
-func (d *Dispatcher) Alive() error {
-	_, err := d.node.Alive()
+func (h *health) Alive() error {
+	_, err := h.node.Alive()
 	return err
 }
 
@@ -368,36 +378,44 @@ const (
 	noteDir   = "dir"
 )
 
+// conversations reads what is stored of sessions and of their turns. [Dispatcher] embeds it.
+type conversations struct {
+	*parts
+
+	queue     *queue
+	questions *questions
+}
+
 // Session reads one session, if the principal visible may see it ("" = every principal).
-func (d *Dispatcher) Session(ctx context.Context, key chat.SessionKey, visible string) (chat.SessionStatus, error) {
-	s, err := d.store.Session(ctx, key, visible)
+func (c conversations) Session(ctx context.Context, key chat.SessionKey, visible string) (chat.SessionStatus, error) {
+	s, err := c.store.Session(ctx, key, visible)
 	if err != nil {
 		return chat.SessionStatus{}, err
 	}
-	return d.sessionStatus(s), nil
+	return c.sessionStatus(s), nil
 }
 
 // Sessions lists sessions with the state of their queues in this process.
-func (d *Dispatcher) Sessions(ctx context.Context, f store.SessionFilter) ([]chat.SessionStatus, int, error) {
-	list, total, err := d.store.ListSessions(ctx, f)
+func (c conversations) Sessions(ctx context.Context, f store.SessionFilter) ([]chat.SessionStatus, int, error) {
+	list, total, err := c.store.ListSessions(ctx, f)
 	if err != nil {
 		return nil, 0, err
 	}
 	out := make([]chat.SessionStatus, 0, len(list))
 	for _, s := range list {
-		out = append(out, d.sessionStatus(s))
+		out = append(out, c.sessionStatus(s))
 	}
 	return out, total, nil
 }
 
-func (d *Dispatcher) sessionStatus(s store.Session) chat.SessionStatus {
+func (c conversations) sessionStatus(s store.Session) chat.SessionStatus {
 	st := chat.SessionStatus{
 		Key: s.Key, SessionID: s.SessionID, Principal: s.Principal, CreatedAt: s.CreatedAt, UpdatedAt: s.UpdatedAt,
 		LastMessageAt: s.LastMessageAt, LastRunID: s.LastRunID, LastError: s.LastError, LastPreview: s.Preview,
 		TotalTokens: s.TotalTokens, ActiveRuns: slices.Clone(s.ActiveRuns), Mode: s.Mode, QueueDepth: s.Waiting, Lane: s.Lane,
 	}
 	if st.Mode == "" {
-		st.Mode = chat.QueueMode(d.queue.configured(s.Key, channelOf(s.Key), &chat.Content{}).Mode)
+		st.Mode = chat.QueueMode(c.queue.configured(s.Key, channelOf(s.Key), &chat.Content{}).Mode)
 	}
 	if st.Lane == "" {
 		st.Lane = scheduler.LaneMain
@@ -444,25 +462,70 @@ func statusWord(s store.Session) string {
 func (d *Dispatcher) Audit(ctx context.Context, a chat.Audit) error { return d.store.Audit(ctx, a) }
 
 // Transcript reads a part of a conversation as people see it.
-func (d *Dispatcher) Transcript(ctx context.Context, q store.TranscriptQuery) (store.Transcript, error) {
+func (c conversations) Transcript(ctx context.Context, q store.TranscriptQuery) (store.Transcript, error) {
 	q.Shown = true
-	return d.store.Transcript(ctx, q)
+	return c.store.Transcript(ctx, q)
 }
 
 // FilesOfRuns lists the files that came with the messages of runs, by run and in the order of the
 // messages.
-func (d *Dispatcher) FilesOfRuns(ctx context.Context, key chat.SessionKey, runs []string) (map[string][]chat.Attachment, error) {
-	return d.store.FilesOfRuns(ctx, key, runs)
+func (c conversations) FilesOfRuns(ctx context.Context, key chat.SessionKey, runs []string) (map[string][]chat.Attachment, error) {
+	return c.store.FilesOfRuns(ctx, key, runs)
 }
 
 // Search finds entries of conversations.
-func (d *Dispatcher) Search(ctx context.Context, q store.SearchQuery) (store.SearchResult, error) {
-	return d.store.SearchTranscripts(ctx, q)
+func (c conversations) Search(ctx context.Context, q store.SearchQuery) (store.SearchResult, error) {
+	return c.store.SearchTranscripts(ctx, q)
 }
 
 // PendingInputs lists messages that are accepted and not yet run.
-func (d *Dispatcher) PendingInputs(ctx context.Context, key chat.SessionKey, after int64, limit int) ([]store.Waiting, int, error) {
-	return d.store.PendingInputs(ctx, key, after, limit)
+func (c conversations) PendingInputs(ctx context.Context, key chat.SessionKey, after int64, limit int) ([]store.Waiting, int, error) {
+	return c.store.PendingInputs(ctx, key, after, limit)
+}
+
+// Tasks lists sub-turns of turns, newest first, see [store.Tasks].
+func (c conversations) Tasks(ctx context.Context, f store.TaskFilter) ([]store.Task, error) {
+	return c.store.Tasks(ctx, f)
+}
+
+// Toc reads summaries of conversations.
+func (c conversations) Toc(ctx context.Context, q store.TocQuery) ([]store.TocNode, error) {
+	return c.store.Toc(ctx, q)
+}
+
+// Place finds an accepted message by its id, and its position in its session; chat.ErrNotFound.
+func (c conversations) Place(ctx context.Context, messageID string) (chat.Place, error) {
+	m, err := c.store.MessageByID(ctx, messageID)
+	if err != nil {
+		return chat.Place{}, fmt.Errorf("looking for a message: %w", err)
+	}
+	s, err := c.store.Session(ctx, m.Session, "")
+	if errors.Is(err, chat.ErrSessionNotFound) {
+		return chat.Place{}, chat.ErrNotFound
+	}
+	if err != nil {
+		return chat.Place{}, fmt.Errorf("looking for the session of a message: %w", err)
+	}
+	return chat.Place{
+		Session: m.Session, RunID: cmp.Or(m.RunID, m.MessageID), Newest: s.LastSeq == m.Seq, First: m.Seq == 1, Ended: m.State == store.StateDone,
+		AcceptedAt: m.AcceptedAt,
+	}, nil
+}
+
+// BranchAt returns the end of a run in the current transcript of its session, from which a new
+// session may branch. chat.ErrNotFound: the transcript does not have the run. [chat.CodeLimit]: the
+// conversation has reached the limit of branches.
+func (c conversations) BranchAt(ctx context.Context, key chat.SessionKey, runID string) (chat.Branch, error) {
+	own, err := c.store.Transcript(ctx, store.TranscriptQuery{Session: key, RunID: runID, Limit: 1, MaxChars: 1})
+	switch {
+	case err != nil:
+		return chat.Branch{}, fmt.Errorf("looking for a run in its transcript: %w", err)
+	case len(own.Entries) == 0:
+		return chat.Branch{}, chat.ErrNotFound
+	case own.Branches >= chat.MaxBranches:
+		return chat.Branch{}, chat.Errorf(chat.CodeLimit, "this conversation has branched %d times, one branch off the other; begin a new one", chat.MaxBranches)
+	}
+	return chat.Branch{Session: key, SessionID: own.SessionID, Seq: own.Entries[0].Seq}, nil
 }
 
 // endAgentSession releases the agent's resources for a conversation that has ended, whichever

@@ -191,23 +191,17 @@ func (p *parts) endOf(ctx context.Context, messageID string) (chat.RunEnd, bool,
 	return end, true, nil
 }
 
-// turnList lists turns with what they wait for. [Dispatcher] embeds it.
-type turnList struct {
-	parts     *parts
-	questions *questions
-}
-
 // Turns lists turns, see [store.Turns]. The map has, by id, what those without an outcome wait for;
 // a running turn is in it only when it waits for something other than its agent. The first page of
 // a list with waiting turns also has runs of jobs between two attempts, which have no message:
 // their id is the id of the run in the ledger, which the message of the first attempt had.
-func (l turnList) Turns(ctx context.Context, f store.TurnFilter) ([]store.Turn, map[string]chat.Waiting, error) {
-	list, err := l.parts.store.Turns(ctx, f)
+func (c conversations) Turns(ctx context.Context, f store.TurnFilter) ([]store.Turn, map[string]chat.Waiting, error) {
+	list, err := c.store.Turns(ctx, f)
 	if err != nil {
 		return nil, nil, err
 	}
-	waits := l.waits(list)
-	retries, err := l.retries(ctx, &f)
+	waits := c.waits(list)
+	retries, err := c.retries(ctx, &f)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -221,11 +215,11 @@ func (l turnList) Turns(ctx context.Context, f store.TurnFilter) ([]store.Turn, 
 }
 
 // retries returns the runs of jobs between two attempts that belong to a list of turns.
-func (l turnList) retries(ctx context.Context, f *store.TurnFilter) ([]cron.Run, error) {
+func (c conversations) retries(ctx context.Context, f *store.TurnFilter) ([]cron.Run, error) {
 	if f.One() || f.Parent != "" || f.After != nil || !f.Before.IsZero() || f.Which == store.TurnsRunning || f.Which == store.TurnsEnded {
 		return nil, nil
 	}
-	page, err := l.parts.store.Runs(ctx, cron.RunFilter{Visible: f.Visible, States: []cron.RunState{cron.RunRetrying}, Limit: f.Most()})
+	page, err := c.store.Runs(ctx, cron.RunFilter{Visible: f.Visible, States: []cron.RunState{cron.RunRetrying}, Limit: f.Most()})
 	if err != nil {
 		return nil, fmt.Errorf("reading runs between two attempts: %w", err)
 	}
@@ -243,7 +237,7 @@ func turnOf(r *cron.Run) store.Turn {
 
 // waits returns what turns wait for. This process knows the positions in its own lanes; for turns
 // of other processes it uses only the list.
-func (l turnList) waits(list []store.Turn) map[string]chat.Waiting {
+func (c conversations) waits(list []store.Turn) map[string]chat.Waiting {
 	var keys []string
 	running := map[chat.SessionKey]string{}
 	for i := range list {
@@ -257,12 +251,12 @@ func (l turnList) waits(list []store.Turn) map[string]chat.Waiting {
 		}
 	}
 	here := map[string]scheduler.Wait{}
-	for _, queue := range l.parts.sched.Waits(keys) {
+	for _, queue := range c.sched.Waits(keys) {
 		for _, w := range queue {
 			here[w.ID] = w
 		}
 	}
-	asked := l.questions.askedBy()
+	asked := c.questions.askedBy()
 	waits := map[string]chat.Waiting{}
 	for i := range list {
 		t := &list[i]
