@@ -331,7 +331,7 @@ func (a *access) mayChange(ctx context.Context, key chat.SessionKey, by chat.Cal
 	return nil
 }
 
-// accept makes a message durable, see [store.Inbox], and corrects the owner of its session.
+// accept makes a message durable, see [store.Store], and corrects the owner of its session.
 func (a *access) accept(ctx context.Context, p store.AcceptParams) (store.Accepted, error) {
 	p.Named = a.cfg.Names[p.Message.Principal] == p.Message.Session
 	acc, err := a.store.Accept(ctx, p)

@@ -117,7 +117,7 @@ func (s Inbox) RunByID(ctx context.Context, id string) (store.Run, error) {
 	return u.Run, err
 }
 
-// FilesOfRuns lists the files of the messages of runs; see store.Inbox.
+// FilesOfRuns lists the files of the messages of runs; see store.Store.
 func (s Inbox) FilesOfRuns(ctx context.Context, key chat.SessionKey, runs []string) (found map[string][]chat.Attachment, err error) {
 	err = s.db.List(ctx, "list files of messages", func(ctx context.Context, tx Tx) error {
 		found = make(map[string][]chat.Attachment, len(runs))
@@ -182,7 +182,7 @@ const (
 			v.thread, v.mode, v.flags, v.size, v.state, NULLIF(v.outcome, ''), v.reason, v.node, {now}, CASE WHEN v.done THEN {now} END {from} WHERE true`
 )
 
-// Accept makes a message durable; see store.Inbox.
+// Accept makes a message durable; see store.Store.
 func (s Inbox) Accept(ctx context.Context, p store.AcceptParams) (store.Accepted, error) {
 	o, err := newAcceptOp(p)
 	if err != nil {

@@ -30,7 +30,7 @@ const (
 	headBytes = 50_000
 )
 
-// Begin decides what a session does with a slot, and does it; see store.Inbox.
+// Begin decides what a session does with a slot, and does it; see store.Store.
 func (s Inbox) Begin(ctx context.Context, p store.BeginParams) (store.Begun, error) {
 	o := &startOp{begin: &beginning{p: p}}
 	o.p.Session = p.Session

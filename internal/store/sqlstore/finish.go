@@ -44,7 +44,7 @@ const (
 			preview = CASE WHEN v.preview = '' THEN s.preview ELSE v.preview END {from} WHERE s.key = v.key`
 )
 
-// Finish ends a run; see store.Inbox.
+// Finish ends a run; see store.Store.
 func (s Inbox) Finish(ctx context.Context, p store.FinishParams) (store.Finished, error) {
 	if p.Outcome == "" && !p.Requeue {
 		return store.Finished{}, chat.Errorf(chat.CodeInvalid, "a run that ends needs an outcome")

@@ -46,7 +46,7 @@ const (
 		WHERE i.session_key = $1 AND i.seq {ints $2} AND i.state = 'running' AND i.run_id = $3 AND i.seq > r.seq_to ORDER BY i.seq`
 )
 
-// Start turns waiting messages into a run; see store.Inbox.
+// Start turns waiting messages into a run; see store.Store.
 func (s Inbox) Start(ctx context.Context, p store.StartParams) (store.Started, error) {
 	o := &startOp{p: p}
 	if err := s.starts.do(ctx, o, sizeOf(p.Transcript)); err != nil {
@@ -299,7 +299,7 @@ func (b *starting) write(ctx context.Context, jobs Cron) error {
 	return jobs.BeginAttempts(ctx, b.tx, attempts, func(i int, j cron.Job) { b.started[i].out.Job = &j })
 }
 
-// Join adds waiting messages to a running run; see store.Inbox. The range of the run does not
+// Join adds waiting messages to a running run; see store.Store. The range of the run does not
 // change, because messages of other runs may lie between.
 func (s Inbox) Join(ctx context.Context, p store.StartParams) ([]int64, error) {
 	return result(ctx, func(ctx context.Context, doing string, change func(ctx context.Context, tx Tx) error) error {

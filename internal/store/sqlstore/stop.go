@@ -19,7 +19,7 @@ const (
 	stopRunsSQL = `UPDATE runs SET stop_by = $2 WHERE id {in $1} AND COALESCE(stop_by, '') = ''`
 )
 
-// Stop records a stop; see store.Inbox. It does not wait for turns.
+// Stop records a stop; see store.Store. It does not wait for turns.
 func (s Inbox) Stop(ctx context.Context, p store.StopParams) (store.Stopped, error) {
 	return result(ctx, control(s.db, Stop), "stop", func(ctx context.Context, tx Tx) (out store.Stopped, err error) {
 		key := p.Session.String()
@@ -102,7 +102,7 @@ func namedRun(ctx context.Context, tx Tx, p *store.StopParams) (run string, err 
 	return cmp.Or(run, p.MessageID), err
 }
 
-// EndStopping ends a run whose goroutine has returned; see store.Inbox.
+// EndStopping ends a run whose goroutine has returned; see store.Store.
 func (s Inbox) EndStopping(ctx context.Context, c store.Claim, runID string) error {
 	return s.db.Update(ctx, "end a stopped run", func(ctx context.Context, tx Tx) error {
 		key := c.Session.String()
@@ -190,7 +190,7 @@ const (
 	hintable = `i.node <> $1 OR i.accepted_at <= {now} - $2`
 )
 
-// Sweep takes over sessions that no live node owns; see store.Inbox. A dead node gets
+// Sweep takes over sessions that no live node owns; see store.Store. A dead node gets
 // chat.ErrFenced.
 func (s Inbox) Sweep(ctx context.Context, p store.SweepParams) ([]store.Taken, error) {
 	of, err := pollOf(PollSweep, p.Node, p.Agents)
@@ -330,7 +330,7 @@ func nextOrphan(ctx context.Context, tx Tx, nodeID string) (at int64, err error)
 	return earlier(at, ends), err
 }
 
-// Hinted returns the waiting messages of sessions of a node that it does not know; see store.Inbox.
+// Hinted returns the waiting messages of sessions of a node that it does not know; see store.Store.
 // A dead node owns no session.
 func (s Inbox) Hinted(ctx context.Context, nodeID string, known func(chat.SessionKey) int64, limit int) ([]store.Taken, error) {
 	return poll(ctx, s.db, store.Poll{Kind: PollHinted, Node: nodeID}, func(ctx context.Context, tx Tx) (f found[[]store.Taken], err error) {
