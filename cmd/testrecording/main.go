@@ -1,10 +1,10 @@
-// Command testrecording asks an agent on a terminal, with a new gateway, and prints what the terminal
-// shows as an animated SVG picture.
+// Command testrecording asks an agent on a terminal, with a new gateway, and prints what the
+// terminal shows as an animated SVG picture.
 //
 //	go run ./cmd/testrecording bin/laneway >docs/recording.svg
 //
-// The gateway has a new home directory and a free port. Its agent is a program that reads the history
-// of a repository.
+// The gateway has a new home directory and a free port. Its agent is a program that reads the
+// history of a repository.
 package main
 
 import (

@@ -4,20 +4,29 @@
 // its steps through emit while it works, and returns the whole answer. The contract that every
 // runner keeps, and that package agenttest checks:
 //
-//   - Run ends within two seconds after its context is done, and then returns context.Cause(ctx) or an [*Error].
-//   - emit is called from the goroutine of Run only, never after Run has returned. Deltas joined are Result.Text, with an
-//     error too: then Text is the part before the failure. Text is valid UTF-8 without NUL, also across deltas.
-//   - Nothing that Run started works on the turn after it has returned: no goroutine, no process, no connection that is read. A runner may keep a
-//     process that waits for the next turn of its session; it bounds their number and time, and ends them in its method Close.
-//   - A failure is an [*Error] with a [chat.FailReason] from the closed set and a sentence without secrets or internals.
-//   - Run retries a request to its back end only before any part of the answer was emitted, and never with Request.CallOnce.
-//   - A runner that calls tools records each round in Request.Journal before its first call runs, and each result when it arrives. Given recorded
-//     rounds, it continues after them: the first delta is their text, and a call without a result is repeated under its key only when its tool is
-//     idempotent. An [EventTool] with phase start and one with phase result are emitted for each call.
+//   - Run ends within two seconds after its context is done, and then returns context.Cause(ctx) or
+//     an [*Error].
+//   - emit is called from the goroutine of Run only, never after Run has returned. Deltas joined
+//     are Result.Text, with an error too: then Text is the part before the failure. Text is valid
+//     UTF-8 without NUL, also across deltas.
+//   - Nothing that Run started works on the turn after it has returned: no goroutine, no process,
+//     no connection that is read. A runner may keep a process that waits for the next turn of its
+//     session; it bounds their number and time, and ends them in its method Close.
+//   - A failure is an [*Error] with a [chat.FailReason] from the closed set and a sentence without
+//     secrets or internals.
+//   - Run retries a request to its back end only before any part of the answer was emitted, and
+//     never with Request.CallOnce.
+//   - A runner that calls tools records each round in Request.Journal before its first call runs,
+//     and each result when it arrives. Given recorded rounds, it continues after them: the first
+//     delta is their text, and a call without a result is repeated under its key only when its tool
+//     is idempotent. An [EventTool] with phase start and one with phase result are emitted for each
+//     call.
 //   - An answer over the runner's limit is cut there and ends with [chat.FailOutputLimit].
-//   - Files for the person lie below the directory that Request.OutputDir has made, and Result.Attachments names them by paths relative to
-//     it, in the order in which they are to be sent. The gateway takes them over after Run has returned without an error. It leaves out
-//     and reports what it does not accept (links, paths that leave the directory, files that are too large).
+//   - Files for the person lie below the directory that Request.OutputDir has made, and
+//     Result.Attachments names them by paths relative to it, in the order in which they are to be
+//     sent. The gateway takes them over after Run has returned without an error. It leaves out and
+//     reports what it does not accept (links, paths that leave the directory, files that are too
+//     large).
 //
 // What every runner needs is here: [Answer] collects and streams text, [Conversation] turns a
 // request into the alternating messages that models require, [Ended] is the error of a turn whose

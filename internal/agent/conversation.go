@@ -386,7 +386,8 @@ func severalSenders(messages []chat.Content) bool {
 	return false
 }
 
-// entryOverhead is the cost of a message besides its text (role, separators); providers count 3 to 5.
+// entryOverhead is the cost of a message besides its text (role, separators); providers count 3 to
+// 5.
 const entryOverhead = 6
 
 // EstimateTokens estimates the number of tokens in text. It errs high: a token of English is about

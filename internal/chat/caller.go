@@ -177,8 +177,8 @@ func (c Caller) Audit(verb, object string) *Audit {
 // prefix.
 const gatewayPrincipal = "gateway"
 
-// Owner is the principal of the session that the message makes. The main session of an agent has its
-// name from the configuration, so it is the operator's and not that of a credential without
+// Owner is the principal of the session that the message makes. The main session of an agent has
+// its name from the configuration, so it is the operator's and not that of a credential without
 // administration that writes first.
 func (m *Message) Owner() string {
 	by := Caller{Principal: m.Principal}

@@ -209,9 +209,9 @@ func Visible(s string) string {
 }
 
 // Name makes the name of a person, a session, a job, a token or an agent safe to show: names that
-// look alike should be alike. It removes what [Unprintable] reports, fillers, and characters without
-// width, except within a grapheme that needs them: ZWJ and variation selectors in emoji, ZWNJ and
-// ZWJ between letters, and the tags of a flag.
+// look alike should be alike. It removes what [Unprintable] reports, fillers, and characters
+// without width, except within a grapheme that needs them: ZWJ and variation selectors in emoji,
+// ZWNJ and ZWJ between letters, and the tags of a flag.
 func Name(s string) string {
 	in := []rune(s)
 	out := make([]rune, 0, len(in))

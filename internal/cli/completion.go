@@ -460,8 +460,8 @@ func writeReference(dir string, program *kong.Node) error {
 	return nil
 }
 
-// commandSection is the part of a command on its page. seen has the flags above it on the page, with
-// their command.
+// commandSection is the part of a command on its page. seen has the flags above it on the page,
+// with their command.
 func commandSection(command *kong.Node, name string, uses map[string]int, seen map[string]string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\nUsage: `laneway %s %s`\n", onOneLine(command.Help), name, synopsis(command))

@@ -170,9 +170,10 @@ func (e *editor) close() error                   { return term.Restore(e.fd, e.b
 // endless is the width of the terminal for the line editor, which then never wraps a line.
 const endless = 1 << 20
 
-// lastLine draws the last, unfinished line of a terminal, with the prompt and what is typed. What is
-// written to it takes each character for one column of an endless line. lastLine knows the columns
-// that each takes and where the terminal wraps, and draws from the first character that has changed.
+// lastLine draws the last, unfinished line of a terminal, with the prompt and what is typed. What
+// is written to it takes each character for one column of an endless line. lastLine knows the
+// columns that each takes and where the terminal wraps, and draws from the first character that has
+// changed.
 type lastLine struct {
 	to     io.Writer
 	width  func() int // of the terminal; 0 = unknown

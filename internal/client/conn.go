@@ -7,12 +7,16 @@
 //
 // # Promises
 //
-//   - The token is sent only after the gateway's challenge was read, and never over ws:// to another machine unless [Options.AllowPlain] is
-//     set. Certificates are verified. No proxy from the environment is used.
-//   - Every error says what to do. [ErrNoGateway], [ErrUnauthorized], [ErrVersion], [ErrPlain], [ErrUntrusted] and [ErrClosed] can be
-//     distinguished with errors.Is; a refusal of the gateway is an [*Error].
-//   - A connection without a frame for two ticks is closed, so a call cannot hang on a dead connection.
-//   - Events that the caller does not read in time are dropped; the next delivered event has Gap set. Calls never wait for events.
+//   - The token is sent only after the gateway's challenge was read, and never over ws:// to
+//     another machine unless [Options.AllowPlain] is set. Certificates are verified. No proxy from
+//     the environment is used.
+//   - Every error says what to do. [ErrNoGateway], [ErrUnauthorized], [ErrVersion], [ErrPlain],
+//     [ErrUntrusted] and [ErrClosed] can be distinguished with errors.Is; a refusal of the gateway
+//     is an [*Error].
+//   - A connection without a frame for two ticks is closed, so a call cannot hang on a dead
+//     connection.
+//   - Events that the caller does not read in time are dropped; the next delivered event has Gap
+//     set. Calls never wait for events.
 //
 // # Goroutines
 //

@@ -290,7 +290,8 @@ func (b Border) checkDelivery(field string, d *Delivery) error {
 	return refuse("%s.mode %s is not one of none, announce and webhook", field, schedule.Excerpt(string(d.Mode)))
 }
 
-// checkNumbers refuses an address of Telegram that cannot exist: chats and topics are numbers there.
+// checkNumbers refuses an address of Telegram that cannot exist: chats and topics are numbers
+// there.
 func checkNumbers(field string, d *Delivery) error {
 	if n, err := strconv.ParseInt(d.To, 10, 64); err != nil || n == 0 {
 		return refuseAt(field+".channel", "%s is not the id of a chat of %s; write its number, such as %s:4711", schedule.Excerpt(d.To), d.Channel, d.Channel)

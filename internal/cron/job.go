@@ -21,9 +21,12 @@
 //
 // # Promises
 //
-//   - [Timetable.Decide] is bounded in time after any outage: slots that do not run are counted, not enumerated.
-//   - A refused job is reported as [*schedule.InvalidError], with the field, a reason from a closed set and a sentence that names the bound.
-//   - The next slot follows from the planned slot, never from the clock: lateness does not accumulate.
+//   - [Timetable.Decide] is bounded in time after any outage: slots that do not run are counted,
+//     not enumerated.
+//   - A refused job is reported as [*schedule.InvalidError], with the field, a reason from a closed
+//     set and a sentence that names the bound.
+//   - The next slot follows from the planned slot, never from the clock: lateness does not
+//     accumulate.
 //
 // # Crash points
 //

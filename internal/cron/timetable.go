@@ -50,8 +50,8 @@ func (t Timetable) Next(after time.Time) (schedule.Fire, bool) {
 	return fire, true
 }
 
-// NotAfter is until when an answer that is made now is sent: the next slot, but at least an hour and
-// at most a day.
+// NotAfter is until when an answer that is made now is sent: the next slot, but at least an hour
+// and at most a day.
 func (t Timetable) NotAfter(now time.Time) time.Time {
 	until := now.Add(mostUseful)
 	if next, ok := t.Next(now); ok && next.Slot.Before(until) {

@@ -23,8 +23,9 @@
 //
 // # Guarantees
 //
-//   - The page works under its Content-Security-Policy: no inline script or style, nothing from other origins, no string that becomes markup (Trusted Types).
-//     Pictures of messages are fetched with the token of the tab and shown from memory.
+//   - The page works under its Content-Security-Policy: no inline script or style, nothing from
+//     other origins, no string that becomes markup (Trusted Types). Pictures of messages are
+//     fetched with the token of the tab and shown from memory.
 //   - Strings from other people are always set as text, never as markup.
 //
 // # What it does not do
@@ -93,9 +94,9 @@ func Handler() http.Handler {
 }
 
 // load reads the embedded files and compresses each once. The page itself is the file with the
-// empty name. Comments of modules, types among them, and indentation are a sixth of the page and are
-// not sent. Every line that begins with // is a comment, because no template contains such a line,
-// and htm drops the indentation of its templates as well.
+// empty name. Comments of modules, types among them, and indentation are a sixth of the page and
+// are not sent. Every line that begins with // is a comment, because no template contains such a
+// line, and htm drops the indentation of its templates as well.
 func load() map[string]file {
 	comments := regexp.MustCompile(`(?m)^ *(//.*|/\*\*.*\*/)\n|^ +|/\*\* [^*]*\*/ ?| // [^"'\x60\n]*$`)
 	web, err := fs.Sub(embedded, "web")

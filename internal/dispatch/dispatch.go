@@ -24,13 +24,16 @@
 //
 //   - receiver checks a message and makes it durable; admission and access limit who may do that;
 //   - commands records, executes, answers and completes chat commands;
-//   - queue submits messages to the scheduler in their order and writes the outcome of those that never become a turn;
-//   - turns starts a turn in the store, runs its agent and writes its end; [source] has the inputs and outputs of a turn, and [attempt] is
-//     the attempt of a job's run that it executes;
-//   - questions asks people for permission for what agents do: it makes the tool calls that they allow, and wakes the turns that wait for
-//     an answer;
-//   - trees are the sub-turns of turns: how they start, what they inherit, how a parent waits, what is announced, what ends with a parent;
-//   - stops stops, resets and deletes; signs shows people that their message waits or is being answered;
+//   - queue submits messages to the scheduler in their order and writes the outcome of those that
+//     never become a turn;
+//   - turns starts a turn in the store, runs its agent and writes its end; [source] has the inputs
+//     and outputs of a turn, and [attempt] is the attempt of a job's run that it executes;
+//   - questions asks people for permission for what agents do: it makes the tool calls that they
+//     allow, and wakes the turns that wait for an answer;
+//   - trees are the sub-turns of turns: how they start, what they inherit, how a parent waits, what
+//     is announced, what ends with a parent;
+//   - stops stops, resets and deletes; signs shows people that their message waits or is being
+//     answered;
 //   - jobTurns and jobCallers implement what the job service (package cron/service) needs.
 //
 // Parts that others call themselves are fields of [Dispatcher]: the gateway gets them from the

@@ -24,12 +24,14 @@ import (
 // with buttons, which send /allow, /deny or /answer. The store decides who may answer, until when,
 // and which answer counts. There are two kinds:
 //
-//   - A call of a tool of the gateway does not block its turn. Before the row exists, a crash leaves a call without a result, which is
-//     repeated with its turn. After that, the question is sent once, under an id derived from its key. After the answer, this process makes
-//     the call; if it ends before the result is recorded, another process does. A call of a tool of another server is made concurrently
-//     with the command, see [outsideCalls].
-//   - A question of a runner ([turnAsker]) blocks its turn and ends with it: with its timeout, its stop, or its process. A turn that runs
-//     again asks again. If another replica receives the answer, it wakes the turn by a cluster event.
+//   - A call of a tool of the gateway does not block its turn. Before the row exists, a crash
+//     leaves a call without a result, which is repeated with its turn. After that, the question is
+//     sent once, under an id derived from its key. After the answer, this process makes the call;
+//     if it ends before the result is recorded, another process does. A call of a tool of another
+//     server is made concurrently with the command, see [outsideCalls].
+//   - A question of a runner ([turnAsker]) blocks its turn and ends with it: with its timeout, its
+//     stop, or its process. A turn that runs again asks again. If another replica receives the
+//     answer, it wakes the turn by a cluster event.
 //
 // No lock is held while waiting.
 type questions struct {
@@ -326,7 +328,8 @@ func (o openQuestions) OpenQuestions(ctx context.Context, owner string, limit in
 	return o.questions.open(ctx, owner, limit)
 }
 
-// AnswerQuestion does the same as /answer and returns the reply for the person. option counts from 1.
+// AnswerQuestion does the same as /answer and returns the reply for the person. option counts from
+// 1.
 func (o openQuestions) AnswerQuestion(ctx context.Context, by, id string, option int) (string, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, commandTime, errors.New("the answer took too long"))
 	defer cancel()

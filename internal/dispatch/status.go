@@ -308,8 +308,8 @@ func (f *figures) takenTooLong(ctx context.Context, next *Figures) error {
 	return nil
 }
 
-// inHand reports for a row whether its process works on it. This process knows that of its own turns
-// and messages, and leaves those of others to them.
+// inHand reports for a row whether its process works on it. This process knows that of its own
+// turns and messages, and leaves those of others to them.
 func (f *figures) inHand() func(store.TakenRow) bool {
 	me, running := f.node.ID(), f.has.Running()
 	return func(row store.TakenRow) bool {

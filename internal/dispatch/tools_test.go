@@ -233,8 +233,8 @@ func TestWordsOfAnotherPersonEndTheRightToCreate(t *testing.T) {
 	})
 }
 
-// What the tool message writes into another conversation is known there once, whatever happens there
-// meanwhile; a new conversation knows nothing of what came before it.
+// What the tool message writes into another conversation is known there once, whatever happens
+// there meanwhile; a new conversation knows nothing of what came before it.
 func TestTextOfTheMessageToolIsKnownThereOnce(t *testing.T) {
 	for when, known := range map[string]int{"nothing runs there": 1, "a turn runs there": 1, "it has just begun anew": 1, "it begins anew afterwards": 0, "two texts": 2} {
 		t.Run(when, func(t *testing.T) {

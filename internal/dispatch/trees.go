@@ -157,8 +157,8 @@ func (tt turnTasks) message(n tool.NewTask) (chat.Message, error) {
 	}, nil
 }
 
-// pollEach is how many checks of a waiting parent pass between reads of the store, see [events.Publisher.Wait]:
-// the end of a sub-turn of this process wakes it.
+// pollEach is how many checks of a waiting parent pass between reads of the store, see
+// [events.Publisher.Wait]: the end of a sub-turn of this process wakes it.
 const pollEach = 5
 
 // Wait waits without a slot for the end of a sub-turn. In a drain it waits only for a sub-turn that

@@ -431,8 +431,8 @@ func weather() params {
 	return params{"type": "function", "function": params{"name": "weather", "description": "The weather of a city", "parameters": params{"type": "object"}}}
 }
 
-// TestClientsBringBackWhatCameWithCalls: a signature of the provider goes through the client in both
-// forms of the API, also when streamed.
+// TestClientsBringBackWhatCameWithCalls: a signature of the provider goes through the client in
+// both forms of the API, also when streamed.
 func TestClientsBringBackWhatCameWithCalls(t *testing.T) {
 	t.Parallel()
 	const signature = `"extra_content":{"google":{"thought_signature":"c2ln"}}`

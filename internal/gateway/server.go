@@ -32,14 +32,19 @@
 //
 // # Guarantees
 //
-//   - A connection receives only the challenge before its credential is verified; scopes and visibility are checked again with every
-//     request and every event.
-//   - Every request has exactly one answer (two for `agent`) within its deadline, or the connection is closed.
-//   - The response to chat.send and agent precedes every event of its run on that connection; events of a run keep their order.
-//   - Memory per connection is limited: message size, requests in flight, send buffer, followed runs.
-//   - Accepted connections are counted before anything is read from them, in total and, while they are unauthenticated, per address. Writes
-//     to a connection have a deadline, so that a client that does not read holds no resources.
-//   - When a credential is removed, changed or expired, its connections are closed within five seconds.
+//   - A connection receives only the challenge before its credential is verified; scopes and
+//     visibility are checked again with every request and every event.
+//   - Every request has exactly one answer (two for `agent`) within its deadline, or the connection
+//     is closed.
+//   - The response to chat.send and agent precedes every event of its run on that connection;
+//     events of a run keep their order.
+//   - Memory per connection is limited: message size, requests in flight, send buffer, followed
+//     runs.
+//   - Accepted connections are counted before anything is read from them, in total and, while they
+//     are unauthenticated, per address. Writes to a connection have a deadline, so that a client
+//     that does not read holds no resources.
+//   - When a credential is removed, changed or expired, its connections are closed within five
+//     seconds.
 //
 // # What it does not do
 //

@@ -28,17 +28,17 @@
 // A failover to a lagging standby, or a restored copy, loses commits that this process has seen.
 // Each heartbeat compares the commit history of the database with the previous one, and the runs
 // that the database assigns to this process with those that it executes. If they differ, the
-// process abandons its incarnation and reads everything again. Another history alone is no loss: the
-// process looks for the newest messages and ends that it has acknowledged ([Node.Acknowledged]). A
-// loss is logged with their ids, counted and written to the audit log. The lost commits cannot be
-// restored from memory.
+// process abandons its incarnation and reads everything again. Another history alone is no loss:
+// the process looks for the newest messages and ends that it has acknowledged
+// ([Node.Acknowledged]). A loss is logged with their ids, counted and written to the audit log. The
+// lost commits cannot be restored from memory.
 //
 // # Crash points
 //
 // Between a heartbeat and the next one: the lease ends, another replica sweeps. Between Register
-// and the first sweep: nothing is owned yet. During
-// [Node.Restart]: the old incarnation is unregistered or its lease ends, which frees the same sessions. Before [Node.Leave]: other replicas wait for the end of
-// the lease.
+// and the first sweep: nothing is owned yet. During [Node.Restart]: the old incarnation is
+// unregistered or its lease ends, which frees the same sessions. Before [Node.Leave]: other
+// replicas wait for the end of the lease.
 //
 // # Goroutines and the end
 //

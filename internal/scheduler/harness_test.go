@@ -110,8 +110,8 @@ func checkSums(t failer, s *sched) {
 	}
 }
 
-// rows are a store in memory, which chooses the messages of turns by Next, and what they displace by
-// Admit.
+// rows are a store in memory, which chooses the messages of turns by Next, and what they displace
+// by Admit.
 type rows struct {
 	base scheduler.Settings
 

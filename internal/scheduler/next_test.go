@@ -16,8 +16,8 @@ func start() time.Time { return time.UnixMilli(1_700_000_000_000) }
 func after(ms int) time.Time { return start().Add(time.Duration(ms) * time.Millisecond) }
 
 // rowsOf makes waiting messages from words such as "3:ann@500t": number 3 of ann, accepted after
-// 500 ms. The letters say: t typed, a alone, g gathers, i mode interrupt, c collect, s steer; a word
-// behind a slash is the run that took it before.
+// 500 ms. The letters say: t typed, a alone, g gathers, i mode interrupt, c collect, s steer; a
+// word behind a slash is the run that took it before.
 func rowsOf(t *testing.T, words ...string) (rows []scheduler.Row) {
 	t.Helper()
 	for _, word := range words {

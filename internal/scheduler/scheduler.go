@@ -1,7 +1,7 @@
-// Package scheduler decides when a turn runs: it limits how many turns run concurrently, shares them
-// among principals and sessions, and stops them. Which messages become a turn is decided by Next,
-// from the rows of the store. It is independent of agents, channels, SQL and HTTP and imports only
-// the standard library; a message is a type parameter that it never inspects.
+// Package scheduler decides when a turn runs: it limits how many turns run concurrently, shares
+// them among principals and sessions, and stops them. Which messages become a turn is decided by
+// Next, from the rows of the store. It is independent of agents, channels, SQL and HTTP and imports
+// only the standard library; a message is a type parameter that it never inspects.
 //
 // # Terms
 //
@@ -30,13 +30,13 @@
 // Cancelling is a request. So a serial session never has two concurrent turns, whatever its runner
 // does with its context.
 //
-// The rows own the order of a session's messages. The waiting messages that the scheduler knows tell
-// it only that a session may need a slot, for which lane and principal. They may be submitted in any
-// order, and some may be missing. With Config.Begins, a turn that has a slot asks the store, which
-// decides by Next in the transaction that starts the turn: Began has the messages that it chose, and
-// BeganNothing why it chose none, such as an open window. Messages that the store does not have any
-// more are removed (Gone). While a turn has not begun, stops of it are noted, and apply when its
-// messages are known.
+// The rows own the order of a session's messages. The waiting messages that the scheduler knows
+// tell it only that a session may need a slot, for which lane and principal. They may be submitted
+// in any order, and some may be missing. With Config.Begins, a turn that has a slot asks the store,
+// which decides by Next in the transaction that starts the turn: Began has the messages that it
+// chose, and BeganNothing why it chose none, such as an open window. Messages that the store does
+// not have any more are removed (Gone). While a turn has not begun, stops of it are noted, and
+// apply when its messages are known.
 //
 // # Decisions about rows
 //

@@ -203,9 +203,9 @@ const (
 	PruneOutgoing Prunable = "outgoing messages"
 	// PruneSessions: sessions that the gateway made for sub-turns and compactions (a UUID
 	// distinguishes their keys from names that a client chose with the same prefix) and that last
-	// changed before a moment, with their messages, runs, transcripts and index entries. A session stays while it has an unfinished message or
-	// run, while the end of its sub-turn is not announced, or while a parent or the root of its
-	// tree still runs.
+	// changed before a moment, with their messages, runs, transcripts and index entries. A session
+	// stays while it has an unfinished message or run, while the end of its sub-turn is not announced,
+	// or while a parent or the root of its tree still runs.
 	PruneSessions Prunable = "sessions"
 	// PruneLedger: finished rows of the ledger that ended before a moment or exceed Keep rows of
 	// their job, with their messages and runs.

@@ -5,14 +5,16 @@
 //
 // # What it promises
 //
-//   - Accepted means committed: when [Store.Accept] has returned, a crash cannot lose the message, and the same message
-//     offered again (same Dedupe) is the same message.
+//   - Accepted means committed: when [Store.Accept] has returned, a crash cannot lose the message,
+//     and the same message offered again (same Dedupe) is the same message.
 //   - Every accepted message gets exactly one outcome.
-//   - One owner at a time runs a session's turns. Ownership is (owner, epoch) on the session row; owner is the incarnation of a
-//     process ([Node]), alive as long as its lease.
-//   - Effects are fenced: whatever a turn writes is written in one transaction that first proves that its [Claim] still holds. A
-//     claim that does not hold gets [chat.ErrFenced], and nothing is written.
-//   - Only the store's clock decides about leases, due times and cutoffs. It is the database's clock, or the one a test injected.
+//   - One owner at a time runs a session's turns. Ownership is (owner, epoch) on the session row;
+//     owner is the incarnation of a process ([Node]), alive as long as its lease.
+//   - Effects are fenced: whatever a turn writes is written in one transaction that first proves
+//     that its [Claim] still holds. A claim that does not hold gets [chat.ErrFenced], and nothing
+//     is written.
+//   - Only the store's clock decides about leases, due times and cutoffs. It is the database's
+//     clock, or the one a test injected.
 //
 // # How a message moves
 //
@@ -148,12 +150,12 @@ type Store interface {
 	// Stop records a stop, see [StopParams]. It uses the control connection.
 	Stop(ctx context.Context, p StopParams) (Stopped, error)
 	// Sweep takes over at most Limit sessions that have unfinished messages, no live owner, no open
-	// debounce window, and an agent of the node. Each gets epoch
-	// + 1 and owner Node. Work for another agent is left to a node that has it. Each running run counts one more crash, unless its owner left cleanly.
-	// Concurrent sweepers skip each other's rows. Expired nodes without unfinished work are deleted
-	// after an hour. The messages of all returned sessions have at most [ReadBytes], or are those
-	// of one session (whose queue is bounded by the cap of [AcceptParams]). So fewer sessions than
-	// Limit do not mean that no more exist.
+	// debounce window, and an agent of the node. Each gets epoch + 1 and owner Node. Work for another
+	// agent is left to a node that has it. Each running run counts one more crash, unless its owner
+	// left cleanly. Concurrent sweepers skip each other's rows. Expired nodes without unfinished work
+	// are deleted after an hour. The messages of all returned sessions have at most [ReadBytes], or
+	// are those of one session (whose queue is bounded by the cap of [AcceptParams]). So fewer
+	// sessions than Limit do not mean that no more exist.
 	Sweep(ctx context.Context, p SweepParams) ([]Taken, error)
 	// Hinted returns messages that wait in sessions of nodeID and that it does not know. known
 	// returns the number up to which the node has all messages of a session; it does not block. A
@@ -178,8 +180,8 @@ type Store interface {
 	// RunByID reads a run; chat.ErrNotFound.
 	RunByID(ctx context.Context, id string) (Run, error)
 
-	// The journal: what the models of running turns requested and the results. It spans all attempts of
-	// a run and is removed when the run ends ([FinishParams].Journal).
+	// The journal: what the models of running turns requested and the results. It spans all attempts
+	// of a run and is removed when the run ends ([FinishParams].Journal).
 
 	// Record commits the request of a model ([AskedRow]), or the result of a call of a recorded
 	// round ([ResultRow]). A recorded row never changes: recording it again is a no-op, so a
@@ -211,9 +213,9 @@ type Store interface {
 
 	// Spawn accepts the message of a sub-turn under the fence of its running parent. A repetition
 	// returns the existing message as a duplicate, whatever the bounds are. [ErrManyChildren],
-	// [ErrManyInTree]: a bound is reached. [ErrRunStops]: the parent was stopped. So a stop that first marks the
-	// parent and then lists its sub-turns misses none. chat.ErrFenced: the parent does not run
-	// under the claim.
+	// [ErrManyInTree]: a bound is reached. [ErrRunStops]: the parent was stopped. So a stop that first
+	// marks the parent and then lists its sub-turns misses none. chat.ErrFenced: the parent does not
+	// run under the claim.
 	Spawn(ctx context.Context, p SpawnParams) (Accepted, error)
 	// Yield records that a run waits for sub-turns and has no slot ([RunYielded]), or that it has
 	// one again ([RunRunning]). chat.ErrFenced: it does not run under the claim. Idempotent.
@@ -332,12 +334,12 @@ type Store interface {
 	IndexTranscripts(ctx context.Context) (int, error)
 
 	// The table of contents of conversations, by day, week and month. It covers the sessions that have
-	// an owner, except the gateway's own sessions and those of single cron runs and sub-turns. So a run
-	// that is a row of the ledger is never a part.
+	// an owner, except the gateway's own sessions and those of single cron runs and sub-turns. So a
+	// run that is a row of the ledger is never a part.
 	//
-	// Summaries are deleted with their sources: the deletion of a session removes its parts in the same
-	// transaction, and the summaries of their weeks and months, which are then due again. The same
-	// happens when a session is given to another owner, which receives its parts.
+	// Summaries are deleted with their sources: the deletion of a session removes its parts in the
+	// same transaction, and the summaries of their weeks and months, which are then due again. The
+	// same happens when a session is given to another owner, which receives its parts.
 
 	// TocBehind lists at most limit sessions whose first entry that no part covers is older than
 	// before, ordered by the time of that entry, the oldest first.
@@ -444,7 +446,8 @@ type Store interface {
 	// also later; "" = the zone of q.
 	SetQuietHours(ctx context.Context, at chat.Target, q *schedule.Quiet, principal string) error
 
-	// The measured ratios of tokens, so that a restart does not begin with estimates that are too high.
+	// The measured ratios of tokens, so that a restart does not begin with estimates that are too
+	// high.
 
 	// TokenRatios lists all ratios by endpoint and model.
 	TokenRatios(ctx context.Context) ([]TokenRatio, error)

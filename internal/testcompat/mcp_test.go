@@ -250,9 +250,9 @@ func TestMCPConformance(t *testing.T) {
 	}
 }
 
-// clientExceptions are the scenarios of the suite for clients that test what the gateway does not do
-// as a client of other servers, each with its reason; a name that ends with a slash stands for all
-// below it.
+// clientExceptions are the scenarios of the suite for clients that test what the gateway does not
+// do as a client of other servers, each with its reason; a name that ends with a slash stands for
+// all below it.
 func clientExceptions() map[string]string {
 	return map[string]string{
 		"elicitation-sep1034-client-defaults": "the gateway declares no capability of a client, so servers cannot ask (elicitation)",

@@ -120,8 +120,8 @@ func await(t *testing.T, address string, ended <-chan struct{}, said *strings.Bu
 	}
 }
 
-// A proxy with the unchanged settings of docs/reverse-proxy.md is in front of a gateway: TLS, a path, and a
-// WebSocket with an Origin.
+// A proxy with the unchanged settings of docs/reverse-proxy.md is in front of a gateway: TLS, a
+// path, and a WebSocket with an Origin.
 func TestTheSettingsOfTheProxyPageWork(t *testing.T) {
 	page, err := os.ReadFile("../../docs/reverse-proxy.md")
 	if err != nil {

@@ -202,8 +202,8 @@ func TestAReloadThatChangesSomethingIsLogged(t *testing.T) {
 	}
 }
 
-// documentedGrants returns the statements of docs/postgres-and-replicas.md that the owner of the tables runs,
-// for the two roles.
+// documentedGrants returns the statements of docs/postgres-and-replicas.md that the owner of the
+// tables runs, for the two roles.
 func documentedGrants(t *testing.T, owner, role string) string {
 	t.Helper()
 	text, err := os.ReadFile("../../docs/postgres-and-replicas.md")

@@ -357,7 +357,8 @@ func newFailover(t *testing.T) *failover {
 	return f
 }
 
-// promote ends the primary and makes the standby the next one, which the gateway does not reach yet.
+// promote ends the primary and makes the standby the next one, which the gateway does not reach
+// yet.
 func (f *failover) promote() {
 	f.t.Helper()
 	f.line.cut()

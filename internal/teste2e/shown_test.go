@@ -218,8 +218,8 @@ func (c *Chatroom) shownOnce(name string, chat int64, to, kind, how string) {
 	}
 }
 
-// What is written into a topic, into the page, about a job, or for a client of the protocol is known
-// once as well, and a quoted part is named.
+// What is written into a topic, into the page, about a job, or for a client of the protocol is
+// known once as well, and a quoted part is named.
 func TestEachKindOfTextIsKnownOnce(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		c := announces(t, database)
@@ -439,7 +439,8 @@ func TestUndeliveredTextsOfJobsReachNoChat(t *testing.T) {
 }
 
 // The process is killed around the deliveries of jobs, again and again: each text of which at least
-// a part arrived, or may have, is one entry of the conversation at its address, and nothing else is.
+// a part arrived, or may have, is one entry of the conversation at its address, and nothing else
+// is.
 func TestKillsAroundDeliveriesEnterEachTextOnce(t *testing.T) {
 	NeedsProcesses(t)
 	onBothStores(t, func(t *testing.T, database string) {

@@ -378,7 +378,8 @@ func TestGatewayStartsBeforeItsDatabase(t *testing.T) {
 	}
 }
 
-// A gateway behind a pooler that keeps no sessions could answer every probe and refuse every message.
+// A gateway behind a pooler that keeps no sessions could answer every probe and refuse every
+// message.
 func TestGatewayBehindAnUnfitPoolerDoesNotStart(t *testing.T) {
 	t.Parallel()
 	p := testpg.NewPooler(t, testpg.DB(t))
@@ -491,8 +492,8 @@ func TestAClientBeforeTheStoreIsOpenLearnsThatTheGatewayStarts(t *testing.T) {
 }
 
 // TestEverythingReachedByTheOperatorGoesThroughTheProxy gives the process ALL_PROXY alone, and
-// addresses of hosts that do not exist: models, agents behind HTTP, servers of tools and the Bot API
-// are reached through it.
+// addresses of hosts that do not exist: models, agents behind HTTP, servers of tools and the Bot
+// API are reached through it.
 func TestEverythingReachedByTheOperatorGoesThroughTheProxy(t *testing.T) {
 	t.Parallel()
 	NeedsProcesses(t)

@@ -4,9 +4,11 @@
 //
 // [Provide] tries these in order and reports which one it used:
 //
-//  1. TEST_DATABASE_URL: a server that is already running; its user must be allowed to create databases.
-//  2. Server binaries ($PG_BIN, /usr/lib/postgresql/*/bin, PATH): a private cluster in a temporary directory, reachable through a
-//     unix socket only. Postgres refuses to run as root, so root's cluster runs as `postgres` or `nobody`.
+//  1. TEST_DATABASE_URL: a server that is already running; its user must be allowed to create
+//     databases.
+//  2. Server binaries ($PG_BIN, /usr/lib/postgresql/*/bin, PATH): a private cluster in a temporary
+//     directory, reachable through a unix socket only. Postgres refuses to run as root, so root's
+//     cluster runs as `postgres` or `nobody`.
 //  3. docker compose: a container, bound to a free port of the loopback address.
 //
 // When none works the error names the three ways. No test is skipped silently. The command

@@ -14,7 +14,8 @@ import (
 )
 
 // getUpdates implements long polling: an offset confirms the updates before it, the oldest updates
-// from there on are returned, and without any the call waits. A second call ends the first one with 409.
+// from there on are returned, and without any the call waits. A second call ends the first one with
+// 409.
 func (s *Server) getUpdates(ctx context.Context, p url.Values) answer {
 	number := func(name string, fallback int) int {
 		n, err := strconv.Atoi(p.Get(name))

@@ -387,7 +387,8 @@ type CronEvent struct {
 }
 
 // WebhookBody is the body of a webhook about a finished run: its event in the standard view, with
-// the slot and the whole answer. When the answer is not sent, it has the reason instead of the text.
+// the slot and the whole answer. When the answer is not sent, it has the reason instead of the
+// text.
 type WebhookBody struct {
 	CronEvent
 

@@ -64,8 +64,8 @@ func entry(seq int64, runID, role, text string) chat.TranscriptEntry {
 	return chat.TranscriptEntry{Seq: seq, RunID: runID, Role: role, Text: text}
 }
 
-// What jobs wrote into the chat since the last turn reaches an agent with a session of its own once,
-// with its source.
+// What jobs wrote into the chat since the last turn reaches an agent with a session of its own
+// once, with its source.
 func TestShownTextsReachAnAgentWithASessionOnce(t *testing.T) {
 	t.Parallel()
 	runner := open(t, script{Blocks: true, Closes: true, Dir: t.TempDir()}, acp.Config{})

@@ -221,8 +221,8 @@ func think(d *model.Draft, out *request) {
 	out.Temperature, out.TopP = nil, nil
 }
 
-// thoughtful reports whether the rounds of the turn have thoughts. The API refuses to think on after
-// calls without any, which another model made or whose thoughts are not kept.
+// thoughtful reports whether the rounds of the turn have thoughts. The API refuses to think on
+// after calls without any, which another model made or whose thoughts are not kept.
 func thoughtful(d *model.Draft, messages []message) bool {
 	if len(d.Talk.Rounds) == 0 {
 		return true

@@ -350,9 +350,8 @@ func TestThoughtsGoBackWithTheirRound(t *testing.T) {
 }
 
 // TestCachedTokensAreAPartOfTheInput checks that they are counted separately too, because they have
-// another price.
-// TestUsageIsCountedOnceInEachForm: what is thought, read from a cache or written to it is inside of
-// the prompt and the completion, or beside them.
+// another price. TestUsageIsCountedOnceInEachForm: what is thought, read from a cache or written to
+// it is inside of the prompt and the completion, or beside them.
 func TestUsageIsCountedOnceInEachForm(t *testing.T) {
 	t.Parallel()
 	chunk := func(usage string) string { return `data: {"model":"m","choices":[],"usage":` + usage + "}\n\n" }

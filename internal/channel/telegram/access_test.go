@@ -437,8 +437,8 @@ func TestAnotherPollerIsGivenFiveSeconds(t *testing.T) {
 	}
 }
 
-// All anonymous administrators of all groups have one id, which identifies none of them: they act for
-// their group.
+// All anonymous administrators of all groups have one id, which identifies none of them: they act
+// for their group.
 func TestAnonymousAdministratorsOfTwoGroupsAreTwo(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

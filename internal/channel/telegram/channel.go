@@ -68,10 +68,14 @@
 //
 // # Guarantees
 //
-//   - A failure of Telegram, the network or the store does not end Run. Status shows the state of the connection.
-//   - The token is in no error, log line or metric. The library that encodes the calls never has it.
-//   - Every call has a deadline, and after a failure the next one uses a new connection. A recovered network is noticed within 15 seconds.
-//   - Nothing waits without a bound: unfinished updates, codes, previews, windows and memories all have one.
+//   - A failure of Telegram, the network or the store does not end Run. Status shows the state of
+//     the connection.
+//   - The token is in no error, log line or metric. The library that encodes the calls never has
+//     it.
+//   - Every call has a deadline, and after a failure the next one uses a new connection. A
+//     recovered network is noticed within 15 seconds.
+//   - Nothing waits without a bound: unfinished updates, codes, previews, windows and memories all
+//     have one.
 //
 // # Crash points
 //

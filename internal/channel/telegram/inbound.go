@@ -31,9 +31,9 @@ type inboundConfig struct {
 	userFileBytes    int
 }
 
-// inbound turns updates into messages and passes them to the receiver. It is the handler of [intake]:
-// it is safe for concurrent use, but the updates of one chat come one after the other, except
-// urgent ones.
+// inbound turns updates into messages and passes them to the receiver. It is the handler of
+// [intake]: it is safe for concurrent use, but the updates of one chat come one after the other,
+// except urgent ones.
 type inbound struct {
 	cfg        inboundConfig
 	identity   *identity

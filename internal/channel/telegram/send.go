@@ -506,14 +506,14 @@ type choices struct {
 	records  channel.Records
 }
 
-// errNoPress means that the choice is for the anonymous administrators of a group. They write as the
-// group and press as persons, who have no right to it.
+// errNoPress means that the choice is for the anonymous administrators of a group. They write as
+// the group and press as persons, who have no right to it.
 var errNoPress = errors.New("anonymous administrators cannot press a button")
 
 // keyboard records what the buttons of a choice mean in a chat, and returns the keyboard as JSON.
 // It returns errBadChoice, errNoPress, or the errors of [channel.Records]. A choice for the sender
-// [anonymousAdmin], the answer to a command, is for every member who may talk: who presses acts with
-// their rights.
+// [anonymousAdmin], the answer to a command, is for every member who may talk: who presses acts
+// with their rights.
 func (c *choices) keyboard(ctx context.Context, to address, choice *chat.Choice) (string, error) {
 	set := channel.ButtonSet{Peer: c.identity.peer(0, to.chat), Texts: map[string]string{}}
 	if choice == nil {

@@ -46,8 +46,8 @@ func ParseWhen(text string, now time.Time, tz string) (Spec, string, error) {
 	return spec, p.text, nil
 }
 
-// ParseMoment reads an at as [ParseAt] does, or as words of [ParseWhen] that mean one moment, such as
-// `in 20m`, `15:00` and `tomorrow 9:00`. Local times are in tz, UTC if that is empty.
+// ParseMoment reads an at as [ParseAt] does, or as words of [ParseWhen] that mean one moment, such
+// as `in 20m`, `15:00` and `tomorrow 9:00`. Local times are in tz, UTC if that is empty.
 func ParseMoment(text string, now time.Time, tz string) (time.Time, error) {
 	at, err := ParseAt(text, tz)
 	if bad, ok := errors.AsType[*InvalidError](err); !ok || bad.Field != FieldAt || bad.Reason != InvalidSyntax {

@@ -84,8 +84,8 @@ type Spec struct {
 	Fold     FoldRule  `json:"fold,omitempty"`
 }
 
-// Signature is a string that identifies the pattern: "at:1803898800000", "every:60000", "cron:0 9 * *
-// 1:Europe/Madrid". It does not include anchor, jitter and the daylight-saving rules.
+// Signature is a string that identifies the pattern: "at:1803898800000", "every:60000", "cron:0 9 *
+// * 1:Europe/Madrid". It does not include anchor, jitter and the daylight-saving rules.
 func (s Spec) Signature() string {
 	switch s.Kind {
 	case KindAt:

@@ -110,8 +110,8 @@ func (d *Delivery) address(ctx context.Context, a answer, job *cron.Job, rows []
 	}
 }
 
-// waits reports whether quiet hours hold what a run of a job sends: no reminder, nothing urgent, and
-// nothing that a person has asked for now.
+// waits reports whether quiet hours hold what a run of a job sends: no reminder, nothing urgent,
+// and nothing that a person has asked for now.
 func waits(job cron.Job, trigger cron.Trigger) bool {
 	return trigger.Planned() && !job.Reminds() && !job.Delivery.Urgent
 }

@@ -23,8 +23,8 @@ type Runs struct {
 	nudge func() // makes the loop claim immediately
 }
 
-// Ledger lists rows of the ledger, and the changes of a job if requested. A caller that sees neither
-// the job nor a run of it gets no changes.
+// Ledger lists rows of the ledger, and the changes of a job if requested. A caller that sees
+// neither the job nor a run of it gets no changes.
 func (rs *Runs) Ledger(ctx context.Context, f cron.RunFilter, by chat.Caller) (cron.RunPage, error) {
 	f.Visible = visible(by)
 	page, err := rs.jobs.Runs(ctx, f)

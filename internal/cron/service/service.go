@@ -11,11 +11,14 @@
 // [Turns].Launch submits it to its lane, and a turn executes it like every other message. [Service]
 // has one part for each idea:
 //
-//   - [Editor] reads, adds, changes, pauses and removes jobs. It decides within the transaction of the store, and compares revisions with what it read before.
+//   - [Editor] reads, adds, changes, pauses and removes jobs. It decides within the transaction of
+//     the store, and compares revisions with what it read before.
 //   - [Runs] starts runs by hand, backfills past slots, cancels, and lists the ledger.
-//   - [Attempt] is the run from the view of its turn: the start and the end in the ledger, the work that needs no agent, and the state of the
-//     run after it. Turns use it through an interface of their own.
-//   - [Delivery] decides where answers and alerts go, and pauses the delivery to an address that no longer accepts messages.
+//   - [Attempt] is the run from the view of its turn: the start and the end in the ledger, the work
+//     that needs no agent, and the state of the run after it. Turns use it through an interface of
+//     their own.
+//   - [Delivery] decides where answers and alerts go, and pauses the delivery to an address that no
+//     longer accepts messages.
 //   - [Events] publishes events about jobs, in this process and to other replicas.
 //   - maintenance implements the built-in jobs, which delete old data.
 //   - launcher receives the claims of the loop of package cron.

@@ -40,9 +40,9 @@
 //
 // # What it does not do
 //
-// It offers one choice per request, fetches nothing from other addresses, calls no tool of a client,
-// and keeps no list of responses. It identifies no client: the server decides about credentials and
-// sessions.
+// It offers one choice per request, fetches nothing from other addresses, calls no tool of a
+// client, and keeps no list of responses. It identifies no client: the server decides about
+// credentials and sessions.
 package openai
 
 import (

@@ -55,10 +55,12 @@
 //
 //   - The guarantees of package store; the suite in storetest runs against it.
 //   - A crash at any moment loses nothing that was acknowledged.
-//   - On a full disk, an input/output error or a read-only file, writes fail with a sentence, reads work where the disk allows
-//     them, and the store recovers without a restart.
-//   - A database of a newer schema ([ErrNewerSchema]), of another program ([ErrForeign]), or from before the first release ([migrations.ErrUnreleased]) is refused and never changed.
-//   - The cost of an operation depends on the unfinished work and not on the history: partial indexes contain only unfinished rows.
+//   - On a full disk, an input/output error or a read-only file, writes fail with a sentence, reads
+//     work where the disk allows them, and the store recovers without a restart.
+//   - A database of a newer schema ([ErrNewerSchema]), of another program ([ErrForeign]), or from
+//     before the first release ([migrations.ErrUnreleased]) is refused and never changed.
+//   - The cost of an operation depends on the unfinished work and not on the history: partial
+//     indexes contain only unfinished rows.
 //
 // # What it does not do
 //

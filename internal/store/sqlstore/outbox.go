@@ -216,8 +216,8 @@ func (s Outbox) ClaimOutgoing(ctx context.Context, p store.ClaimOutgoingParams) 
 	})
 }
 
-// dueRows are the ids of the rows that have expired, of those that are due, and of the due ones that
-// wait during quiet hours.
+// dueRows are the ids of the rows that have expired, of those that are due, and of the due ones
+// that wait during quiet hours.
 type dueRows struct{ late, head, quiet []string }
 
 // hold lets rows wait whose chat has quiet hours now, and ends those that they supersede.

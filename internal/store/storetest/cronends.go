@@ -307,7 +307,8 @@ func (m *messageEnds) full(change func(p *store.AcceptParams)) store.Accepted {
 	return m.accept(p)
 }
 
-// drop begins the other message first: the first message of a session without a turn is not dropped.
+// drop begins the other message first: the first message of a session without a turn is not
+// dropped.
 func (m *messageEnds) drop() []store.Waiting {
 	m.start(store.Claim{Session: m.run.Message.Session, Node: m.node, Epoch: m.run.Epoch}, m.after, m.run.Seq+1)
 	return m.full(func(*store.AcceptParams) {}).Dropped

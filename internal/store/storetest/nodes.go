@@ -31,8 +31,8 @@ func nodeTests() []test {
 	}
 }
 
-// takenRows: turns that run, turns that stop, and the first messages of sessions that a node owns and
-// that have no turn.
+// takenRows: turns that run, turns that stop, and the first messages of sessions that a node owns
+// and that have no turn.
 func takenRows(w *world) {
 	node, waiting := w.node(), w.key()
 	c, running, _ := w.turn(node, w.key())

@@ -252,8 +252,8 @@ func (s *server) row(one *mcp.Tool) (row tool.Tool, why string) {
 	return row, ""
 }
 
-// completed returns a schema with the members that models and their endpoints demand: a server whose
-// tool has no arguments often leaves them out.
+// completed returns a schema with the members that models and their endpoints demand: a server
+// whose tool has no arguments often leaves them out.
 func completed(schema any) any {
 	members, ok := schema.(map[string]any)
 	if schema != nil && !ok || len(members) > 0 && (members["type"] != "object" || members["properties"] != nil) {

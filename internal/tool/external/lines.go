@@ -127,8 +127,8 @@ func (l *lines) skip(line []byte) error {
 	return nil
 }
 
-// around matches what terminals and editors put around a line: a byte order mark, and sequences that
-// set a color or the title.
+// around matches what terminals and editors put around a line: a byte order mark, and sequences
+// that set a color or the title.
 var around = regexp.MustCompile(`^(?:\x{feff}|\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|[\x00-\x20])+|(?:\x1b\[[0-9;?]*[A-Za-z]|[\x00-\x20])+$`)
 
 // bare returns a line without what is around it.

@@ -147,8 +147,8 @@ func TestUnnamedRefusalsDoNotTakeTheTools(t *testing.T) {
 	})
 }
 
-// TestOneCallAtOnceIsAsked has a model that calls twice at once although it may not, and an endpoint
-// that does not know the member.
+// TestOneCallAtOnceIsAsked has a model that calls twice at once although it may not, and an
+// endpoint that does not know the member.
 func TestOneCallAtOnceIsAsked(t *testing.T) {
 	t.Parallel()
 	for _, isAnthropic := range []bool{false, true} {
@@ -240,7 +240,8 @@ func TestRefusalsAsTooLongShortenTheConversation(t *testing.T) {
 	}
 }
 
-// TestErrorsAreReadAnywhere has an error in each of the places where services put it, with status 200.
+// TestErrorsAreReadAnywhere has an error in each of the places where services put it, with status
+// 200.
 func TestErrorsAreReadAnywhere(t *testing.T) {
 	t.Parallel()
 	const said = "the probe is out"

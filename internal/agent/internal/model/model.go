@@ -282,8 +282,8 @@ func (d *Draft) Input(round agent.Round) string {
 	return agent.Prompt(req)
 }
 
-// CallID returns the id of a call of a round as the endpoint takes it. In one request it is the same
-// for the call and its result.
+// CallID returns the id of a call of a round as the endpoint takes it. In one request it is the
+// same for the call and its result.
 func (d *Draft) CallID(round agent.Round, call int) string {
 	if id := round.Calls[call].ID; d.Can(CallIDs) {
 		return id

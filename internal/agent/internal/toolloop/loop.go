@@ -414,8 +414,8 @@ func (l *loop) record(ctx context.Context, reply Reply) (int, error) {
 	return len(l.rounds) - 1, nil
 }
 
-// CallID returns an id for a call of a round in the form that every endpoint takes: nine letters and
-// digits.
+// CallID returns an id for a call of a round in the form that every endpoint takes: nine letters
+// and digits.
 func CallID(round, call int) string { return fmt.Sprintf("call%02d%03d", round%100, (call+1)%1000) }
 
 // named gives each call an id that is unique in the turn where the model gave none or repeated one,
