@@ -55,27 +55,6 @@ func TestNoDocumentSaysAThingTwice(t *testing.T) {
 	}
 }
 
-func TestRepeatedNamesBothPlaces(t *testing.T) {
-	t.Parallel()
-	const long = "This line has more than sixty characters, so that it may stand once only"
-	for name, c := range map[string]struct {
-		text string
-		want []string
-	}{
-		"a line":                      {long + " here.\nshort\nshort\n" + long + " there.\n", []string{"4: begins as line 1"}},
-		"a line of a list":            {"- " + long + "\n- " + long + "\n", []string{"2: begins as line 1"}},
-		"a line of code":              {"```\n" + long + "\n" + long + "\n```\n", nil},
-		"a heading":                   {"# a\n## b\ntext\n## b\n", []string{"4: repeats the heading of line 2"}},
-		"a heading below another one": {"# a\n## b\n### c\n## d\n### c\n", nil},
-		"a row":                       {"| n | v |\n|---|---|\n| a | 1 |\n| a | 2 |\n", []string{"4: repeats the first cell of line 3"}},
-		"a row of another table":      {"| n | v |\n|---|---|\n| a | 1 |\n\n| n | v |\n|---|---|\n| a | 1 |\n", nil},
-	} {
-		if got := repeated(c.text); !slices.Equal(got, c.want) {
-			t.Errorf("%s: got %q, want %q", name, got, c.want)
-		}
-	}
-}
-
 // repeated are the repetitions in a document, each with the number of its line.
 func repeated(text string) (faults []string) {
 	lines, cells, headings := map[string]int{}, map[string]int{}, map[string]int{}

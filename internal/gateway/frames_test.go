@@ -231,7 +231,7 @@ func TestRequestsPerSecondAreLimited(t *testing.T) {
 	}
 }
 
-func TestDeadlines(t *testing.T) {
+func TestHeadersAndBodiesHaveTheirDeadlines(t *testing.T) {
 	t.Parallel()
 	short := func(change func(*gateway.Deadlines)) func(*gateway.Config) {
 		return func(c *gateway.Config) { change(&c.Deadlines) }
@@ -278,68 +278,6 @@ func TestDeadlines(t *testing.T) {
 			}
 		})
 	}
-	t.Run("connect", func(t *testing.T) {
-		t.Parallel()
-		s := start(t, short(func(d *gateway.Deadlines) { d.Connect = 20 * time.Millisecond })).dial()
-		if code, text, _ := s.closed(); code != 1000 || text != "connect timeout" {
-			t.Errorf("close %d %q, want 1000 connect timeout", code, text)
-		}
-	})
-	t.Run("connect by single bytes", func(t *testing.T) {
-		t.Parallel()
-		s := start(t, short(func(d *gateway.Deadlines) { d.Connect = 30 * time.Millisecond })).dial()
-		s.sendRaw(rawFrame(0x81, []byte(`{"type":"req"}`))[:9])
-		if code, text, _ := s.closed(); code != 1000 || text != "connect timeout" {
-			t.Errorf("close %d %q, want 1000 connect timeout", code, text)
-		}
-	})
-	t.Run("message", func(t *testing.T) {
-		t.Parallel()
-		s := start(t, short(func(d *gateway.Deadlines) { d.Message = 20 * time.Millisecond })).login(adminToken)
-		s.sendRaw(rawFrame(0x1, []byte(`{"type":`)))
-		if code, text, _ := s.closed(); code != 1008 || !strings.Contains(text, "completed") {
-			t.Errorf("close %d %q, want 1008", code, text)
-		}
-	})
-	t.Run("request", func(t *testing.T) {
-		t.Parallel()
-		b := start(t, short(func(d *gateway.Deadlines) { d.Request = 20 * time.Millisecond }))
-		block := make(chan struct{})
-		b.fakeBackend.set(func() { b.fakeBackend.block = block })
-		s := b.login(adminToken)
-		f := s.call("agent", params{"message": "x", "idempotencyKey": "k"})
-		if f.OK || f.Error.Code != "UNAVAILABLE" || f.Error.Details["code"] != "REQUEST_TIMEOUT" || !f.Error.Retryable {
-			t.Errorf("%+v, want REQUEST_TIMEOUT", f.Error)
-		}
-		close(block) // the effect still happens, and its events are sent
-		s.next(chatState("k", "final"))
-	})
-	t.Run("pong", func(t *testing.T) {
-		t.Parallel()
-		s := start(t, short(func(d *gateway.Deadlines) { d.Ping, d.Pong = 10*time.Millisecond, 500*time.Millisecond })).login(adminToken) // longer than a short wait under load
-		s.ws.SetPingHandler(func(string) error { return nil })
-		for {
-			if _, err := s.tryRead(); err != nil {
-				if isTimeoutError(err) || websocket.IsCloseError(err, 1000, 1008, 1013) {
-					t.Errorf("want the TCP connection closed without a frame, got %v", err)
-				}
-				return
-			}
-		}
-	})
-	t.Run("pongs keep it", func(t *testing.T) {
-		t.Parallel()
-		s := start(t, short(func(d *gateway.Deadlines) { d.Ping, d.Pong = 5*time.Millisecond, 2*time.Second })).login(adminToken)
-		pings := 0
-		handler := s.ws.PingHandler()
-		s.ws.SetPingHandler(func(data string) error {
-			if pings++; pings == 5 {
-				s.request("late", "health", nil)
-			}
-			return handler(data)
-		})
-		s.next(func(f frame) bool { return f.ID == "late" })
-	})
 }
 
 func isTimeoutError(err error) bool {

@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -19,7 +18,6 @@ import (
 	"time"
 
 	"laneway/internal/chat"
-	"laneway/internal/client"
 	"laneway/internal/cron"
 	"laneway/internal/cron/schedule"
 	"laneway/internal/gateway"
@@ -357,47 +355,4 @@ func golden(t *testing.T, name string, lines []string) {
 		}
 	}
 	t.Fatalf("%s: %d lines, want %d", name, len(lines), len(old)-1)
-}
-
-// The Go client works with the gateway.
-func TestGoClientTalksToTheGateway(t *testing.T) {
-	t.Parallel()
-	b := start(t)
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	c, err := client.Dial(ctx, client.Options{URL: "http://" + b.addr, Token: adminToken})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	var health struct {
-		OK       bool
-		Problems []string
-	}
-	if err := c.Call(ctx, "health", nil, &health); err != nil || !health.OK || health.Problems == nil {
-		t.Errorf("health: %v %+v, want the extended view", err, health)
-	}
-	var accepted struct{ Status string }
-	if err := c.Call(ctx, "agent", params{"message": "good day", "idempotencyKey": "k"}, &accepted); err != nil || accepted.Status != "accepted" {
-		t.Errorf("agent: %v %+v", err, accepted)
-	}
-	for ev := range c.Events() {
-		if ev.Gap {
-			t.Errorf("gap before %s", ev.Name)
-		}
-		if chatState("k", "final")(frame{Event: ev.Name, Payload: ev.Payload}) {
-			break
-		}
-	}
-	b.srv.Drain()
-	if _, err := client.Dial(ctx, client.Options{URL: "ws://" + b.addr, Token: adminToken}); !errors.Is(err, client.ErrUnavailable) {
-		t.Errorf("a gateway that drains: %v", err)
-	}
-	var refused *client.Error
-	if err := c.Call(ctx, "nope", nil, nil); !errors.As(err, &refused) || refused.Message != "unknown method: nope" {
-		t.Errorf("unknown method: %v", err)
-	}
-	if _, err := client.Dial(ctx, client.Options{URL: "ws://" + b.addr, Token: "wrong", Scopes: []string{chat.ScopeRead}}); !errors.Is(err, client.ErrUnauthorized) {
-		t.Errorf("wrong token: %v", err)
-	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,74 +18,6 @@ import (
 	"laneway/internal/gateway/pairing"
 	"laneway/internal/store"
 )
-
-// A principal that sees only its own data finds no trace of others.
-func TestOwnVisibilityHidesTheRest(t *testing.T) {
-	t.Parallel()
-	b := start(t)
-	anna, otto, admin := b.login(annaToken), b.login(ottoToken), b.login(adminToken)
-	otto.must("sessions.subscribe", nil)
-	anna.must("chat.send", send("diary", "dear diary", "a1"))
-	anna.next(chatState("a1", "final"))
-	otto.request("quiet", "health", nil)
-	if f := otto.read(); f.ID != "quiet" {
-		t.Errorf("otto heard of anna's run: %s %s", f.Event, f.Payload)
-	}
-	for name, p := range map[string]params{
-		"chat.send":         send("diary", "hello", "o1"),
-		"chat.abort":        {"sessionKey": "diary"},
-		"chat.history":      {"sessionKey": "diary"},
-		"agent":             {"sessionKey": "diary", "message": "x", "idempotencyKey": "o2"},
-		"wake":              {"sessionKey": "diary", "mode": "now", "text": "x"},
-		"sessions.describe": {"key": "diary"},
-		"sessions.reset":    {"key": "diary"},
-		"sessions.delete":   {"key": "diary"},
-	} {
-		f := otto.call(name, p)
-		if _, looks := absentAnswers()[name]; looks {
-			wantHidden(t, name, name+" on another principal's session", f)
-			continue
-		}
-		if f.OK || f.Error.Code != "INVALID_REQUEST" || !reflect.DeepEqual(f.Error.Details, params{"code": "SESSION_NOT_FOUND", "key": "agent:main:diary"}) {
-			t.Errorf("%s on another principal's session: %s %+v", name, f.Payload, f.Error)
-		}
-	}
-	if got := otto.must("sessions.list", nil); got["totalCount"] != 0.0 {
-		t.Errorf("otto's sessions: %v", got)
-	}
-	if got := admin.must("sessions.list", nil); got["totalCount"] != 1.0 {
-		t.Errorf("all sessions: %v", got)
-	}
-	for _, p := range []params{{"query": "dear"}, {"query": "dear", "key": "diary"}} {
-		if got := otto.must("sessions.search", p); got["count"] != 0.0 || len(got["hits"].([]any)) != 0 || got["hasMore"] != false {
-			t.Errorf("otto finds %v", got)
-		}
-		if got := anna.must("sessions.search", p); got["count"] == 0.0 {
-			t.Errorf("anna finds %v", got)
-		}
-		if got := admin.must("sessions.search", p); got["count"] == 0.0 {
-			t.Errorf("the operator finds %v", got)
-		}
-	}
-	for _, p := range []params{nil, {"key": "diary"}} {
-		if got := otto.must("toc.list", p); got["count"] != 0.0 || len(got["nodes"].([]any)) != 0 || got["hasMore"] != false {
-			t.Errorf("otto reads %v", got)
-		}
-		if got := anna.must("toc.list", p); got["count"] == 0.0 {
-			t.Errorf("anna reads %v", got)
-		}
-		if got := admin.must("toc.list", p); got["count"] == 0.0 {
-			t.Errorf("the operator reads %v", got)
-		}
-	}
-	otto.must("chat.send", send("notes", "mine", "o3"))
-	if f := otto.next(func(f frame) bool { return f.Event == "chat" }); strings.Contains(string(f.Payload), "diary") {
-		t.Errorf("otto got %s", f.Payload)
-	}
-	if by := b.fakeBackend.callers[0]; by.Principal != "anna" || !by.Own || len(by.Scopes) != 3 {
-		t.Errorf("caller %+v", by)
-	}
-}
 
 func TestHistoryByCursorGivesEveryMessageOnce(t *testing.T) {
 	t.Parallel()

@@ -41,65 +41,24 @@ func badExpr(expr, part string) badJob {
 	return badSchedule("expression "+expr[:min(len(expr), 20)], string(text), part)
 }
 
-// badJobs are jobs that must be refused.
+// badJobs are jobs that must be refused, some of each kind; package cron has the others.
 func badJobs() []badJob {
-	long := strings.Repeat("x", 70_000)
-	list := []badJob{
-		badEvery("-1", "1000-"), badEvery("0", "1000-"), badEvery("1", "1000-"), badEvery("999", "1000-"), badEvery("9223372036854775807", "1000-"),
-		badEvery("9223372036855", "1000-"), badEvery("1e308", ""), badEvery(`"60000"`, ""), badEvery(`"NaN"`, ""), badEvery("1.5", ""),
-		badEvery("[]", ""), badEvery("9223372036854775808", ""),
+	return []badJob{
+		badEvery("999", "1000-"), badEvery("9223372036854775808", ""),
 		badSchedule("at in the past", `{"kind":"at","at":"2020-01-01T00:00:00Z"}`, "before now"),
-		badSchedule("at in a hundred years and more", `{"kind":"at","at":"2200-01-01T00:00:00Z"}`, "2199-12-31"),
-		badSchedule("at without a moment", `{"kind":"at"}`, "a moment is needed"),
-		badSchedule("at that is no moment", `{"kind":"at","at":"tomorrow-ish"}`, "is not a moment"),
-		badSchedule("seconds for milliseconds", fmt.Sprintf(`{"kind":"at","at":"%d"}`, time.Now().Add(time.Hour).Unix()), "looks like seconds"),
-		badSchedule("a negative moment", `{"kind":"at","at":"-1"}`, "negative"),
-		badExpr("", "is needed"), badExpr("99 99 * * *", "out of range"), badExpr("60 24 * * *", "out of range"), badExpr("*/0 * * * *", "step 0"),
-		badExpr("0 0 30 2 *", "never fires"), badExpr("0 0 31 2 *", "never fires"), badExpr("@every 1s", "every"), badExpr("0 0 0 1 1 * 2030", "7 fields"),
-		badExpr("٣ * * * *", "ASCII"), badExpr("0 0 * * 5#6", "out of range"), badExpr("0 0 * * 9#1", "out of range"),
-		badExpr(strings.Repeat("1,", 124)+"1 * * * *", "257"), badExpr("0 9\x00 * * *", ""),
-		badSchedule("zone that is none", `{"kind":"cron","expr":"0 9 * * *","tz":"Mars/Olympus"}`, "Mars/Olympus"),
+		badExpr("99 99 * * *", "out of range"), badExpr("0 0 30 2 *", "never fires"), badExpr(strings.Repeat("1,", 124)+"1 * * * *", "257"),
 		badSchedule("zone of another file", `{"kind":"cron","expr":"0 9 * * *","tz":"../../etc/passwd"}`, ""),
-		badSchedule("unknown kind", `{"kind":"weekly","expr":"0 9 * * *"}`, "weekly"),
-		badSchedule("no kind", `{}`, ""), badSchedule("no object", `"0 9 * * *"`, ""), badSchedule("unknown member", `{"kind":"every","everyMs":60000,"evry":1}`, ""),
+		badSchedule("unknown member", `{"kind":"every","everyMs":60000,"evry":1}`, ""),
 		{"unknown agent", `{"agentId":"absent"}`, "absent"},
-		{"unknown lane", `{"lane":"fast"}`, "fast"},
 		{"unknown channel", `{"delivery":{"mode":"announce","channel":"pigeon","to":"1"}}`, "there is no channel pigeon; an answer goes to CHANNEL:CHAT"},
-		{"channel without a chat", `{"delivery":{"mode":"announce","channel":"telegram"}}`, "needs the id of a chat"},
-		{"webhook that is no URL", `{"delivery":{"mode":"webhook","to":"javascript:alert(1)"}}`, ""},
-		{"webhook with a password", `{"delivery":{"mode":"webhook","to":"http://a:b@example.org/"}}`, ""},
-		{"unknown delivery", `{"delivery":{"mode":"shout"}}`, "shout"},
 		{"unknown session target", `{"sessionTarget":"attic"}`, "attic"},
-		{"session of an unknown agent", `{"sessionTarget":"session:agent:absent:main"}`, "absent"},
-		{"empty name", `{"name":""}`, "1 to 200"},
-		{"blank name", `{"name":"  "}`, "blanks"},
-		{"long name", `{"name":"` + long[:201] + `"}`, "200"},
 		{"NUL in the name", `{"name":"a\u0000b"}`, "U+0000"},
-		{"newline in the name", `{"name":"a\nb"}`, "control"},
-		{"name that runs backwards", `{"name":"a\u202eb"}`, "bidirectional"},
-		{"name that is a number", `{"name":7}`, ""},
-		{"NUL in the text", `{"payload":{"kind":"agentTurn","message":"a\u0000b"}}`, "U+0000"},
-		{"blank text", `{"payload":{"kind":"agentTurn","message":" "}}`, "empty"},
-		{"long text", `{"payload":{"kind":"agentTurn","message":"` + long + `"}}`, "65536"},
-		{"unknown payload", `{"payload":{"kind":"incantation","message":"x"}}`, "incantation"},
+		{"long text", `{"payload":{"kind":"agentTurn","message":"` + strings.Repeat("x", 70_000) + `"}}`, "65536"},
 		{"program that is not allowed", `{"payload":{"kind":"command","argv":["true"]}}`, "LANEWAY_CRON_PAYLOADS"},
-		{"overlap policy", `{"overlap":"always"}`, "always"},
-		{"missed policy", `{"missed":{"policy":"sometimes"}}`, "sometimes"},
-		{"no catch-up", `{"missed":{"policy":"fire_all","maxCatchup":0}}`, "1-100"},
 		{"much catch-up", `{"missed":{"policy":"fire_all","maxCatchup":101}}`, "1-100"},
-		{"negative window", `{"missed":{"windowSeconds":-1}}`, "out of range"},
-		{"negative jitter", `{"jitterMs":-1}`, ""},
-		{"negative retries", `{"retry":{"maxRetries":-1}}`, ""},
-		{"many retries", `{"retry":{"maxRetries":1000000}}`, ""},
-		{"negative timeout", `{"timeoutSeconds":-1}`, ""},
-		{"rule for gaps without a wall clock", `{"dst":{"gap":"skip"}}`, "kind cron"},
-		{"rule for gaps", `{"schedule":{"kind":"cron","expr":"0 9 * * *"},"dst":{"gap":"sleep"}}`, "sleep"},
 		{"ends before it starts", `{"startsAtMs":4000000000000,"endsAtMs":3900000000000}`, ""},
-		{"unknown member", `{"colour":"red"}`, "colour"},
-		{"key of blanks", `{"key":" "}`, ""},
 		{"two keys", `{"key":"a","declarationKey":"b"}`, "different"},
 	}
-	return list
 }
 
 // aSentence fails unless a refusal describes the fault in one line.

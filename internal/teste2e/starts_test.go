@@ -282,17 +282,6 @@ func odderRows() []startRow {
 			prepare: pipe, code: 78, says: "t is a pipe; name a regular file",
 		})
 	}
-	for _, proxies := range []string{
-		"0.0.0.0/1,128.0.0.0/1", "::/1,8000::/1", "0.0.0.0/2,64.0.0.0/2,128.0.0.0/3,160.0.0.0/3,192.0.0.0/2", "::ffff:0.0.0.0/97,::ffff:128.0.0.0/97", "0.0.0.0/1,128.0.0.0/2,192.0.0.0/3",
-	} {
-		rows = append(rows, startRow{name: "trusts everybody in parts " + proxies, env: []string{"LANEWAY_TRUSTED_PROXIES=" + proxies}, code: 78, says: "trusts everybody: together they are every public address"})
-	}
-	for _, host := range []string{"134744072", "0x08080808", "010.8.8.8", "01002004010", "8.525320"} {
-		rows = append(rows, startRow{
-			name: "public Postgres as " + host, env: []string{"LANEWAY_DATABASE_URL=postgres://u@" + host + "/x?sslmode=require"},
-			code: 78, says: "database: sslmode=verify-full is needed for " + host,
-		})
-	}
 	return rows
 }
 
