@@ -34,7 +34,7 @@
 //     is announced, what ends with a parent;
 //   - stops stops, resets and deletes; signs shows people that their message waits or is being
 //     answered;
-//   - jobTurns and jobCallers implement what the job service (package cron/service) needs.
+//   - jobTurns executes the runs of the job service (package cron/service).
 //
 // Parts that others call themselves are fields of [Dispatcher]: the gateway gets them from the
 // process, not through methods here.
@@ -344,7 +344,7 @@ func (d *Dispatcher) connect(ctx context.Context, deps Deps) error {
 func (d *Dispatcher) connectJobs() error {
 	p := d.parts
 	deps := service.Deps{
-		Store: p.store, Node: p.node, Turns: jobTurns{p, d.queue}, Callers: jobCallers{d.admission, d.access}, Send: p.events.Send, Wake: p.outbox.Wake,
+		Store: p.store, Node: p.node, Turns: jobTurns{p, d.queue}, Admit: d.admission.admit, MayUse: d.access.mayUse, Send: p.events.Send, Wake: p.outbox.Wake,
 		Log: p.log, Go: p.background.Go, Agents: d.agentIDs(), Given: d.figures.given, Channels: p.channelNames(),
 	}
 	if p.cfg.Files != nil {

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"laneway/internal/agent"
-	"laneway/internal/chat"
 	"laneway/internal/cron"
 	"laneway/internal/cron/service"
 	"laneway/internal/store"
@@ -50,24 +49,6 @@ func (j jobTurns) Lanes() []string {
 		names = append(names, l.Name)
 	}
 	return names
-}
-
-// jobCallers decides what callers of the job service may do; it implements [service.Callers].
-type jobCallers struct {
-	admission *admission
-	access    *access
-}
-
-var _ service.Callers = jobCallers{}
-
-// Admit reserves places among the waiting messages of a caller.
-func (j jobCallers) Admit(principal string, own bool, n int) (leave func(), err error) {
-	return j.admission.admit(principal, own, n)
-}
-
-// MayUse returns an error for a session that the principal may not use.
-func (j jobCallers) MayUse(ctx context.Context, key chat.SessionKey, principal string) error {
-	return j.access.mayUse(ctx, key, principal)
 }
 
 // attempt is the part of a turn that goes beyond answering a message: an attempt of a run of a job

@@ -344,27 +344,16 @@ func Needs() map[string]chat.Need {
 func allMethods(s *Server) []*rpc.Method {
 	var cfg Config
 	var backend Backend
+	var bootID string
 	if s != nil {
-		cfg, backend = s.cfg, s.backend
+		cfg, backend, bootID = s.cfg, s.backend, s.bootID
 	}
 	o := overview{s}
 	rows := slices.Concat(o.methods(), o.lists(), o.usages(), conversation.Methods(backend, cfg.Files), pairing.Methods(pairing.Config{
 		Backend: cfg.Pairings, Channels: func() []chat.ChannelStatus { return s.backend.Channels() },
 	}))
 	if s == nil || cfg.Jobs != nil {
-		rows = append(rows, jobs.Methods(cfg.Jobs, node{s})...)
+		rows = append(rows, jobs.Methods(cfg.Jobs, bootID, func() chat.SystemStatus { return s.health.current.Load().status })...)
 	}
 	return rows
 }
-
-// node has the properties of the process that the methods of jobs show.
-type node struct{ s *Server }
-
-// BootID implements [jobs.Node].
-func (n node) BootID() string { return n.s.bootID }
-
-// NodeID implements [jobs.Node].
-func (n node) NodeID() string { return n.s.health.current.Load().status.NodeID }
-
-// StoreKind implements [jobs.Node].
-func (n node) StoreKind() string { return n.s.health.current.Load().status.Store }

@@ -152,7 +152,7 @@ func (p *parts) mayTarget(ctx context.Context, old, j cron.Job, by chat.Caller) 
 		switch {
 		case slices.Contains(had, at):
 		case !at.session.IsZero():
-			if err := p.callers.MayUse(ctx, at.session, by.Principal); err != nil {
+			if err := p.mayUse(ctx, at.session, by.Principal); err != nil {
 				return err
 			}
 		case !by.PrivateChat(at.channel, at.chat):

@@ -63,7 +63,7 @@ func (p *process) join(st *sqlite.Store, change ...func(*service.Config)) {
 	}
 	var err error
 	p.Service, err = service.New(cfg, service.Deps{
-		Store: st, Node: p, Turns: p, Callers: p, Send: p.Send, Wake: p.Wake, Log: slog.New(slog.DiscardHandler), Go: func(work func()) { work() },
+		Store: st, Node: p, Turns: p, Admit: p.Admit, MayUse: p.MayUse, Send: p.Send, Wake: p.Wake, Log: slog.New(slog.DiscardHandler), Go: func(work func()) { work() },
 		Agents: []string{"main"}, Channels: []string{"box:work", "webhook"},
 	})
 	if err != nil {
@@ -103,10 +103,10 @@ func (p *process) Stop(run cron.CancelledRun, cause string) {
 // Lanes implements [service.Turns].
 func (*process) Lanes() []string { return []string{"main", "cron"} }
 
-// Admit implements [service.Callers].
+// Admit refuses no caller.
 func (*process) Admit(string, bool, int) (func(), error) { return func() {}, nil }
 
-// MayUse implements [service.Callers]: a principal may use the sessions that are named after it.
+// MayUse lets a principal use the sessions that are named after it.
 func (*process) MayUse(_ context.Context, key chat.SessionKey, principal string) error {
 	if !strings.HasPrefix(key.Rest, principal) {
 		return chat.ErrSessionNotFound

@@ -2,8 +2,7 @@
 // consequences of the end of a run.
 //
 // Package cron has the vocabulary, the decisions and the loop; package store has the rows. This
-// package connects both with the process, through the interfaces [Node], [Turns], [Callers],
-// [Publisher] and [Outbox].
+// package connects both with the process, through [Deps].
 //
 // # Ideas
 //
@@ -108,10 +107,15 @@ type HostPayload func(job cron.Job) (runner agent.Runner, input string, err erro
 
 // Deps are the dependencies of the service in its process. All are required, except SweepFiles.
 type Deps struct {
-	Store   store.Store
-	Node    Node
-	Turns   Turns
-	Callers Callers
+	Store store.Store
+	Node  Node
+	Turns Turns
+	// Admit takes n places among the waiting messages of a caller, or refuses all
+	// (chat.CodeRateLimited). leave returns them. If no message of the caller waits, n may exceed
+	// the bound.
+	Admit func(principal string, own bool, n int) (leave func(), err error)
+	// MayUse refuses a session that the principal may not use (chat.CodeSessionNotFound).
+	MayUse func(ctx context.Context, key chat.SessionKey, principal string) error
 	// Send sends a cluster event to the other replicas. e points to plain data; shorten shortens it
 	// when it is too long to be sent.
 	Send func(topic string, e any, shorten func())
@@ -134,15 +138,16 @@ type Deps struct {
 
 // parts is the state that every part of the service needs. It does not change after New.
 type parts struct {
-	cfg     Config
-	store   store.Store
-	node    Node
-	turns   Turns
-	callers Callers
-	send    func(topic string, e any, shorten func())
-	wake    func()
-	sweep   func(ctx context.Context, now, before time.Time, inUse func(context.Context) ([]string, error)) (int, error)
-	log     *slog.Logger
+	cfg    Config
+	store  store.Store
+	node   Node
+	turns  Turns
+	admit  func(principal string, own bool, n int) (leave func(), err error)
+	mayUse func(ctx context.Context, key chat.SessionKey, principal string) error
+	send   func(topic string, e any, shorten func())
+	wake   func()
+	sweep  func(ctx context.Context, now, before time.Time, inUse func(context.Context) ([]string, error)) (int, error)
+	log    *slog.Logger
 
 	background func(work func())
 	agents     []string // the default one first
@@ -176,7 +181,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 		cfg.Observer = newCounters(cfg.Metrics)
 	}
 	p := &parts{
-		cfg: cfg, store: deps.Store, node: deps.Node, turns: deps.Turns, callers: deps.Callers, send: deps.Send, wake: deps.Wake,
+		cfg: cfg, store: deps.Store, node: deps.Node, turns: deps.Turns, admit: deps.Admit, mayUse: deps.MayUse, send: deps.Send, wake: deps.Wake,
 		sweep: deps.SweepFiles, log: deps.Log, background: deps.Go, agents: deps.Agents, channels: deps.Channels,
 	}
 	s := &Service{parts: p, Events: &Events{parts: p}}
@@ -308,16 +313,6 @@ type Turns interface {
 	Stop(run cron.CancelledRun, cause string)
 	// Lanes are the names of the lanes.
 	Lanes() []string
-}
-
-// Callers decides about the rights of callers other than editing jobs.
-type Callers interface {
-	// Admit takes n places among the waiting messages of a caller, or refuses all
-	// (chat.CodeRateLimited). leave returns them. If no message of the caller waits, n may exceed
-	// the bound.
-	Admit(principal string, own bool, n int) (leave func(), err error)
-	// MayUse refuses a session that the principal may not use (chat.CodeSessionNotFound).
-	MayUse(ctx context.Context, key chat.SessionKey, principal string) error
 }
 
 // newCounters registers the metrics of the loop.

@@ -293,7 +293,7 @@ func (h handlers) scheduler(ctx context.Context, c *rpc.Call, _ wire.NoParams) (
 	}
 	last, running := h.backend.Ticked()
 	return wire.SchedulerStatusResult{
-		TS: time.Now().UnixMilli(), NodeID: h.node.NodeID(), Running: running, LastTickMs: rpc.Millis(last), Jobs: jobs,
+		TS: time.Now().UnixMilli(), NodeID: h.process().NodeID, Running: running, LastTickMs: rpc.Millis(last), Jobs: jobs,
 	}, nil
 }
 

@@ -57,25 +57,18 @@ type Backend interface {
 	Subscribe(fn func(cron.Event), wanted func() bool) (cancel func())
 }
 
-// Node has the properties of the process for the answers.
-type Node interface {
-	// BootID names this start of the gateway, NodeID the process.
-	BootID() string
-	NodeID() string
-	// StoreKind is sqlite, postgres or memory.
-	StoreKind() string
-}
-
 // handlers implement the methods of jobs.
 type handlers struct {
 	backend Backend
-	node    Node
+	bootID  string
+	process func() chat.SystemStatus
 }
 
 // Methods returns the rows of the table for jobs. Each method with a target accepts it as id and as
-// jobId, because the families of clients use different names.
-func Methods(backend Backend, node Node) []*rpc.Method {
-	h := handlers{backend, node}
+// jobId, because the families of clients use different names. bootID names this start of the
+// gateway; process returns the last status of the process.
+func Methods(backend Backend, bootID string, process func() chat.SystemStatus) []*rpc.Method {
+	h := handlers{backend, bootID, process}
 	return []*rpc.Method{
 		rpc.Define("cron.add", chat.ScopeAdmin, h.add, rpc.Audited, rpc.Limited(auth.LimitCronWrites)),
 		rpc.Define("cron.create", chat.ScopeAdmin, h.create, rpc.Audited, rpc.Limited(auth.LimitCronWrites)),
@@ -229,7 +222,7 @@ func (h handlers) run(ctx context.Context, c *rpc.Call, p wire.CronRunParams) (w
 	case reason != "":
 		return wire.CronRunResult{OK: true, Ran: new(false), Reason: reason}, nil
 	}
-	return wire.CronRunResult{OK: true, Enqueued: true, RunID: id, ProcessInstanceID: h.node.BootID()}, nil
+	return wire.CronRunResult{OK: true, Enqueued: true, RunID: id, ProcessInstanceID: h.bootID}, nil
 }
 
 func (h handlers) cancel(ctx context.Context, c *rpc.Call, p wire.CronCancelParams) (wire.CronCancelResult, error) {
@@ -379,6 +372,6 @@ func msOf(t time.Time) int64 {
 
 func (h handlers) status(ctx context.Context, c *rpc.Call, _ wire.NoParams) (wire.CronStatusResult, error) {
 	s, enabled := h.backend.Counts(ctx, c.Caller())
-	kind := h.node.StoreKind()
+	kind := h.process().Store
 	return wire.CronStatusResult{Enabled: enabled, Jobs: s.Jobs, NextWakeAtMs: rpc.Instant(s.NextWake), Storage: kind, StorePath: kind}, nil
 }
