@@ -66,7 +66,7 @@ func ExamineStore(ctx context.Context, cfg config.Config, secrets []secret.Secre
 	case err != nil:
 		return []Finding{{Failure, err.Error(), "check the address of the database and whether it runs"}}
 	}
-	found := []Finding{{Weight: Fine, Text: s.Kind() + " answers, and its schema is that of this program"}}
+	found := []Finding{{Weight: Fine, Text: s.Kind() + " answers, and its schema matches this program"}}
 	if err := s.Rehearse(ctx); err != nil {
 		found = append(found, Finding{Failure, "the database takes no message: " + err.Error(), ""})
 	}
@@ -162,7 +162,7 @@ func examineRules(ctx context.Context, look store.Admin, values map[string]any) 
 	if len(found) > 0 {
 		return found
 	}
-	return []Finding{{Weight: Fine, Text: fmt.Sprintf("%d rules of the tables hold, %d need a value that only the running gateway has", checked, skipped)}}
+	return []Finding{{Weight: Fine, Text: fmt.Sprintf("%d consistency checks passed, %d need the running gateway", checked, skipped)}}
 }
 
 // examineSecrets searches the tables for the secrets of the configuration. It compares in this
@@ -186,7 +186,7 @@ func examineSecrets(ctx context.Context, look store.Admin, secrets []secret.Secr
 			"change the secret, then remove these texts",
 		}
 	}
-	return Finding{Weight: Fine, Text: fmt.Sprintf("the errors and addresses of the tables contain none of %d secrets", len(secrets))}
+	return Finding{Weight: Fine, Text: fmt.Sprintf("no stored error or address contains a secret (checked: %d)", len(secrets))}
 }
 
 // examineAgentless reports work that waits for an agent that no running gateway has.

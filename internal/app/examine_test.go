@@ -172,7 +172,7 @@ func TestAgentsAreExaminedWithoutAskingThemAnything(t *testing.T) {
 	}{
 		{config.RunnerEcho, config.RunnerOpenAI, Fine, "main: the running gateway answers with openai, this configuration says echo"},
 		{config.RunnerAnthropic, config.RunnerOpenAI, Warning, "main: the running gateway answers with openai, this configuration says anthropic"},
-		{config.RunnerEcho, config.RunnerEcho, Warning, "main: echo repeats each message"},
+		{config.RunnerEcho, config.RunnerEcho, Warning, "main: echo, the demo, repeats each message"},
 	} {
 		cfg := config.Config{Agents: map[string]config.Agent{"main": {Runner: tc.here}}}
 		found := ExamineAgents(t.Context(), cfg, map[string]string{"main": tc.runs}, lookup)

@@ -71,7 +71,7 @@ func examineAgent(ctx context.Context, a config.Agent, lookup func(string) (stri
 		headers := map[string]string{"X-Api-Key": a.APIKey.Reveal(), "Anthropic-Version": "2023-06-01"}
 		return examineEndpoint(ctx, strings.TrimRight(a.BaseURL, "/")+"/v1/models", headers, a.APIKey.IsSet(), "") // the list does not have the aliases of its models
 	default:
-		return Finding{Warning, "echo repeats each message, for trying laneway", "configure an agent that can do something"}
+		return Finding{Warning, "echo, the demo, repeats each message", "use a real agent: laneway agents detect"}
 	}
 }
 

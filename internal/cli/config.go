@@ -228,9 +228,12 @@ func (c *agentsDetectCmd) Run(env *environment) error {
 	if c.JSON {
 		return printJSON(env.stdout, map[string]any{"agents": all})
 	}
-	rows := [][]string{{"AGENT", "PROGRAM", "STATE", "NEXT"}}
+	rows, npx := [][]string{{"AGENT", "PROGRAM", "STATE", "NEXT"}}, false
 	for _, d := range all {
-		rows = append(rows, []string{d.Name, d.Title, d.State, d.Next})
+		rows, npx = append(rows, []string{d.Name, d.Title, d.State, d.Next}), npx || d.State == "npx"
+	}
+	if npx {
+		env.note("npx: not installed; laneway downloads it from npm when the agent starts")
 	}
 	return env.table(rows)
 }

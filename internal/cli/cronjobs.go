@@ -283,7 +283,7 @@ func (c *cronRm) Run(ctx context.Context, env *environment) error {
 type cronPause struct {
 	jobArg
 
-	Note string        `help:"The reason." default:"paused by hand"`
+	Note string        `help:"The reason." default:"paused on the command line"`
 	For  time.Duration `help:"Resume automatically after this time." placeholder:"DURATION"`
 }
 

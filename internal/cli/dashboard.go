@@ -141,9 +141,9 @@ func (c *dashboardCmd) open(ctx context.Context, env *environment, dir, link, wo
 	}
 	exited, err := browse(env, "file://"+f.Name())
 	if err != nil {
-		return fmt.Errorf("no browser could be opened here (%w); laneway dashboard --print prints a link for another one", err)
+		return fmt.Errorf("no browser could be opened here (%w); laneway dashboard --print prints a link to open elsewhere", err)
 	}
-	env.note(words + "; the browser opens the page, and this command ends in a minute or with Ctrl+C")
+	env.note(words + "; the browser opens the page, and this command ends within a minute, or with Ctrl-C")
 	left := time.NewTimer(dashboardPage)
 	defer left.Stop()
 	for {
@@ -154,7 +154,7 @@ func (c *dashboardCmd) open(ctx context.Context, env *environment, dir, link, wo
 			return nil
 		case err, open := <-exited:
 			if err != nil {
-				return fmt.Errorf("no browser could be opened here (%w); laneway dashboard --print prints a link for another one", err)
+				return fmt.Errorf("no browser could be opened here (%w); laneway dashboard --print prints a link to open elsewhere", err)
 			}
 			if !open {
 				exited = nil // an opener ends at once, before the browser has read the page

@@ -186,7 +186,7 @@ func checkStart(_ context.Context, p *patient) []finding {
 	if err != nil {
 		return each(err)
 	}
-	all := ok("a gateway may start with this configuration")
+	all := ok("the gateway can start with this configuration")
 	for _, w := range slices.Concat(plan.Warnings, p.loaded.UnknownVariables(p.env.variableNames())) {
 		all = append(all, finding{Level: levelWarning, Text: w})
 	}

@@ -55,7 +55,7 @@ func TestDoctorLooksAtModesAndOwners(t *testing.T) {
 			"failure  token file      token file DIR/token belongs to user nobody (65534); name a file of user root (0) or of root\n",
 		}},
 		"the gateway of another user": {0o700, 0o600, other, other, []string{
-			"ok       start           a gateway may start with this configuration\n", "ok       data directory  DIR\n",
+			"ok       start           the gateway can start with this configuration\n", "ok       data directory  DIR\n",
 			"ok       token file      DIR/token is readable by the gateway and by no other user\n",
 		}},
 	} {
@@ -87,7 +87,7 @@ func TestDoctorKnowsTheRunningAgentAndTheDisk(t *testing.T) {
 	b = newBench("", "LANEWAY_DATA", prepared(t, 0o700, 0o600, os.Geteuid(), os.Geteuid()), "LANEWAY_URL", "http://127.0.0.1:1")
 	b.gateway.refuse = errors.New("no process listens")
 	b.run(t, exitFailure, "doctor")
-	if got := b.stdout.String(); !strings.Contains(got, "warning  agents          main: echo repeats each message, for trying laneway; configure an agent that can do something\n") {
+	if got := b.stdout.String(); !strings.Contains(got, "warning  agents          main: echo, the demo, repeats each message; use a real agent: laneway agents detect\n") {
 		t.Errorf("agents without a gateway:\n%s", got)
 	}
 	for free, want := range map[uint64]level{100*mebibyte - 1: levelFailure, 100 * mebibyte: levelWarning, 1024*mebibyte - 1: levelWarning, 1024 * mebibyte: levelOK} {

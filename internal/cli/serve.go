@@ -301,7 +301,7 @@ func agentName(cfg config.Config) string {
 	case agent.URL != "":
 		return agent.Runner + ", " + agent.URL
 	default:
-		return agent.Runner + ", it repeats your words"
+		return agent.Runner + ", a demo that repeats what you type"
 	}
 }
 

@@ -116,8 +116,8 @@ func TestDefaultsAreValidAndNeedNothing(t *testing.T) {
 	if c.Agents["main"].Runner != RunnerEcho || c.DefaultAgent != "main" || c.Data != "/home/user/.local/share/laneway" {
 		t.Errorf("got agent %+v, default %q, data %q", c.Agents["main"], c.DefaultAgent, c.Data)
 	}
-	if len(loaded.Notes) != 1 || !strings.Contains(loaded.Notes[0], "demonstration") {
-		t.Errorf("notes %q do not say that the echo is a demonstration", loaded.Notes)
+	if len(loaded.Notes) != 1 || !strings.Contains(loaded.Notes[0], "for a real agent") {
+		t.Errorf("notes %q do not name a real agent", loaded.Notes)
 	}
 }
 

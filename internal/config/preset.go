@@ -243,11 +243,11 @@ func (l *Loaded) detectAgent(cfg *Config, lookup func(string) (string, bool)) {
 	}
 	cfg.Agents[MainAgent] = a
 	if variable == "" {
-		try := "claude, or --agent openai:MODEL@BASE_URL; more: laneway agents detect"
+		try := "claude, or --agent openai:MODEL@BASE_URL; laneway agents detect lists what you have"
 		if found := Installed(lookup); len(found) > 0 {
 			try = strings.Join(found, ", or --agent ")
 		}
-		l.Notes = append(l.Notes, "echo is a demonstration; for a real agent: laneway serve --agent "+try)
+		l.Notes = append(l.Notes, "for a real agent: laneway serve --agent "+try)
 		return
 	}
 	for _, name := range []string{"runner", "model", "base_url"} {

@@ -168,8 +168,8 @@ func (o overview) agentNeeds() []wire.Need {
 	for _, a := range b.Agents() {
 		if a.ID == b.DefaultAgent() && a.Runner == echoRunner {
 			return []wire.Need{{
-				Kind: "agent", Level: levelHint, Text: "The default agent only echoes messages.",
-				Next: "Put an agent behind the gateway: laneway serve --agent claude, codex, ollama: or another one.", Command: "laneway agents detect",
+				Kind: "agent", Level: levelHint, Text: "The default agent is the demo, which repeats messages.",
+				Next: "Start laneway with a real agent, for example: laneway serve --agent claude. This lists what you have:", Command: "laneway agents detect",
 			}}
 		}
 	}

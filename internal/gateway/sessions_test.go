@@ -474,7 +474,7 @@ func TestNeedsAreListedTheWorstFirst(t *testing.T) {
 		"warn version: Replicas run different versions: 0.1.0 (a), 0.2.0 (b).",
 		"ask pairing: Anna (telegram 4711) asks to talk to the agent.",
 		"ask question: The agent coder asks before it does this: run the command “ls”",
-		"hint agent: The default agent only echoes messages.",
+		"hint agent: The default agent is the demo, which repeats messages.",
 	}
 	if got := list(adminToken); !slices.Equal(got, want) {
 		t.Errorf("needs:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))

@@ -21,7 +21,7 @@ type ChatSendParams struct {
 	Thinking       string       `json:"thinking,omitempty"`                                                     // how much the model may think, in the words of the model
 	Attachments    []Attachment `json:"attachments,omitempty" rule:"max=16"`                                    // files that were uploaded before
 	ReplyTo        int64        `json:"replyTo,omitempty" rule:"min=1"`                                         // the number of the message of this conversation that it answers; the agent gets that before the text
-	Extended       bool         `json:"extended,omitempty"`                                                     // asks for the extended view
+	Extended       bool         `json:"extended,omitempty"`                                                     // requests the extended view
 }
 
 // Attachment is a file of a message.
@@ -29,11 +29,11 @@ type Attachment struct {
 	FileID string `json:"fileId" rule:"required,min=1,max=128"` // the id of a file that was uploaded with POST /v1/files
 }
 
-// WantsExtended reports whether the call asks for the extended view.
+// WantsExtended reports whether the call requests the extended view.
 func (p *ChatSendParams) WantsExtended() bool { return p.Extended }
 
-// ChatSendResult is the result of chat.send. An empty event chat follows at once for a turn that
-// waits.
+// ChatSendResult is the result of chat.send. An empty event chat follows immediately for a turn
+// that waits.
 type ChatSendResult struct {
 	RunID    string `json:"runId"`                                                 // the run; the idempotencyKey of the call
 	Status   string `json:"status" rule:"enum=started|in_flight|ok|error|timeout"` // started for a new message, even when it waits; otherwise the state of the message with this key
@@ -112,7 +112,7 @@ type HistoryPage[M any] struct {
 	TotalMessages int           `json:"totalMessages"`         // all messages of the transcript
 	DeltaCursor   string        `json:"deltaCursor"`           // the position after the newest message, for cursor
 	PendingInputs PendingInputs `json:"pendingInputs"`         // messages that wait
-	InFlightRun   *InFlightRun  `json:"inFlightRun,omitempty"` // the answer that is being made
+	InFlightRun   *InFlightRun  `json:"inFlightRun,omitempty"` // the answer in progress
 	SessionInfo   SessionRow    `json:"sessionInfo"`           // the session, as in sessions.list
 }
 
@@ -124,7 +124,7 @@ type HistoryDelta[M any] struct {
 	Messages      []M           `json:"messages"`               // the messages, oldest first
 	DeltaCursor   string        `json:"deltaCursor"`            // the position after the last of them
 	PendingInputs PendingInputs `json:"pendingInputs"`          // messages that wait
-	InFlightRun   *InFlightRun  `json:"inFlightRun,omitempty"`  // the answer that is being made
+	InFlightRun   *InFlightRun  `json:"inFlightRun,omitempty"`  // the answer in progress
 	SessionInfo   SessionRow    `json:"sessionInfo"`            // the session, as in sessions.list
 }
 
@@ -214,7 +214,7 @@ type PendingInput struct {
 	State      string         `json:"state" rule:"enum=queued"` // always queued
 }
 
-// InFlightRun is an answer that is being made.
+// InFlightRun is an answer in progress.
 type InFlightRun struct {
 	RunID string `json:"runId"` // its run
 	Text  string `json:"text"`  // the text so far

@@ -138,7 +138,7 @@ type HelloOK struct {
 	Features HelloFeatures `json:"features"`                  // what it can do
 	Snapshot HelloSnapshot `json:"snapshot"`                  // how it is now
 	Auth     HelloAuth     `json:"auth"`                      // what the connection may do
-	Policy   HelloPolicy   `json:"policy"`                    // the bounds of the connection
+	Policy   HelloPolicy   `json:"policy"`                    // the limits of the connection
 }
 
 // HelloServer names the gateway.
@@ -180,7 +180,7 @@ type HelloAuth struct {
 	Name   string   `json:"name,omitempty"`            // Extended: the name of the credential
 }
 
-// HelloPolicy has the bounds of the connection.
+// HelloPolicy has the limits of the connection.
 type HelloPolicy struct {
 	MaxPayload       int64 `json:"maxPayload"`       // the largest message of the client, in bytes
 	MaxBufferedBytes int   `json:"maxBufferedBytes"` // the send buffer of the gateway for this connection

@@ -3,16 +3,16 @@ package wire
 // HealthParams are the parameters of health.
 type HealthParams struct {
 	Probe    bool `json:"probe,omitempty"`    // check now; otherwise the answer may be some seconds old, except for the state of channels
-	Extended bool `json:"extended,omitempty"` // asks for the extended view
+	Extended bool `json:"extended,omitempty"` // requests the extended view
 }
 
-// WantsExtended reports whether the call asks for the extended view.
+// WantsExtended reports whether the call requests the extended view.
 func (p *HealthParams) WantsExtended() bool { return p.Extended }
 
 // HealthResult is the result of health, and the payload of the event health.
 type HealthResult struct {
 	OK               bool                     `json:"ok,omitempty"`     // true; absent when there is a problem
-	TS               int64                    `json:"ts"`               // when the gateway made the checks, in Unix milliseconds
+	TS               int64                    `json:"ts"`               // when the gateway ran the checks, in Unix milliseconds
 	DurationMs       int64                    `json:"durationMs"`       // how long the checks took
 	Channels         map[string]HealthChannel `json:"channels"`         // the channels, by id
 	ChannelOrder     []string                 `json:"channelOrder"`     // their ids in the order of the configuration

@@ -11,7 +11,7 @@ type Job struct {
 	AtMostOnce         *bool              `json:"atMostOnce,omitempty"`                                                                   // Extended: a run that was interrupted is not repeated
 	ConfigRevision     string             `json:"configRevision"`                                                                         // changes with every change of the job; see expectedConfigRevision
 	Created            *bool              `json:"created,omitempty"`                                                                      // Extended: in the result of cron.add: the job is new
-	CreatedAtMs        int64              `json:"createdAtMs"`                                                                            // when it was made, in Unix milliseconds
+	CreatedAtMs        int64              `json:"createdAtMs"`                                                                            // when it was created, in Unix milliseconds
 	DeclarationKey     *string            `json:"declarationKey,omitempty"`                                                               // the key that the client gave
 	DeleteAfterRun     *bool              `json:"deleteAfterRun,omitempty"`                                                               // it is removed after its first planned fire that succeeded
 	Delivery           JobDelivery        `json:"delivery"`                                                                               // where its answers go
@@ -28,7 +28,7 @@ type Job struct {
 	Invalid            string             `json:"invalid,omitempty"`                                                                      // Extended: why the stored job is invalid
 	JitterMs           *int64             `json:"jitterMs,omitempty"`                                                                     // Extended: its fires are delayed by a fixed time of at most this
 	Key                string             `json:"key,omitempty"`                                                                          // Extended: its key, unique for its owner
-	KeyDerived         *bool              `json:"keyDerived,omitempty"`                                                                   // Extended: the key was made from name and schedule
+	KeyDerived         *bool              `json:"keyDerived,omitempty"`                                                                   // Extended: the key was derived from name and schedule
 	Lane               *string            `json:"lane,omitempty"`                                                                         // Extended: the lane of its runs
 	LastDeliveryStatus string             `json:"lastDeliveryStatus,omitempty" rule:"enum=not-requested|delivered|not-delivered|unknown"` // the delivery status of its last answer
 	LastRunAtMs        int64              `json:"lastRunAtMs,omitempty"`                                                                  // when its last run began, in Unix milliseconds
@@ -44,7 +44,7 @@ type Job struct {
 	PauseAfterFailures *int               `json:"pauseAfterFailures,omitempty"`                                                           // Extended: failed runs in a row that pause it; 0 = never
 	Paused             *JobPause          `json:"paused,omitempty"`                                                                       // Extended: who paused it and why
 	Payload            JobPayload         `json:"payload"`                                                                                // what a run does
-	Principal          *string            `json:"principal,omitempty"`                                                                    // Extended: which credential made it
+	Principal          *string            `json:"principal,omitempty"`                                                                    // Extended: which credential created it
 	QueuedRuns         *int               `json:"queuedRuns,omitempty"`                                                                   // Extended: runs that wait or run
 	Retry              *JobRetry          `json:"retry,omitempty"`                                                                        // Extended: what happens when a run fails
 	RunCount           *int64             `json:"runCount,omitempty"`                                                                     // Extended: finished runs
@@ -227,10 +227,10 @@ type CronListParams struct {
 	Outcomes        int64    `json:"outcomes,omitempty" rule:"min=0,max=14"`                                         // the number of outcomes to return for each job
 	Brief           bool     `json:"brief,omitempty"`                                                                // leaves out the payload of a job, its description and its rules for failures
 	System          bool     `json:"includeSystem,omitempty"`                                                        // also the jobs of the gateway itself
-	Extended        bool     `json:"extended,omitempty"`                                                             // asks for the extended view
+	Extended        bool     `json:"extended,omitempty"`                                                             // requests the extended view
 }
 
-// WantsExtended reports whether the call asks for the extended view.
+// WantsExtended reports whether the call requests the extended view.
 func (p *CronListParams) WantsExtended() bool { return p.Extended }
 
 // CronListResult is the result of cron.list.
@@ -284,10 +284,10 @@ type CronRunsParams struct {
 	Until      int64    `json:"untilMs,omitempty"`                                                                     // only slots before this time, in Unix milliseconds
 	Active     bool     `json:"includeActive,omitempty"`                                                               // also runs that wait or run
 	Changes    bool     `json:"changes,omitempty"`                                                                     // with id: also the newest changes of the job, from sinceMs on
-	Extended   bool     `json:"extended,omitempty"`                                                                    // asks for the extended view
+	Extended   bool     `json:"extended,omitempty"`                                                                    // requests the extended view
 }
 
-// WantsExtended reports whether the call asks for the extended view.
+// WantsExtended reports whether the call requests the extended view.
 func (p *CronRunsParams) WantsExtended() bool { return p.Extended }
 
 // CronRunsResult is the result of cron.runs.

@@ -6,10 +6,10 @@ import "encoding/json"
 // docs/cron.md.
 type CronAddParams struct {
 	Name               json.RawMessage `json:"name" rule:"required"`                    // the name
-	Schedule           json.RawMessage `json:"schedule" rule:"required"`                // when it fires: as schedule of a job
+	Schedule           json.RawMessage `json:"schedule" rule:"required"`                // when it fires; see schedule of a job
 	SessionTarget      json.RawMessage `json:"sessionTarget" rule:"required"`           // the session of its runs: isolated, main, current, or session: and a key
-	Payload            json.RawMessage `json:"payload" rule:"required"`                 // what a run does: as payload of a job
-	Extended           bool            `json:"extended,omitempty"`                      // asks for the extended view
+	Payload            json.RawMessage `json:"payload" rule:"required"`                 // what a run does; see payload of a job
+	Extended           bool            `json:"extended,omitempty"`                      // requests the extended view
 	IdempotencyKey     string          `json:"idempotencyKey,omitempty" rule:"max=128"` // names the call, so that it can be sent again
 	IfNameExists       json.RawMessage `json:"ifNameExists,omitempty"`                  // what to do when the owner has jobs of this name: refuse, replace the only one, or make a new one; absent = new
 	FormerID           string          `json:"formerId,omitempty" rule:"max=128"`       // the id of a removed job of the caller: the new job receives it and continues its history
@@ -17,24 +17,24 @@ type CronAddParams struct {
 	AtMostOnce         json.RawMessage `json:"atMostOnce,omitempty"`                    // do not repeat a run that was interrupted
 	DeclarationKey     json.RawMessage `json:"declarationKey,omitempty"`                // a key of the client; a job with this key is updated
 	DeleteAfterRun     json.RawMessage `json:"deleteAfterRun,omitempty"`                // remove the job after its first planned fire that succeeded
-	Delivery           json.RawMessage `json:"delivery,omitempty"`                      // where its answers go: as delivery of a job
+	Delivery           json.RawMessage `json:"delivery,omitempty"`                      // where its answers go; see delivery of a job
 	Description        json.RawMessage `json:"description,omitempty"`                   // for people
 	DisplayName        json.RawMessage `json:"displayName,omitempty"`                   // for people
-	DST                json.RawMessage `json:"dst,omitempty"`                           // what happens when the clock is changed: as dst of a job
+	DST                json.RawMessage `json:"dst,omitempty"`                           // what happens at clock changes; see dst of a job
 	Enabled            json.RawMessage `json:"enabled,omitempty"`                       // whether it fires; absent = true
 	EndsAtMs           json.RawMessage `json:"endsAtMs,omitempty"`                      // no slots after it, in Unix milliseconds or words, as at of a schedule
-	FailureAlert       json.RawMessage `json:"failureAlert,omitempty"`                  // when failures are reported: as failureAlert of a job
+	FailureAlert       json.RawMessage `json:"failureAlert,omitempty"`                  // when failures are reported; see failureAlert of a job
 	JitterMs           json.RawMessage `json:"jitterMs,omitempty"`                      // delay its fires by a fixed time of at most this
 	Key                json.RawMessage `json:"key,omitempty"`                           // as declarationKey
 	Lane               json.RawMessage `json:"lane,omitempty"`                          // the lane of its runs; absent = cron
 	MaxRuns            json.RawMessage `json:"maxRuns,omitempty"`                       // the number of planned fires; absent = no limit
-	Missed             json.RawMessage `json:"missed,omitempty"`                        // what happens to slots that passed while no process ran: as missed of a job
+	Missed             json.RawMessage `json:"missed,omitempty"`                        // what happens to slots that passed while no process ran; see missed of a job
 	Overlap            json.RawMessage `json:"overlap,omitempty"`                       // what happens to a slot while a run is active
 	Owner              json.RawMessage `json:"owner,omitempty"`                         // accepted and ignored
 	Pacing             json.RawMessage `json:"pacing,omitempty"`                        // refused unless it is null: not supported
 	PauseAfterFailures json.RawMessage `json:"pauseAfterFailures,omitempty"`            // failed runs in a row that pause it; 0 = never
-	Paused             json.RawMessage `json:"paused,omitempty"`                        // make it paused: as paused of a job
-	Retry              json.RawMessage `json:"retry,omitempty"`                         // what happens when a run fails: as retry of a job
+	Paused             json.RawMessage `json:"paused,omitempty"`                        // create it paused; see paused of a job
+	Retry              json.RawMessage `json:"retry,omitempty"`                         // what happens when a run fails; see retry of a job
 	SessionKey         json.RawMessage `json:"sessionKey,omitempty"`                    // the session that sessionTarget current means
 	StartsAtMs         json.RawMessage `json:"startsAtMs,omitempty"`                    // no slots before it, in Unix milliseconds or words, as at of a schedule
 	State              json.RawMessage `json:"state,omitempty"`                         // accepted and ignored
@@ -43,7 +43,7 @@ type CronAddParams struct {
 	WakeMode           json.RawMessage `json:"wakeMode,omitempty"`                      // when its text runs in a session: now or next-heartbeat
 }
 
-// WantsExtended reports whether the call asks for the extended view.
+// WantsExtended reports whether the call requests the extended view.
 func (p *CronAddParams) WantsExtended() bool { return p.Extended }
 
 // CronAddResult is the result of cron.add: a [Job], or [JobDeclared] when the client gave a key.
@@ -58,7 +58,7 @@ func (r CronAddResult) Variant() any { return r.Of }
 // MarshalJSON is the JSON of the variant.
 func (r CronAddResult) MarshalJSON() ([]byte, error) { return encode(r.Of) }
 
-// JobDeclared is a job that was made or updated under the key of a client.
+// JobDeclared is a job that was created or updated under the key of a client.
 type JobDeclared struct {
 	Created         bool            `json:"created"`           // it is new
 	DeliveryPreview DeliveryPreview `json:"deliveryPreview"`   // where its answers go, in words
@@ -70,7 +70,7 @@ type JobDeclared struct {
 // gateways.
 type CronCreateParams struct {
 	Name           json.RawMessage `json:"name" rule:"required"`     // the name
-	Schedule       json.RawMessage `json:"schedule" rule:"required"` // when it fires: as schedule of a job
+	Schedule       json.RawMessage `json:"schedule" rule:"required"` // when it fires; see schedule of a job
 	Message        json.RawMessage `json:"message" rule:"required"`  // the text
 	Deliver        bool            `json:"deliver,omitempty"`        // whether answers go to a channel
 	Channel        string          `json:"channel,omitempty"`        // deliver: the channel
@@ -92,19 +92,19 @@ type CronUpdateParams struct {
 	ID       string          `json:"id" rule:"required,or=jobId,min=1,max=128"`       // the job
 	Patch    json.RawMessage `json:"patch" rule:"required"`                           // the members to change, as in cron.add; null restores the default
 	Expected string          `json:"expectedConfigRevision,omitempty" rule:"max=128"` // refuse when the job has another revision
-	Extended bool            `json:"extended,omitempty"`                              // asks for the extended view
+	Extended bool            `json:"extended,omitempty"`                              // requests the extended view
 }
 
-// WantsExtended reports whether the call asks for the extended view.
+// WantsExtended reports whether the call requests the extended view.
 func (p *CronUpdateParams) WantsExtended() bool { return p.Extended }
 
 // CronJobParams are the parameters of cron.get and cron.resume.
 type CronJobParams struct {
 	ID       string `json:"id" rule:"required,or=jobId,min=1,max=128"` // the job
-	Extended bool   `json:"extended,omitempty"`                        // asks for the extended view; cron.resume always has it
+	Extended bool   `json:"extended,omitempty"`                        // requests the extended view; cron.resume always has it
 }
 
-// WantsExtended reports whether the call asks for the extended view.
+// WantsExtended reports whether the call requests the extended view.
 func (p *CronJobParams) WantsExtended() bool { return p.Extended }
 
 // CronRemoveParams are the parameters of cron.remove.
@@ -159,11 +159,11 @@ type CronRunParams struct {
 
 // CronRunResult is the result of cron.run.
 type CronRunResult struct {
-	Enqueued          bool   `json:"enqueued,omitempty"`          // true when a run was made
+	Enqueued          bool   `json:"enqueued,omitempty"`          // true when a run was created
 	OK                bool   `json:"ok"`                          // always true
 	ProcessInstanceID string `json:"processInstanceId,omitempty"` // with enqueued: this start of the gateway
-	Ran               *bool  `json:"ran,omitempty"`               // false when no run was made
-	Reason            string `json:"reason,omitempty"`            // why no run was made
+	Ran               *bool  `json:"ran,omitempty"`               // false when no run was created
+	Reason            string `json:"reason,omitempty"`            // why no run was created
 	RunID             string `json:"runId,omitempty"`             // with enqueued: the run
 }
 
@@ -194,7 +194,7 @@ type CronBackfillParams struct {
 
 // CronBackfillResult is the result of cron.backfill.
 type CronBackfillResult struct {
-	Enqueued int            `json:"enqueued"` // runs that were made
+	Enqueued int            `json:"enqueued"` // runs that were created
 	Existing int            `json:"existing"` // slots that already have a run
 	Fires    []BackfillFire `json:"fires"`    // the slots, oldest first
 	OK       bool           `json:"ok"`       // always true
@@ -202,7 +202,7 @@ type CronBackfillResult struct {
 
 // BackfillFire is a slot of a past window.
 type BackfillFire struct {
-	Action         string `json:"action" rule:"enum=enqueue|exists"` // whether a run is made for it
+	Action         string `json:"action" rule:"enum=enqueue|exists"` // whether a run is created for it
 	RunID          string `json:"runId"`                             // its run
 	ScheduledForMs int64  `json:"scheduledForMs"`                    // the slot, in Unix milliseconds
 }
@@ -282,7 +282,7 @@ type ExplainedSlot struct {
 // JobChange is a change of a job.
 type JobChange struct {
 	TS   int64  `json:"ts"`   // when, in Unix milliseconds
-	Who  string `json:"who"`  // the credential that made it
+	Who  string `json:"who"`  // the credential that created it
 	Verb string `json:"verb"` // its kind: cron.update, cron.pause, …
 }
 

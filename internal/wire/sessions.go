@@ -376,18 +376,18 @@ type TocNode struct {
 	ToSeq      int64  `json:"toSeq,omitempty"`                  // the sequence number of its last message on that day
 	Messages   int    `json:"messages,omitempty"`               // how many messages it summarises
 	Text       string `json:"text"`                             // the summary
-	MadeAt     int64  `json:"madeAt"`                           // when it was made, in Unix milliseconds
-	Stale      bool   `json:"stale,omitempty"`                  // messages arrived after it was made; the next run of its job replaces it
+	MadeAt     int64  `json:"madeAt"`                           // when it was created, in Unix milliseconds
+	Stale      bool   `json:"stale,omitempty"`                  // messages arrived after it was written; the next run of its job replaces it
 }
 
 // PairingListParams are the parameters of channels.pairing.list.
 type PairingListParams struct {
 	Channel   string `json:"channel,omitempty" rule:"min=1,max=64"`   // only this channel
 	AccountID string `json:"accountId,omitempty" rule:"min=1,max=64"` // only this account
-	Extended  bool   `json:"extended,omitempty"`                      // asks for the extended view
+	Extended  bool   `json:"extended,omitempty"`                      // requests the extended view
 }
 
-// WantsExtended reports whether the call asks for the extended view.
+// WantsExtended reports whether the call requests the extended view.
 func (p *PairingListParams) WantsExtended() bool { return p.Extended }
 
 // PairingListResult is the result of channels.pairing.list. It has no code: a person proves their
