@@ -2,13 +2,10 @@ package gateway_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"net"
-	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -23,73 +20,6 @@ import (
 	"laneway/internal/gateway/auth"
 	"laneway/internal/testrun"
 )
-
-// A client stops reading while answers and events are sent to it. Everything before the close
-// arrives in order, followed by 1013 or a reset. With the cursor, the client finds every message
-// once.
-func TestStoppedReaderLosesNothing(t *testing.T) {
-	t.Parallel()
-	counted := prometheus.NewRegistry()
-	b := start(t, func(c *gateway.Config) {
-		c.MaxBuffered, c.Metrics = 2<<20, counted                  // the fast reader never has half of that buffered
-		c.Deadlines.Ping, c.Deadlines.Write = time.Hour, time.Hour // the connection must be closed because the client does not read, however slow the machine is
-	})
-	slow, quick := b.login(adminToken), b.login(adminToken)
-	slow.must("sessions.subscribe", nil)
-	if tcp, ok := slow.ws.NetConn().(*net.TCPConn); ok {
-		_ = tcp.SetReadBuffer(4096)
-	}
-	cursor := slow.must("chat.history", params{"sessionKey": "main"})["deltaCursor"]
-	for i := range 10 {
-		slow.request(fmt.Sprint("q", i), "health", nil)
-	}
-	text := strings.Repeat("x", 100_000)
-	for i := range 100 {
-		id := fmt.Sprint("m", i)
-		quick.must("chat.send", send("main", text+id, id))
-		quick.next(chatState(id, "final"))
-		if testrun.Counted(t, counted, "laneway_ws_closed_total")["slow"] > 0 {
-			break
-		}
-	}
-	testrun.Eventually(t, "the slow reader to be closed", func() bool { return testrun.Counted(t, counted, "laneway_ws_closed_total")["slow"] == 1 })
-	var seq uint64
-	for {
-		f, err := slow.tryRead()
-		var ce *websocket.CloseError
-		if errors.As(err, &ce) && ce.Code != 1013 && ce.Code != websocket.CloseAbnormalClosure {
-			t.Errorf("close %d, want 1013 or a reset", ce.Code)
-		}
-		if err != nil {
-			break
-		}
-		if f.Type == "event" {
-			if seq++; f.Seq != seq {
-				t.Fatalf("seq %d, want %d", f.Seq, seq)
-			}
-		}
-	}
-	again := b.login(adminToken)
-	seen := map[any]bool{}
-	for {
-		h := again.must("chat.history", params{"sessionKey": "main", "cursor": cursor, "limit": 5})
-		cursor = h["deltaCursor"]
-		messages := h["messages"].([]any)
-		if len(messages) == 0 {
-			break
-		}
-		for _, m := range messages {
-			id := m.(params)["id"]
-			if seen[id] {
-				t.Fatalf("message %v twice", id)
-			}
-			seen[id] = true
-		}
-	}
-	if total := again.must("chat.history", params{"sessionKey": "main", "limit": 1})["totalMessages"]; float64(len(seen)) != total {
-		t.Errorf("%d messages by cursor, %v there are", len(seen), total)
-	}
-}
 
 // Clients that send invalid frames as fast as possible do not delay other clients.
 func TestFloodOfRubbish(t *testing.T) {
@@ -153,44 +83,6 @@ func TestMetricsCountWithClosedLabels(t *testing.T) {
 	if n := testrun.Counted(t, counted, "laneway_ws_connections"); len(n) != 0 {
 		t.Errorf("%v connections are open, want none", n)
 	}
-}
-
-// No connection exceeds its own limit. Together, five exceed the limit of their credential, which
-// is four times as much; four do not.
-func TestConnectionsThatDoNotReadAreBoundedTogether(t *testing.T) {
-	t.Parallel()
-	const limit = 64 << 10
-	virtual(t, func(t *bubble) {
-		reads := t.open().login(annaToken)
-		var deaf []*socket
-		for range 5 {
-			s := t.open().login(annaToken)
-			deaf = append(deaf, s)
-			for i := range 100 { // responses of about 500 bytes each
-				s.request(strconv.Itoa(i), "status", nil)
-				if i%10 == 9 {
-					synctest.Wait() // more concurrent calls than a connection may have are refused, and a refusal is short
-				}
-			}
-		}
-		pass(time.Second + time.Millisecond)
-		closed := 0
-		for _, s := range deaf {
-			if s.ws.WriteMessage(websocket.TextMessage, []byte(`{}`)) != nil {
-				closed++
-			}
-		}
-		if closed != 1 {
-			t.Errorf("%d of %d connections that do not read were closed, want one", closed, len(deaf))
-		}
-		if f := reads.call("status", nil); !f.OK {
-			t.Errorf("the connection that reads: %+v", f.Error)
-		}
-		reads.ws.Close()
-		for _, s := range deaf {
-			s.ws.Close()
-		}
-	}, func(c *gateway.Config) { c.MaxBuffered = limit })
 }
 
 // reads counts the reads of the backend and of the source of credentials.

@@ -18,7 +18,6 @@ import (
 	"github.com/gorilla/websocket"
 
 	"laneway/internal/gateway"
-	"laneway/internal/testrun"
 )
 
 func upgradeHeaders(change map[string]string) func(*http.Request) {
@@ -156,50 +155,6 @@ func TestUnauthenticatedSocketsOfLoopbackKeepNoClientOut(t *testing.T) {
 		b.open()
 	}
 	b.login(adminToken)
-}
-
-// Connections without a credential are also counted over all addresses.
-func TestCapacityWithoutACredentialIsCountedTogether(t *testing.T) {
-	t.Parallel()
-	b := start(t, func(c *gateway.Config) {
-		c.MaxUnauthenticated, c.TrustedProxies = 2, []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}
-	})
-	sockets := make([]*socket, 0, 3)
-	for _, addr := range []string{"203.0.113.1", "203.0.113.2", "203.0.113.3"} {
-		ws, err := dialWith(websocket.DefaultDialer, "ws://"+b.addr, http.Header{"X-Forwarded-For": {addr}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer ws.Close()
-		sockets = append(sockets, &socket{t: t, ws: ws})
-	}
-	if code, _, _ := sockets[0].closed(); code != websocket.CloseTryAgainLater {
-		t.Errorf("the oldest socket without a credential was closed with %d, want 1013", code)
-	}
-	for _, s := range sockets[1:] {
-		s.read() // the challenge
-		s.send(connectFrame(adminToken))
-		if f := s.read(); !f.OK {
-			t.Errorf("connect: %+v", f.Error)
-		}
-	}
-}
-
-func TestCapacityCountsAllSockets(t *testing.T) {
-	t.Parallel()
-	b := start(t, func(c *gateway.Config) { c.MaxSockets = 1 })
-	s := b.login(adminToken)
-	if status, _, _ := b.get(http.MethodGet, "/", upgradeHeaders(nil)); status != http.StatusServiceUnavailable {
-		t.Fatalf("second socket: %d, want 503", status)
-	}
-	_ = s.ws.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(1000, ""), deadline())
-	if code, _, _ := s.closed(); code != websocket.CloseNormalClosure {
-		t.Fatalf("close %d, want 1000", code)
-	}
-	testrun.Eventually(t, "the place to be free", func() bool {
-		status, _, _ := b.get(http.MethodGet, "/", upgradeHeaders(nil))
-		return status == http.StatusSwitchingProtocols
-	})
 }
 
 func TestCompressionAndSubprotocolsAreIgnored(t *testing.T) {

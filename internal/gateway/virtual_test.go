@@ -377,20 +377,3 @@ func TestASlowReaderIsNotified(t *testing.T) {
 		quick.ws.Close()
 	}, func(c *gateway.Config) { c.MaxBuffered = 1 << 20 })
 }
-
-func TestBufferOverTwiceItsLimitClosesAtOnce(t *testing.T) {
-	t.Parallel()
-	virtual(t, func(t *bubble) {
-		slow := t.open().login(adminToken)
-		slow.must("sessions.subscribe", nil)
-		payload := strings.Repeat("x", 1<<20)
-		for i := range 20 {
-			t.fakeBackend.publish(chat.Event{Kind: chat.EventFinal, Session: chat.MainKey("main"), RunID: string(rune('a' + i)), Text: payload})
-		}
-		pass(2 * time.Second) // virtual: a second to write the close frame, then the end
-		_ = slow.ws.SetReadDeadline(time.Now().Add(time.Minute))
-		if _, err := io.Copy(io.Discard, slow.ws.NetConn()); isTimeoutError(err) {
-			t.Error("the slow reader is still connected after 2s")
-		}
-	})
-}

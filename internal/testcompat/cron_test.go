@@ -100,48 +100,6 @@ func jobCalls(t *testing.T, o *openClaw, job, other string) {
 	}
 }
 
-// A list with more jobs than one page holds is complete, however the command line requests the
-// pages.
-func TestOpenClawListsMoreJobsThanAPage(t *testing.T) {
-	onBothStores(t, func(t *testing.T, database string) {
-		const jobs = 230
-		dir := clients(t)
-		g := begin(t, database, "limits: {cron_writes: 0}\n")
-		c, err := teste2e.Dial(g.URL(), adminToken, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer c.Close()
-		want := map[string]bool{}
-		for i := range jobs {
-			var made struct{ ID string }
-			err := c.Into(&made, "cron.add", map[string]any{
-				"name": fmt.Sprintf("job %d", i), "schedule": map[string]any{"kind": "every", "everyMs": 3_600_000 + 1000*i}, "enabled": i%10 != 0,
-				"sessionTarget": "isolated", "payload": map[string]any{"kind": "agentTurn", "message": "hi"},
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			want[made.ID] = true
-		}
-		for version, pkg := range versions() {
-			o := commandLine(t, g, dir, pkg)
-			out := o.check(t, wants{"list of all", []string{"cron", "list", "--all", "--json"}, false, 0, ""})
-			var listed struct{ Jobs []struct{ ID string } }
-			if err := json.Unmarshal([]byte(out[max(0, strings.Index(out, "{")):]), &listed); err != nil {
-				t.Fatalf("%s: %v\n%.500s", version, err, out)
-			}
-			seen := map[string]bool{}
-			for _, j := range listed.Jobs {
-				seen[j.ID] = want[j.ID]
-			}
-			if len(listed.Jobs) != jobs || len(seen) != jobs {
-				t.Errorf("%s lists %d jobs, %d different ones, of %d", version, len(listed.Jobs), len(seen), jobs)
-			}
-		}
-	})
-}
-
 func runsOf(version, id string) []string {
 	if version == "2026.8.2" {
 		return []string{"cron", "runs", "--id", id}

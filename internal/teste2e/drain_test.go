@@ -170,19 +170,6 @@ func TestAGatewayServesOnWhileItIsNotReadyAnyMore(t *testing.T) {
 	})
 }
 
-// The second signal ends the delay as it ends the drain.
-func TestTheSecondSignalEndsTheShutdownDelay(t *testing.T) {
-	t.Parallel()
-	g := Install(t, "", "shutdown_delay: 25s\n")
-	g.Start()
-	g.Signal(syscall.SIGTERM)
-	testrun.Eventually(t, "/readyz fails", func() bool { return g.ready(t, http.StatusServiceUnavailable, "") })
-	g.Signal(syscall.SIGTERM)
-	if took, code := g.WaitExit(15 * time.Second); code != 0 {
-		t.Errorf("it ended with %d after %s", code, took)
-	}
-}
-
 // The replica that runs a turn loses its database until the other one has answered. Its client,
 // whose connection stays open, receives that answer and no stop; so does a client whose message
 // waited.
@@ -336,8 +323,4 @@ func (s slowListens) Write(p []byte) (int, error) {
 		time.Sleep(s.by)
 	}
 	return s.Writer.Write(p)
-}
-
-func chatText(session, text, key string) map[string]any {
-	return map[string]any{"sessionKey": session, "message": text, "idempotencyKey": key}
 }

@@ -121,38 +121,6 @@ func TestAFirstConversation(t *testing.T) {
 	})
 }
 
-// A refused start names its fault and changes nothing.
-func TestStartsThatAreRefused(t *testing.T) {
-	t.Parallel()
-	first := Install(t, "", "")
-	first.Start()
-	for name, c := range map[string]struct {
-		g    *Gateway
-		want string
-		code int
-	}{
-		"second process":  {second(t, first), "--database", 1},
-		"unknown key":     {Install(t, "", "qeue: {cap: 3}\n"), "qeue", 78},
-		"bad lane":        {Install(t, "", "lanes: {main: 0}\n"), "lanes.main", 78},
-		"public, no TLS":  {Install(t, "", "", "--listen", "0.0.0.0:0"), "TLS", 78},
-		"hold < debounce": {Install(t, "", "queue: {debounce_ms: 800, debounce_max_ms: 100}\n"), "debounce_max_ms", 78},
-		"unknown flag":    {Install(t, "", "", "--no-auth"), "no-auth", 2},
-	} {
-		err := c.g.TryStart()
-		if err == nil {
-			t.Errorf("%s: it started", name)
-			continue
-		}
-		code := c.g.current().code
-		if code != c.code || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: exit code %d, want %d and %q in\n%v", name, code, c.code, c.want, err)
-		}
-	}
-	if out, _, code := first.CLI(withTimeout(t, time.Minute), "", "send", "still here"); out != "still here\n" || code != 0 {
-		t.Errorf("the first process was harmed: %q, code %d", out, code)
-	}
-}
-
 func second(t *testing.T, first *Gateway) *Gateway {
 	t.Helper()
 	g := Install(t, "", "")

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -114,47 +113,6 @@ func checkRunEvents(t *testing.T, run string, events []runEvent) {
 	if !ended {
 		t.Errorf("run %s has no end: %v", run, events)
 	}
-}
-
-// interrupting sends a message in mode interrupt and does not wait for the answer.
-func interrupting(c *Client, wg *sync.WaitGroup, t *testing.T, session, id, text string) {
-	wg.Go(func() {
-		p := map[string]any{"sessionKey": session, "message": text, "idempotencyKey": id, "queueMode": "interrupt"}
-		if _, err := c.Call("chat.send", p, 30*time.Second); err != nil {
-			t.Errorf("%s: %v", id, err)
-		}
-	})
-}
-
-// Twenty messages interrupt each other without waiting for the answers. For each run, another
-// connection receives one end, nothing after it, and increasing numbers.
-func TestNothingFollowsTheEndOfARun(t *testing.T) {
-	onBothStores(t, func(t *testing.T, database string) {
-		g := Install(t, database, "agents: {main: {runner: echo, script: true, delay: 5ms}}\nlimits: {chat: 0, requests: 0}\n")
-		g.Start()
-		w, c := watch(t, g), mustDial(t, g, nil)
-		const runs = 20
-		for round := range 5 {
-			var sent sync.WaitGroup
-			for i := range runs {
-				interrupting(c, &sent, t, "agent:main:main", fmt.Sprintf("r%d-%d", round, i), "hello "+strconv.Itoa(i))
-			}
-			sent.Wait()
-			for i := range runs {
-				w.await(t, fmt.Sprintf("r%d-%d", round, i))
-			}
-		}
-		say(t, c, "agent:main:main", "last", "behind everything")
-		w.await(t, "last")
-		pause(200 * time.Millisecond) // an event after an end in error would arrive at once
-		for round := range 5 {
-			for i := range runs {
-				run := fmt.Sprintf("r%d-%d", round, i)
-				checkRunEvents(t, run, w.of(run))
-			}
-		}
-		OpenOracle(t, g, database).Check(15 * time.Second)
-	})
 }
 
 // historyOf returns a conversation, one line for each part of a message.
@@ -375,44 +333,5 @@ func TestAKeyThatAnotherUsesIsFree(t *testing.T) {
 		if n := OpenOracle(t, g, database).Count("SELECT count(*) FROM inbox"); n != 2*len(callers) {
 			t.Errorf("%d messages of %d calls", n, 2*len(callers))
 		}
-		abortUnderOneKey(t, callers, session)
 	})
-}
-
-// abortUnderOneKey runs a long turn of each caller under one key, and each stops its own; an
-// operator stops that of another by the id that it sees.
-func abortUnderOneKey(t *testing.T, callers map[string]*resetter, session func(string) string) {
-	t.Helper()
-	const key = "long"
-	var starts sync.WaitGroup
-	for name, c := range callers {
-		starts.Go(func() {
-			if _, err := c.Call("chat.send", map[string]any{"sessionKey": session(name), "message": "sleep 60s", "idempotencyKey": key}, 30*time.Second); err != nil {
-				t.Errorf("%s: %v", name, err)
-			}
-		})
-	}
-	starts.Wait()
-	active := func(name string) string {
-		var row struct {
-			Session struct{ ActiveRunIDs []string }
-		}
-		if err := callers["gateway"].Into(&row, "sessions.describe", map[string]any{"key": session(name)}); err != nil {
-			t.Fatal(err)
-		}
-		return fmt.Sprint(row.Session.ActiveRunIDs)
-	}
-	for name := range callers {
-		testrun.Eventually(t, "the turn of "+name+" runs", func() bool { return active(name) == "[long]" })
-	}
-	for _, c := range []struct{ by, of string }{{"anna", "anna"}, {"gateway", "otto"}, {"write", "write"}, {"gateway", "gateway"}} {
-		var out struct {
-			Aborted bool
-			RunIDs  []string
-		}
-		err := callers[c.by].Into(&out, "chat.abort", map[string]any{"sessionKey": session(c.of), "runId": key})
-		if err != nil || !out.Aborted || fmt.Sprint(out.RunIDs) != "[long]" {
-			t.Errorf("%s stops the run of %s: %+v %v", c.by, c.of, out, err)
-		}
-	}
 }

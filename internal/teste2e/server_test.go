@@ -125,43 +125,6 @@ func (h *serverHost) run(as *syscall.Credential, env []string, args ...string) (
 	return b.String(), cmd.ProcessState.ExitCode()
 }
 
-// Before, every command of root failed on a host whose service manager runs the gateway as a
-// separate user, and advised to take the token from the gateway.
-func TestRootUsesTheCommandsBesideAGatewayOfAnotherUser(t *testing.T) {
-	NeedsProcesses(t)
-	t.Parallel()
-	h := startServerHost(t)
-	for _, row := range []struct {
-		args []string
-		says string
-	}{
-		{[]string{"status"}, "gateway"},
-		{[]string{"send", "hello"}, "hello"},
-		{[]string{"sessions", "list"}, "agent:main:main"},
-		{[]string{"cron", "add", "--every", "1h", "--name", "tea", "--message", "tea"}, "tea"},
-		{[]string{"cron", "list"}, "tea"},
-		{[]string{"scheduler", "list"}, "tea"},
-		{[]string{"pair", "list"}, ""},
-		{[]string{"health", "--ready"}, "ok"},
-		{[]string{"token", "create", "anna", "--scope", "write"}, "shown only now"},
-		{[]string{"token", "list"}, "anna"},
-		{[]string{"migrate", "status"}, "applied"},
-		{[]string{"doctor"}, "ok       credential"},
-	} {
-		out, code := h.run(nil, nil, row.args...)
-		if code != 0 || !strings.Contains(out, row.says) {
-			t.Errorf("laneway %s as root: %d\n%s", strings.Join(row.args, " "), code, out)
-		}
-		if strings.Contains(out, "chown") {
-			t.Errorf("laneway %s advises to give files away:\n%s", strings.Join(row.args, " "), out)
-		}
-	}
-	if out, code := h.run(nil, nil, "migrate", "up"); code != 1 || !strings.Contains(out, "runuser -u ") {
-		t.Errorf("laneway migrate up as root on the gateway's SQLite file: %d\n%s", code, out)
-	}
-	h.ownerKept()
-}
-
 // ownerKept fails when a command of root left a file that the gateway cannot open.
 func (h *serverHost) ownerKept() {
 	h.t.Helper()
@@ -177,25 +140,6 @@ func (h *serverHost) ownerKept() {
 		if stat, ok := info.Sys().(*syscall.Stat_t); !ok || stat.Uid != serviceUser.Uid {
 			h.t.Errorf("%s of the gateway's data directory belongs to user %d", f.Name(), stat.Uid)
 		}
-	}
-}
-
-// A user without access to the gateway's files is shown what to do, and works with their own token.
-func TestAnOrdinaryUserBesideAGatewayOfAnotherUser(t *testing.T) {
-	NeedsProcesses(t)
-	t.Parallel()
-	h := startServerHost(t)
-	out, code := h.run(ordinaryUser, nil, "status")
-	if code != 1 || !strings.Contains(out, "token file "+h.dir+"/state/token cannot be read") || !strings.Contains(out, "laneway token create") || strings.Count(out, "\n") != 1 {
-		t.Errorf("laneway status without rights: %d\n%s", code, out)
-	}
-	secret := h.tokenOf("joe")
-	testrun.Eventually(t, "the token is in force", func() bool {
-		_, code := h.run(ordinaryUser, []string{"LANEWAY_TOKEN=" + secret}, "send", "hello")
-		return code == 0
-	})
-	if out, code := h.run(ordinaryUser, nil, "health"); code != 0 || out != "ok\n" {
-		t.Errorf("laneway health needs no credential: %d %s", code, out)
 	}
 }
 

@@ -65,54 +65,6 @@ func TestRestartBetweenAllSteps(t *testing.T) {
 	})
 }
 
-func TestReplayedUpdateIsKnown(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		b := newBot(t, nil)
-		b.start()
-		u := b.srv.Message(anna, anna, "once")
-		u["update_id"] = 5000
-		for range 5 {
-			b.srv.Replay(u)
-			after(time.Minute)
-		}
-		wantTexts(t, "received", b.texts(), "once")
-		b.stop()
-	})
-}
-
-func TestSlowDownloadDelaysOneChat(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		b := newBot(t, func(s *setup) { s.cfg.Allow = []int64{anna, bob} })
-		b.srv.AddFile("v", []byte("OggS"))
-		b.srv.Break("file", testtelegram.Fault{Delay: 10 * time.Second})
-		b.start()
-		began := time.Now()
-		b.srv.Say(anna, anna, "", testtelegram.With("voice", map[string]any{"file_id": "v", "file_unique_id": "u", "duration": 1}))
-		after(50 * time.Millisecond)
-		b.srv.Say(anna, anna, "what do you think of it?")
-		b.srv.Say(bob, bob, "quick")
-		after(time.Second)
-		wantTexts(t, "after a second", b.texts(), "quick")
-		if d := b.receivedAt(0).Sub(began); d > 300*time.Millisecond {
-			t.Errorf("the other chat waited %s", d)
-		}
-		after(20 * time.Second)
-		got := b.messages()
-		if len(got) != 3 || len(got[1].Content.Attachments) != 1 || got[2].Content.Text != "what do you think of it?" {
-			t.Errorf("voice must come before the text: %q", b.texts())
-		}
-		if n := len(b.srv.Calls("getUpdates")); n > 100 {
-			t.Errorf("%d polls in 20 s of a slow download", n)
-		}
-		if left := b.srv.Pending(); len(left) != 0 {
-			t.Errorf("unconfirmed at the end: %v", left)
-		}
-		b.stop()
-	})
-}
-
 func TestConflictWaitsAndRecovers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

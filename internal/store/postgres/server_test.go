@@ -90,32 +90,6 @@ func checkInvariants(t *testing.T, url string) {
 	}
 }
 
-// TestKilledConnections ends every connection of the store repeatedly: callers see a delay and no
-// error.
-func TestKilledConnections(t *testing.T) {
-	t.Parallel()
-	url := testpg.DB(t)
-	s := open(t, postgres.Config{URL: url, MaxConns: 4})
-	defer func() { _ = s.Close() }()
-	if err := s.Register(t.Context(), store.Node{ID: "n", Lease: time.Hour}); err != nil {
-		t.Fatal(err)
-	}
-	key := chat.MainKey("main")
-	for i := range 20 {
-		exec(t, url, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'laneway' AND datname = current_database()`)
-		if err := turn(t.Context(), s, "n", key, fmt.Sprintf("m%d", i)); err != nil {
-			t.Fatalf("turn %d: %v", i, err)
-		}
-		if _, err := s.Heartbeat(t.Context(), "n", false); err != nil {
-			t.Fatalf("heartbeat %d: %v", i, err)
-		}
-		if _, err := s.Stop(t.Context(), store.StopParams{Session: key, Scope: store.StopAll, By: "ann"}); err != nil {
-			t.Fatalf("stop %d: %v", i, err)
-		}
-	}
-	checkInvariants(t, url)
-}
-
 // TestAwayAndBack checks the errors while the server is down: their class, a sentence, no address;
 // and that the same store works again afterwards.
 func TestAwayAndBack(t *testing.T) {
