@@ -83,12 +83,10 @@ func (a actions) ClearQueue(ctx context.Context, c command.Call) (int, error) {
 	for after := int64(0); ; {
 		waiting, _, err := a.d.store.PendingInputs(ctx, c.Session, after, 1000)
 		if err != nil || len(waiting) == 0 {
+			a.d.queue.refresh(ctx, c.Session)
 			return cleared, err
 		}
 		after = waiting[len(waiting)-1].Seq
-		for _, w := range waiting {
-			a.d.sched.Drop(c.Session.String(), w.Seq)
-		}
 		cleared += a.d.queue.endWaiting(ctx, waiting, chat.OutcomeStopped, "cleared")
 	}
 }

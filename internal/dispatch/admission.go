@@ -14,14 +14,14 @@ import (
 )
 
 // admission limits the waiting messages and named sessions of one credential, and refuses messages
-// while a disk is nearly full. A message between the check and the scheduler counts as waiting, so
+// while a disk is nearly full. A message between the check and its acceptance counts as waiting, so
 // that concurrent calls do not all take the last place.
 type admission struct {
 	*parts
 
 	namings namings
 	mu      sync.Mutex
-	coming  map[string]int // by principal, between the check and the scheduler
+	coming  map[string]int // by principal, between the check and their acceptance
 }
 
 // admitMessage refuses a message that may not be stored now: the disk is nearly full, or by, the
@@ -33,7 +33,7 @@ func (a *admission) admitMessage(ctx context.Context, m chat.Message, by *chat.C
 	}
 	leave := func() {}
 	if by != nil {
-		leave, err = a.admit(by.Principal, by.Own, 1)
+		leave, err = a.admit(ctx, by.Principal, by.Own, 1)
 		if err != nil && a.accepted(ctx, m) {
 			return func(bool) {}, nil // nothing new will wait: the call returns the existing message
 		}
@@ -72,24 +72,36 @@ func (a *admission) waitLimit(principal string, own bool) int {
 }
 
 // admit reserves places for n more messages of a caller, or refuses them. Release them with leave
-// once the scheduler has the messages. The limit of concurrent turns does not refuse messages; only
+// once the messages are accepted. The limit of concurrent turns does not refuse messages; only
 // waiting messages are limited. More messages than the limit are admitted when no message waits.
-func (a *admission) admit(principal string, own bool, n int) (leave func(), err error) {
+func (a *admission) admit(ctx context.Context, principal string, own bool, n int) (leave func(), err error) {
 	limit := a.waitLimit(principal, own)
 	if limit == 0 {
 		return func() {}, nil
 	}
+	n = min(n, limit)
+	coming, waiting := a.reserve(principal, n), a.sched.Stats().Sessions.Waiting
+	if coming+waiting > limit { // of all principals: only then it matters whose they are
+		if waiting, err = a.store.WaitingOf(ctx, a.node.ID(), principal, limit); err == nil && coming+waiting > limit {
+			err = tooManyWaiting(limit)
+		}
+	}
+	if err != nil {
+		a.leave(principal, n)
+		return nil, err
+	}
+	return func() { a.leave(principal, n) }, nil
+}
+
+// reserve counts messages that are about to be accepted, and returns how many there are.
+func (a *admission) reserve(principal string, n int) int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	n = min(n, limit)
-	if a.coming[principal]+a.sched.WaitingOf(principal)+n > limit {
-		return nil, tooManyWaiting(limit)
-	}
 	if a.coming == nil {
 		a.coming = map[string]int{}
 	}
 	a.coming[principal] += n
-	return func() { a.leave(principal, n) }, nil
+	return a.coming[principal]
 }
 
 func (a *admission) leave(principal string, n int) {

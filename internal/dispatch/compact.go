@@ -116,7 +116,7 @@ const nothingToCompact = "There is nothing to summarise."
 
 // compactAside runs compact without a slot of the lane, so that even in a small lane no message of
 // a person waits for it.
-func (ts *turns) compactAside(ctx context.Context, t *turn, st *scheduler.Turn[work], c compaction) (res agent.Result, err error) {
+func (ts *turns) compactAside(ctx context.Context, t *turn, st *scheduler.Turn, c compaction) (res agent.Result, err error) {
 	waits := ts.waitsOf(ctx, t, st)
 	defer waits.wait()
 	err = waits.during(ctx, func(ctx context.Context) (err error) {

@@ -330,8 +330,8 @@ func (d *Dispatcher) connect(ctx context.Context, deps Deps) error {
 	p.cfg.Cron.OverBudget, p.cfg.Cron.Metrics = func(j cron.Job) bool { return d.Meter.Over(j.Owner, j.ID) }, deps.Metrics
 	d.Pairings = NewPairings(p.store, d.sender.Wake, p.log)
 	p.node, p.events, p.outbox = d.owner, d.publisher, d.sender
-	p.sched, err = scheduler.New(ctx, scheduler.Config[work]{
-		Lanes: cfg.Lanes, Run: d.turns.run, Begins: true, ThrottleAt: cfg.ThrottleAt, TokenEstimate: d.turns.estimate,
+	p.sched, err = scheduler.New(ctx, scheduler.Config{
+		Lanes: cfg.Lanes, Run: d.turns.run, ThrottleAt: cfg.ThrottleAt, TokenEstimate: d.turns.estimate,
 		PrincipalTurns: cfg.UserTurns, StopGrace: cfg.StopGrace, OnStuck: d.turns.stuck, Observer: newLaneCounters(deps.Metrics, cfg.Lanes), Logger: p.log,
 	})
 	if err != nil {
@@ -385,7 +385,7 @@ type parts struct {
 	outbox   *outbox.Sender
 	jobs     *service.Service
 	trees    *trees
-	sched    *scheduler.Scheduler[work]
+	sched    *scheduler.Scheduler
 	agents   map[string]Agent
 	channels map[string]channel.Channel
 	meter    *usage.Meter
@@ -396,12 +396,6 @@ type parts struct {
 	log      *slog.Logger
 	// background is short work beside turns and calls; Run waits for it.
 	background sync.WaitGroup
-}
-
-// work is the scheduler's data for one message: its row, and the log of published events about it.
-type work struct {
-	row store.Waiting
-	log *events.RunLog
 }
 
 func (p *parts) channelNames() []string {

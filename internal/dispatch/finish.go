@@ -219,7 +219,7 @@ func (ts *turns) finish(ctx context.Context, t *turn, end ending) {
 // stuck is called by the scheduler when a cancelled turn has not returned within the grace period.
 // It writes the outcome, and later output is discarded. The turn keeps its slot and its place in
 // the session.
-func (ts *turns) stuck(st *scheduler.Turn[work]) {
+func (ts *turns) stuck(st *scheduler.Turn) {
 	was, ok := ts.running.get(st)
 	cause := st.Cause()
 	if !ok || cause == nil {

@@ -34,7 +34,7 @@ func (j jobTurns) Launch(ctx context.Context, l cron.Launched) {
 func (j jobTurns) Stop(run cron.CancelledRun, cause string) {
 	switch {
 	case !run.Running:
-		j.sched.Drop(run.Session.String(), run.Seq)
+		j.sched.Ended(run.Session.String())
 	case run.Node != "" && run.Node == j.node.ID():
 		j.sched.StopRun(run.Session.String(), run.MessageID, cause)
 	default:

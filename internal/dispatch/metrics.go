@@ -14,8 +14,8 @@ import (
 
 // counters are the metrics of messages and turns.
 type counters struct {
-	messages, drops, ends, turns, tokenCount, fences, commands *prometheus.CounterVec
-	turnTime, waits, storeTime                                 *prometheus.HistogramVec
+	messages, drops, ends, turns, tokenCount, fences, refusals, commands *prometheus.CounterVec
+	turnTime, waits, storeTime                                           *prometheus.HistogramVec
 }
 
 func newCounters(r prometheus.Registerer, lanes []scheduler.Lane, channels []string, table *command.Table) *counters {
@@ -29,6 +29,7 @@ func newCounters(r prometheus.Registerer, lanes []scheduler.Lane, channels []str
 		waits:      in.Histograms("run_wait_seconds", "Time from the acceptance of a message to the start of its turn.", metrics.WaitBuckets(), "lane"),
 		tokenCount: in.Counters("tokens_total", "Tokens of ended turns by lane, cached ones included. Use laneway_model_tokens_total for all else; don't add the two.", "lane", "direction"),
 		storeTime:  in.Histograms("store_operation_seconds", "Time that the store takes for the three operations of a turn.", metrics.WaitBuckets(), "operation"),
+		refusals:   in.Counters("scheduler_refused_total", "Messages that the scheduler refused.", "reason"),
 		fences:     in.Counters("fenced_writes_total", "Writes refused because another process owned the session.", "operation"),
 		commands:   in.Counters("commands_total", "Chat commands executed.", "command", "ok"),
 	}
@@ -38,6 +39,9 @@ func newCounters(r prometheus.Registerer, lanes []scheduler.Lane, channels []str
 
 // begin creates the series of known labels at zero.
 func (c *counters) begin(lanes []scheduler.Lane, channels []string, table *command.Table) {
+	for _, why := range []string{refusedStale, refusedDraining} {
+		c.refusals.WithLabelValues(why)
+	}
 	for _, operation := range []string{"start", "finish"} {
 		c.fences.WithLabelValues(operation)
 	}
@@ -99,6 +103,14 @@ func (c *counters) stored(operation string, took time.Duration) {
 	c.storeTime.WithLabelValues(operation).Observe(took.Seconds())
 }
 
+// Why a message got no turn in this process: a stop covered it, or the process drains.
+const (
+	refusedStale    = "stale"
+	refusedDraining = "draining"
+)
+
+func (c *counters) refused(why string) { c.refusals.WithLabelValues(why).Inc() }
+
 // fenced: a write was refused because the claim was lost.
 func (c *counters) fenced(operation string) { c.fences.WithLabelValues(operation).Inc() }
 
@@ -110,29 +122,20 @@ func (c *counters) commandRun(name string, ok bool) {
 func newLaneCounters(r prometheus.Registerer, lanes []scheduler.Lane) scheduler.Observer {
 	in := metrics.In(r)
 	o := schedulerObserver{
-		refused: in.Counters("scheduler_refused_total", "Messages that the scheduler refused.", "reason"),
 		stuck:   in.Counters("runs_stuck_total", "Stopped turns that did not return within the grace.", "lane"),
 		unknown: in.Counter("lane_unknown_total", "Messages that named an unknown lane; they ran in main."),
 	}
 	for _, l := range lanes {
 		o.stuck.WithLabelValues(l.Name)
 	}
-	for _, why := range scheduler.Refusals() {
-		o.refused.WithLabelValues(string(why))
-	}
 	return o
 }
 
 type schedulerObserver struct {
-	scheduler.NopObserver
-
-	refused, stuck *prometheus.CounterVec
-	unknown        prometheus.Counter
+	stuck   *prometheus.CounterVec
+	unknown prometheus.Counter
 }
 
-func (o schedulerObserver) MessageRefused(why scheduler.Refusal) {
-	o.refused.WithLabelValues(string(why)).Inc()
-}
 func (o schedulerObserver) TurnStuck(lane string) { o.stuck.WithLabelValues(lane).Inc() }
 func (o schedulerObserver) LaneUnknown()          { o.unknown.Inc() }
 

@@ -2,7 +2,6 @@ package dispatch
 
 import (
 	"context"
-	"errors"
 	"sync/atomic"
 	"time"
 
@@ -12,18 +11,20 @@ import (
 	"laneway/internal/store"
 )
 
-// queue handles messages between their acceptance and their turn: it submits them to the scheduler,
-// in any order, and writes the outcome of those that never become a turn.
+// queue handles messages between their acceptance and their turn: it wakes their sessions, and writes
+// the outcome of those that never become a turn.
 type queue struct {
 	*parts
 
 	signs *signs
+	drops atomic.Int64 // messages that a full queue has dropped
+	stale atomic.Int64 // messages that a stop covered
 	rules atomic.Pointer[func(agent, channel, kind string) scheduler.Settings]
 }
 
 // configured returns the settings for a message's session, without the modes that the session and
-// the message choose. A message of a tree has those of the channel at the root, because the
-// scheduler applies the settings of a session's last message.
+// the message choose. A message of a tree has those of the channel at the root, because those
+// of a session are those of its newest message.
 func (q *queue) configured(key chat.SessionKey, channel string, c *chat.Content) scheduler.Settings {
 	if task := c.Options.Task; task != nil {
 		channel = task.Channel
@@ -40,15 +41,15 @@ func (q *queue) params(m chat.Message) store.AcceptParams {
 	}
 }
 
-// take submits an accepted message to the scheduler when this process owns its session, and sends a
-// hint to the owner otherwise. It reports whether the message has to wait, and after how many
+// take wakes the session of an accepted message when this process owns it, and sends a hint to the
+// owner otherwise. It reports whether the message has to wait, and after how many
 // others.
 func (q *queue) take(ctx context.Context, m chat.Message, acc store.Accepted) (queued bool, position int) {
 	if acc.Duplicate {
-		q.adopt(ctx, acc)
+		q.adopt(acc)
 		return true, 0
 	}
-	q.removeDropped(ctx, m.Session, acc)
+	q.publishDisplaced(ctx, acc)
 	q.events.PublishSession(m.Session, acc.Principal, changeReason(acc.Created), m.ID)
 	if !acc.Mine {
 		q.node.Hint(acc.Owner)
@@ -64,78 +65,86 @@ func changeReason(created bool) string {
 	return "message"
 }
 
-// submitNew submits a message that was just accepted.
+// submitNew wakes the session of a message that was just accepted.
 func (q *queue) submitNew(ctx context.Context, m chat.Message, acc store.Accepted) (queued bool, position int) {
-	it := q.item(store.Waiting{
+	row := store.Waiting{
 		Session: m.Session, Seq: acc.Seq, MessageID: m.ID, State: store.StateWaiting, Lane: m.Lane, Principal: acc.Principal,
 		Channel: m.Channel, ExternalID: m.ExternalID, Content: m.Content, AcceptedAt: acc.AcceptedAt,
-	}, acc.Mode)
-	it.Principal, it.Bounded = m.Principal, m.Own || q.bounded(m.Principal)
-	return q.submit(ctx, it)
+	}
+	w := q.front(&row, acc.Mode)
+	w.Principal, w.Bounded = m.Principal, m.Own || q.bounded(m.Principal)
+	return q.wake(ctx, row, w)
 }
 
-// adopt submits a message that was accepted before and waits in a session of this process. Usually
-// the scheduler already has it and nothing happens. If the database's response to its acceptance
-// was lost, the scheduler does not have it yet.
-func (q *queue) adopt(ctx context.Context, acc store.Accepted) {
+// adopt wakes the session of a message that was accepted before and waits in a session of this
+// process: the database's response to its acceptance may have been lost.
+func (q *queue) adopt(acc store.Accepted) {
 	if w := acc.Existing; acc.Mine && (w.State == store.StateHeld || w.State == store.StateWaiting) {
-		q.submit(ctx, q.item(w, acc.Mode))
+		q.sched.Wake(q.front(&w, acc.Mode))
 	}
 }
 
-// item returns the scheduler's item of a message in a session with this mode.
-func (q *queue) item(m store.Waiting, mode chat.QueueMode) scheduler.Item[work] {
+// front is what the scheduler knows of a message that waits in a session with this mode.
+func (q *queue) front(m *store.Waiting, mode chat.QueueMode) scheduler.Wake {
 	row := m.Row()
-	rules := q.configured(m.Session, m.Channel, &m.Content).For(&row, scheduler.QueueMode(mode))
-	return scheduler.Item[work]{
-		Session: m.Session.String(), Lane: row.Lane, ID: m.MessageID, RunID: m.RunID, Seq: m.Seq,
-		Sender: row.Sender, Thread: row.Thread, Size: row.Size, Payload: work{m, q.events.Log(m.Session, m.MessageID)}, Settings: &rules,
-		Typed: row.Typed, NoMerge: row.Alone, Principal: m.Principal, Bounded: q.bounded(m.Principal),
+	return scheduler.Wake{
+		Session: m.Session.String(), ID: m.MessageID, Row: row, Principal: m.Principal, Bounded: q.bounded(m.Principal),
+		Settings: q.configured(m.Session, m.Channel, &m.Content).For(&row, scheduler.QueueMode(mode)),
 	}
 }
 
-// submit submits a message and reports whether it has to wait. A refusal is an outcome: stale
-// messages end here; messages that a drain refuses stay waiting in the store for the next owner.
-func (q *queue) submit(ctx context.Context, it scheduler.Item[work]) (queued bool, position int) {
-	m := it.Payload.row
-	res, err := q.sched.Submit(it)
+// left is what waits first of so many messages that wait; nil = nothing waits.
+func (q *queue) left(first *store.Waiting, mode chat.QueueMode, waiting int) *scheduler.Wake {
+	if first == nil {
+		return nil
+	}
+	w := q.front(first, mode)
+	w.Waiting = waiting
+	return &w
+}
+
+// refresh tells the scheduler what waits first in a session after messages that waited have ended.
+func (q *queue) refresh(ctx context.Context, key chat.SessionKey) {
+	s, err := q.store.Session(ctx, key, "")
+	if err != nil {
+		return // the next turn of the session finds out
+	}
+	waiting, total, err := q.store.PendingInputs(ctx, key, 0, 1)
 	switch {
-	case errors.Is(err, scheduler.ErrMessageStale):
-		q.endWaiting(ctx, []store.Waiting{m}, chat.OutcomeStale, "stale")
-		return false, 0
-	case errors.Is(err, scheduler.ErrGatewayDraining):
-		return true, 0
 	case err != nil:
-		q.log.ErrorContext(ctx, "the scheduler refused a message", "session", it.Session, "run_id", it.ID, "err", err)
-		q.endWaiting(ctx, []store.Waiting{m}, chat.OutcomeFailed, string(chat.FailUnknown))
-		return false, 0
+	case len(waiting) == 0:
+		q.sched.Front(key.String(), s.LastSeq, nil)
+	default:
+		q.sched.Front(key.String(), s.LastSeq, q.left(&waiting[0], s.Mode, total))
 	}
-	if !res.Running && !res.Duplicate {
-		it.Payload.log.Publish(&chat.Event{
-			Kind: chat.EventQueued, Session: m.Session, Principal: m.Principal, RunID: m.MessageID, Lane: m.Lane, At: time.Now(),
-		})
-		q.signs.showQueued(ctx, m, heldFor(it))
-	}
-	return !res.Running, res.Position
 }
 
-// heldFor returns how long an item may wait only because its person may still be typing.
-func heldFor(it scheduler.Item[work]) time.Duration {
-	if !it.Typed || it.Settings == nil {
-		return 0
+// wake wakes the session of a message and reports whether the message has to wait. Messages that
+// come during a drain stay waiting in the store for the next owner.
+func (q *queue) wake(ctx context.Context, m store.Waiting, w scheduler.Wake) (queued bool, position int) {
+	log := q.events.Log(m.Session, m.MessageID)
+	started, position := q.sched.Wake(w)
+	if started {
+		return false, position
 	}
-	return max(it.Settings.Debounce, 0)
+	if q.node.Draining() {
+		q.counters.refused(refusedDraining)
+		return true, 0
+	}
+	log.Publish(&chat.Event{
+		Kind: chat.EventQueued, Session: m.Session, Principal: m.Principal, RunID: m.MessageID, Lane: m.Lane, At: time.Now(),
+	})
+	hold := time.Duration(0) // how long it may wait only because its person may still be typing
+	if w.Row.Typed {
+		hold = max(w.Settings.Debounce, 0)
+	}
+	q.signs.showQueued(ctx, m, hold)
+	return true, position
 }
 
 // endWaiting gives rows an outcome and publishes it. It is a final write and does not end with the
 // caller's context.
 func (q *queue) endWaiting(ctx context.Context, rows []store.Waiting, outcome chat.Outcome, reason string) int {
-	return q.endRows(ctx, rows, outcome, reason, false)
-}
-
-// endRows implements endWaiting. With Again, an earlier write whose response was lost may have
-// ended them with this outcome; that is published, too.
-func (q *queue) endRows(ctx context.Context, rows []store.Waiting, outcome chat.Outcome, reason string, again bool) int {
 	if len(rows) == 0 {
 		return 0
 	}
@@ -144,7 +153,7 @@ func (q *queue) endRows(ctx context.Context, rows []store.Waiting, outcome chat.
 		seqs = append(seqs, r.Seq)
 	}
 	lead := rows[len(rows)-1]
-	p := store.EndParams{Session: lead.Session, Seqs: seqs, Outcome: outcome, Reason: reason, Again: again}
+	p := store.EndParams{Session: lead.Session, Seqs: seqs, Outcome: outcome, Reason: reason}
 	if n := notice(lead, outcome, reason, ""); n != nil {
 		p.Notice = n
 	}
@@ -172,26 +181,27 @@ func (q *queue) publishEnded(ctx context.Context, r store.Waiting, outcome chat.
 	if !q.events.Publish(e) {
 		return
 	}
+	q.sched.Ended(r.Session.String())
 	q.counters.ended(r.Lane, outcome, reason)
 	q.events.Ended(end)
 	q.jobs.MessageEnded(ctx, r)
 	q.trees.MessageEnded(r, end)
 }
 
-// removeDropped removes from the scheduler the messages that the store dropped, or ended for a
-// message that interrupts, and publishes that.
-func (q *queue) removeDropped(ctx context.Context, key chat.SessionKey, acc store.Accepted) {
+// publishDisplaced publishes the end of the messages that the store dropped, or ended for a message
+// that interrupts.
+func (q *queue) publishDisplaced(ctx context.Context, acc store.Accepted) {
 	for _, r := range acc.Superseded {
-		q.sched.Drop(key.String(), r.Seq)
 		q.publishEnded(ctx, r, chat.OutcomeSuperseded, store.ReasonSuperseded)
 	}
 	for _, r := range acc.Dropped {
-		q.sched.Drop(key.String(), r.Seq)
+		q.drops.Add(1)
 		q.counters.dropped(chat.DropOld)
 		q.publishEnded(ctx, r, chat.OutcomeDropped, string(chat.FailQueueFull))
 	}
 	if len(acc.Dropped) > 0 {
 		q.outbox.Wake()
+		q.refresh(ctx, acc.Dropped[0].Session)
 	}
 }
 

@@ -14,7 +14,7 @@ type takeover struct {
 	running *runningTurns
 }
 
-// Resume submits the unfinished messages of sessions that this process owns.
+// Resume wakes sessions that this process owns.
 func (t takeover) Resume(ctx context.Context, sessions []store.Taken) {
 	for _, s := range sessions {
 		t.q.resume(ctx, s)
@@ -36,9 +36,9 @@ func (t takeover) LeaseLost() {
 // Running returns the ids of the running turns.
 func (t takeover) Running() map[string]bool { return t.running.ids() }
 
-// resume submits the unfinished messages of a session.
+// resume wakes a session with its unfinished messages.
 func (q *queue) resume(ctx context.Context, t store.Taken) {
 	for i := range t.Messages {
-		q.submit(ctx, q.item(t.Messages[i], t.Mode))
+		q.wake(ctx, t.Messages[i], q.front(&t.Messages[i], t.Mode))
 	}
 }

@@ -42,7 +42,7 @@ func (h *health) Lanes() chat.LanesStatus {
 	out := chat.LanesStatus{
 		At: time.Now(), NodeID: h.node.ID(), Draining: h.node.Draining(), UnknownLaneFallbacks: signed(st.UnknownLanes),
 		Tracked: st.Sessions.Tracked, Running: st.Sessions.Running, Waiting: st.Sessions.Waiting, Debounced: st.Sessions.Debouncing, Stuck: st.Sessions.Stuck,
-		DropsOld: signed(st.Drops.Old), DropsNew: h.receiver.refused.Load(), Stale: signed(st.Drops.Stale), Cleared: signed(st.Drops.Cleared),
+		DropsOld: h.receiver.queue.drops.Load(), DropsNew: h.receiver.refused.Load(), Stale: h.receiver.queue.stale.Load(), Cleared: signed(st.Cleared),
 	}
 	for _, l := range st.Lanes {
 		out.Lanes = append(out.Lanes, chat.LaneStatus{

@@ -9,13 +9,15 @@ import (
 	"laneway/internal/chat"
 	"laneway/internal/events"
 	"laneway/internal/retry"
-	"laneway/internal/scheduler"
 	"laneway/internal/store"
 )
 
 // stopAnswer is how long a stop waits for the store before it returns with what this process knows.
 // The write continues after that: a slow database must not delay the reply to a stop.
 const stopAnswer = 600 * time.Millisecond
+
+// clockStep exceeds the step of the store's clock.
+const clockStep = time.Second
 
 // stopped has the ids of the work that a stop ended: cancelled runs, and messages that ended while
 // they waited.
@@ -72,15 +74,15 @@ func (sp *stops) stop(ctx context.Context, p store.StopParams) (stopped, error) 
 	if p.Scope == store.StopAll { // a message that the store is about to end must not start in the slot of a cancelled turn
 		resume = sp.sched.Suspend(p.Session.String())
 	}
-	m, ended := sp.signal(p)
+	m := sp.signal(p)
 	if p.Scope == store.StopOne && !m.nothing() { // the store writes the end of the turn that the signal stopped
-		p.Scope, p.MessageID = store.StopRun, append(m.running, m.waiting...)[0]
+		p.Scope, p.MessageID = store.StopRun, m.running[0]
 	}
 	done := make(chan stopResult, 1)
 	sp.background.Go(func() {
 		defer resume()
 		ctx := context.WithoutCancel(ctx)
-		r := sp.write(ctx, p, ended)
+		r := sp.write(ctx, p)
 		if p.Scope == store.StopOne && r.err == nil && r.stopped.nothing() { // sub-turns continue after a turn that does not wait for them
 			r.stopped, r.err = sp.trees.stopLeft(ctx, p, "")
 		}
@@ -102,42 +104,35 @@ func (sp *stops) stop(ctx context.Context, p store.StopParams) (stopped, error) 
 	}
 }
 
-// signal signals the work that this process knows.
-func (sp *stops) signal(p store.StopParams) (m stopped, ended []scheduler.Ended[work]) {
+// signal signals the turns of this process.
+func (sp *stops) signal(p store.StopParams) (m stopped) {
 	key, by := p.Session.String(), store.StopCause(p.Reason, p.By)
-	var s scheduler.Stopped[work]
 	switch p.Scope {
 	case store.StopOne:
-		s = sp.sched.Stop(key, by)
+		m.running = sp.sched.Stop(key, by)
 	case store.StopRun:
-		s = sp.sched.StopRun(key, p.MessageID, by)
+		m.running = sp.sched.StopRun(key, p.MessageID, by)
 	case store.StopAll:
-		s = sp.sched.StopAll(key, by, 0)
-	}
-	for _, t := range s.Running {
-		m.running = append(m.running, t.RunID())
-	}
-	for _, e := range s.Ended {
-		m.waiting = append(m.waiting, e.Item.ID)
+		m.running = sp.sched.StopAll(key, by, 0)
 	}
 	root := ""
 	if p.Scope == store.StopAll {
 		root = key
 	}
-	sp.trees.signal(root, append(slices.Clone(m.running), m.waiting...), by)
-	return m, s.Ended
+	sp.trees.signal(root, m.running, by)
+	return m
 }
 
 // write writes the stop and publishes the ends that it caused.
-func (sp *stops) write(ctx context.Context, p store.StopParams, local []scheduler.Ended[work]) stopResult {
+func (sp *stops) write(ctx context.Context, p store.StopParams) stopResult {
 	var st store.Stopped
 	by := store.StopCause(p.Reason, p.By)
 	written := p
 	written.By = by // the process that runs the stopped turn and the next attempt receive the reason
-	tries := 0
+	began := time.Now()
 	err := sp.node.Final(ctx, "writing a stop down", func(ctx context.Context) (err error) {
-		tries++
 		st, err = sp.store.Stop(ctx, written)
+		written.Again = time.Since(began) + clockStep // for the next attempt: this one may be committed although its response was lost
 		return err
 	})
 	if err != nil {
@@ -149,10 +144,9 @@ func (sp *stops) write(ctx context.Context, p store.StopParams, local []schedule
 	for _, w := range st.Waiting {
 		r.stopped.waiting = append(r.stopped.waiting, w.MessageID)
 		sp.queue.publishEnded(ctx, w, chat.OutcomeStopped, p.Reason)
-		local = append(local, sp.sched.StopRun(key, w.MessageID, by).Ended...) // otherwise a later stop would find it in the queue
 	}
-	for _, e := range local { // a signal removed them from the queue; the store ended those that it had to name
-		sp.queue.endRows(ctx, []store.Waiting{e.Item.Payload.row}, chat.OutcomeStopped, p.Reason, tries > 1)
+	if len(st.Waiting) > 0 {
+		sp.queue.refresh(ctx, p.Session)
 	}
 	for _, run := range st.Running {
 		if sp.signalRun(key, run, by) {
@@ -232,7 +226,6 @@ func (sp *stops) remove(ctx context.Context, p store.DeleteParams, by chat.Calle
 				sp.events.PublishSession(p.Session, "", events.ReasonDeleted, "")
 			}
 			for _, m := range out.Ended { // accepted after the stop
-				sp.sched.Drop(m.Session.String(), m.Seq)
 				sp.queue.publishEnded(ctx, m, chat.OutcomeStopped, reasonReset)
 			}
 			sp.dropFiles(ctx, out.Files)

@@ -125,7 +125,7 @@ func (ts *turns) audienceOf(ctx context.Context, t *turn) chat.Audience {
 }
 
 // waitsOf returns the waits of a turn; ctx is the context of its agent.
-func (ts *turns) waitsOf(ctx context.Context, t *turn, st *scheduler.Turn[work]) *waits {
+func (ts *turns) waitsOf(ctx context.Context, t *turn, st *scheduler.Turn) *waits {
 	return &waits{
 		leave: st.LeaveToNext,
 		yield: func(fn func()) error {

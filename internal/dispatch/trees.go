@@ -415,8 +415,8 @@ func (tr *trees) stopListed(ctx context.Context, p store.StopParams, f store.Tas
 		writes.Go(func() {
 			defer func() { <-slots }()
 			one := store.StopParams{Session: task.Session, Scope: store.StopRun, MessageID: task.ID, By: p.By, Reason: p.Reason}
-			_, ended := tr.stops.signal(one)
-			tr.stops.write(ctx, one, ended)
+			tr.stops.signal(one)
+			tr.stops.write(ctx, one)
 		})
 	}
 	writes.Wait()

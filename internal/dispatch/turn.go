@@ -83,7 +83,7 @@ type turns struct {
 
 // run is called by the scheduler on the goroutine that owns the slot. The scheduler counts its
 // error as the result of the turn; the durable outcome has been written by then.
-func (ts *turns) run(ctx context.Context, st *scheduler.Turn[work]) error {
+func (ts *turns) run(ctx context.Context, st *scheduler.Turn) error {
 	t, ok, err := ts.start(ctx, st)
 	if err != nil || !ok {
 		return err
@@ -118,13 +118,16 @@ func (ts *turns) run(ctx context.Context, st *scheduler.Turn[work]) error {
 
 // start lets the store choose the messages of the turn, which writes its start. ok is false when
 // nothing is to run: no message may start now, or another replica owns the session.
-func (ts *turns) start(ctx context.Context, st *scheduler.Turn[work]) (*turn, bool, error) {
+func (ts *turns) start(ctx context.Context, st *scheduler.Turn) (*turn, bool, error) {
 	front := st.Front()
-	key := front.Payload.row.Session
+	key, err := chat.ParseSessionKey(front.Session, "")
+	if err != nil {
+		return nil, false, fmt.Errorf("starting a turn: %w", err)
+	}
 	resolved := map[int64]store.Waiting{}
 	var planned []store.Waiting // of the last try
 	p := store.BeginParams{
-		Session: key, Lane: front.Lane, Principal: front.Principal,
+		Session: key, Lane: front.Row.Lane, Principal: front.Principal,
 		Settings: func(newest *store.Waiting) scheduler.Settings {
 			return ts.queue.configured(key, newest.Channel, &newest.Content)
 		},
@@ -153,6 +156,8 @@ func (ts *turns) start(ctx context.Context, st *scheduler.Turn[work]) (*turn, bo
 			err = ts.node.Final(ctx, "starting a turn", begin)
 		}
 		for _, m := range b.Stopped {
+			ts.queue.stale.Add(1)
+			ts.counters.refused(refusedStale)
 			ts.queue.publishEnded(ctx, m, chat.OutcomeStale, string(chat.OutcomeStale))
 		}
 		switch {
@@ -164,7 +169,7 @@ func (ts *turns) start(ctx context.Context, st *scheduler.Turn[work]) (*turn, bo
 			if context.Cause(ctx) == nil { // a defect: the next message must not start as if it had succeeded
 				ts.queue.endWaiting(ctx, planned, chat.OutcomeFailed, string(chat.FailUnknown))
 			}
-			st.BeganNothing(scheduler.Nothing{})
+			st.BeganNothing(scheduler.Nothing{Unknown: true})
 			return nil, false, fmt.Errorf("starting a turn: %w", err)
 		case len(b.Unplanned) > 0:
 			ts.resolve(ctx, b.Unplanned)
@@ -175,19 +180,15 @@ func (ts *turns) start(ctx context.Context, st *scheduler.Turn[work]) (*turn, bo
 		}
 		break
 	}
-	first := int64(0)
-	if b.Next != nil {
-		first = b.Next.Seq
-		defer ts.queue.submit(ctx, ts.queue.item(*b.Next, b.Mode))
-	}
+	left := ts.queue.left(b.Next, b.Mode, b.Waiting)
 	if b.RunID == "" || len(b.Started.Seqs) == 0 {
-		st.BeganNothing(scheduler.Nothing{Wait: b.Wait, Window: b.Wait > 0, First: first, Last: b.Last})
+		st.BeganNothing(scheduler.Nothing{Wait: b.Wait, Window: b.Wait > 0, Left: left, Seen: b.Last})
 		return nil, false, nil
 	}
 	t := &turn{claim: b.Claim, rows: rowsWith(b.Messages, b.Started.Seqs), started: b.Started, began: time.Now(), agent: ts.agents[key.Agent]}
-	items := make([]scheduler.Item[work], len(t.rows))
+	ids := make([]string, len(t.rows))
 	for i, r := range t.rows {
-		items[i] = ts.queue.item(r, b.Mode)
+		ids[i] = r.MessageID
 		if m, ok := resolved[r.Seq]; ok {
 			t.rows[i] = m
 		}
@@ -204,8 +205,8 @@ func (ts *turns) start(ctx context.Context, st *scheduler.Turn[work]) (*turn, bo
 	})
 	ts.running.add(st, t)
 	ts.events.PublishSession(lead.Session, t.run.Principal, "run.started", t.run.RunID)
-	st.Began(b.RunID, items...) // its messages are in the transcript: the next turn of the session may write its own after them
-	st.Gone(first, b.Last)
+	// Its messages are in the transcript: the next turn of the session may write its own after them.
+	st.Began(scheduler.Batch{RunID: b.RunID, Messages: ids, Last: lead.Seq, Thread: lead.Row().Thread, Left: left, Seen: b.Last})
 	t.attempt.Started(ctx, t.ofAttempt(), t.started.Job)
 	return t, true, nil
 }
@@ -278,7 +279,7 @@ func rowsWith(rows []store.Waiting, seqs []int64) []store.Waiting {
 }
 
 // execute runs the agent, unless the state of an earlier attempt requires the turn to end.
-func (ts *turns) execute(ctx context.Context, t *turn, st *scheduler.Turn[work]) (agent.Result, error) {
+func (ts *turns) execute(ctx context.Context, t *turn, st *scheduler.Turn) (agent.Result, error) {
 	lead := t.rows[len(t.rows)-1]
 	unread := ts.openJournal(ctx, t)
 	switch {
@@ -429,7 +430,7 @@ func (t *turn) timeout(lead store.Waiting) time.Duration {
 // one that repeats it.
 type runningTurns struct {
 	mu sync.Mutex
-	by map[*scheduler.Turn[work]]runningTurn
+	by map[*scheduler.Turn]runningTurn
 }
 
 // runningTurn is the immutable part of a turn that other goroutines may read.
@@ -443,22 +444,22 @@ type runningTurn struct {
 	journal *journal
 }
 
-func (r *runningTurns) add(st *scheduler.Turn[work], t *turn) {
+func (r *runningTurns) add(st *scheduler.Turn, t *turn) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.by == nil {
-		r.by = map[*scheduler.Turn[work]]runningTurn{}
+		r.by = map[*scheduler.Turn]runningTurn{}
 	}
 	r.by[st] = runningTurn{run: t.run, claim: t.claim, rows: t.rows, agent: t.agent, started: t.started, began: t.began, journal: t.journal}
 }
 
-func (r *runningTurns) remove(st *scheduler.Turn[work]) {
+func (r *runningTurns) remove(st *scheduler.Turn) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.by, st)
 }
 
-func (r *runningTurns) get(st *scheduler.Turn[work]) (runningTurn, bool) {
+func (r *runningTurns) get(st *scheduler.Turn) (runningTurn, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	t, ok := r.by[st]
@@ -478,43 +479,82 @@ func (r *runningTurns) ids() map[string]bool {
 
 // takeInput returns a function with which a runner fetches messages that people write to the
 // session while its turn runs (mode steer). The messages join the run in the store before the
-// runner sees them, so that a crash loses none.
-func (ts *turns) takeInput(ctx context.Context, t *turn, st *scheduler.Turn[work]) func() []chat.Content {
+// runner sees them, so that a crash loses none. The store is asked only when something may wait.
+func (ts *turns) takeInput(ctx context.Context, t *turn, st *scheduler.Turn) func() []chat.Content {
 	return func() []chat.Content {
-		st.AcceptInput() // the runner supports input; before its first call, mode steer waits like mode queue
-		var rows []store.Waiting
-		items := st.TakeInput()
-		for i := range items {
-			row := items[i].Payload.row
-			row.Principal = items[i].Principal
-			rows = append(rows, row)
-		}
-		if len(rows) == 0 {
+		select {
+		case <-st.AcceptInput(): // the runner supports input; before its first call, mode steer waits like mode queue
+		default:
 			return nil
 		}
-		ts.resolve(ctx, rows)
-		texts := sendersOf(rows)
-		p := store.StartParams{Claim: t.claim, RunID: t.run.RunID, Lane: t.run.Lane, Round: t.journal.last()}
-		for _, r := range rows {
-			p.Seqs = append(p.Seqs, r.Seq)
-			p.Transcript, p.EntrySeqs = append(p.Transcript, entryOf(r, t.run.RunID)), append(p.EntrySeqs, r.Seq)
+		if !st.TakesInput() {
+			return nil
 		}
-		var joined []int64
-		err := ts.node.WhileAlive(ctx, func(ctx context.Context) (err error) {
-			joined, err = ts.store.Join(ctx, p)
-			return err
-		})
-		st.Returned(slices.DeleteFunc(items, func(it scheduler.Item[work]) bool { return slices.Contains(joined, it.Seq) })...)
+		input, err := ts.join(ctx, t, st)
 		if err != nil {
 			ts.log.WarnContext(ctx, "messages could not join their turn", "session", t.run.Session.String(), "run_id", t.run.RunID, "err", err)
-			return nil
-		}
-		rows = rowsWith(rows, joined)
-		t.journal.add(texts, joined)
-		input := make([]chat.Content, 0, len(rows))
-		for _, r := range rows {
-			input = append(input, r.Content)
 		}
 		return input
 	}
+}
+
+// joinPage is how many messages that wait a turn reads at a time.
+const joinPage = 32
+
+// join adds the messages that wait for a turn to it.
+func (ts *turns) join(ctx context.Context, t *turn, st *scheduler.Turn) (input []chat.Content, err error) {
+	var (
+		waiting []store.Waiting
+		total   int
+		joined  []int64
+		s       store.Session
+	)
+	err = ts.node.WhileAlive(ctx, func(ctx context.Context) (err error) {
+		if s, err = ts.store.Session(ctx, t.run.Session, ""); err == nil {
+			waiting, total, err = ts.store.PendingInputs(ctx, t.run.Session, 0, joinPage)
+		}
+		return err
+	})
+	if err != nil || len(waiting) == 0 {
+		return nil, err
+	}
+	newest, lead := waiting[len(waiting)-1], t.rows[len(t.rows)-1]
+	list := make([]scheduler.Row, len(waiting))
+	for i := range waiting {
+		list[i] = waiting[i].Row()
+	}
+	take := scheduler.SteeredInto(list, lead.Row().Thread, ts.queue.configured(newest.Session, newest.Channel, &newest.Content), scheduler.QueueMode(s.Mode))
+	rows := slices.Clone(waiting[:len(take)])
+	if len(rows) == 0 {
+		return nil, nil
+	}
+	ts.resolve(ctx, rows)
+	texts := sendersOf(rows)
+	p := store.StartParams{Claim: t.claim, RunID: t.run.RunID, Lane: t.run.Lane, Round: t.journal.last()}
+	for _, r := range rows {
+		p.Seqs = append(p.Seqs, r.Seq)
+		p.Transcript, p.EntrySeqs = append(p.Transcript, entryOf(r, t.run.RunID)), append(p.EntrySeqs, r.Seq)
+	}
+	err = ts.node.WhileAlive(ctx, func(ctx context.Context) (err error) {
+		joined, err = ts.store.Join(ctx, p)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	t.journal.add(texts, joined)
+	var ids []string
+	for _, r := range rowsWith(rows, joined) {
+		ids, input = append(ids, r.MessageID), append(input, r.Content)
+	}
+	var left *scheduler.Wake
+	if rest := waiting[len(take):]; len(rest) > 0 {
+		left = ts.queue.left(&rest[0], s.Mode, total-len(take))
+	}
+	seen := s.LastSeq
+	if len(joined) < len(take) || left == nil && total > len(waiting) { // it is not known what waits first
+		seen = -1
+	}
+	st.Took(ids, seen, left)
+	return input, nil
 }

@@ -250,17 +250,12 @@ func (c conversations) waits(list []store.Turn) map[string]chat.Waiting {
 			running[t.Session] = t.ID
 		}
 	}
-	here := map[string]scheduler.Wait{}
-	for _, queue := range c.sched.Waits(keys) {
-		for _, w := range queue {
-			here[w.ID] = w
-		}
-	}
+	here := c.sched.Waits(keys)
 	asked := c.questions.askedBy()
 	waits := map[string]chat.Waiting{}
 	for i := range list {
 		t := &list[i]
-		switch w, ok := here[t.ID]; {
+		switch w, ok := here[t.Session.String()]; {
 		case t.State == store.StateDone:
 		case asked[t.ID]:
 			waits[t.ID] = chat.Waiting{Cause: chat.WaitQuestion}
@@ -268,7 +263,7 @@ func (c conversations) waits(list []store.Turn) map[string]chat.Waiting {
 			waits[t.ID] = chat.Waiting{Cause: chat.WaitTasks}
 		case t.State != store.StateWaiting:
 		case ok:
-			waits[t.ID] = waitingOf(w)
+			waits[t.ID] = waitingOf(w, t.Ahead)
 		case running[t.Session] != "":
 			waits[t.ID] = chat.Waiting{Cause: chat.WaitSession, BlockedBy: running[t.Session]}
 		case t.Node == "":
@@ -280,11 +275,13 @@ func (c conversations) waits(list []store.Turn) map[string]chat.Waiting {
 	return waits
 }
 
-// waitingOf returns the scheduler's state of a waiting message.
-func waitingOf(w scheduler.Wait) chat.Waiting {
-	out := chat.Waiting{Cause: chat.WaitCause(w.Cause), Position: w.Position, BlockedBy: w.BlockedBy}
-	if w.Cause == scheduler.WaitDebounce {
-		out.Until = time.Now().Add(w.Left)
+// waitingOf returns what a message waits for whose session waits for w, with so many messages ahead.
+func waitingOf(w scheduler.Wait, ahead int) chat.Waiting {
+	switch {
+	case w.Cause == scheduler.WaitDebounce:
+		return chat.Waiting{Cause: chat.WaitDebounce, Until: time.Now().Add(w.Left)}
+	case w.Cause == scheduler.WaitSession || ahead > 0:
+		return chat.Waiting{Cause: chat.WaitSession, Position: ahead + 1, BlockedBy: w.BlockedBy}
 	}
-	return out
+	return chat.Waiting{Cause: chat.WaitCause(w.Cause), Position: w.Position}
 }

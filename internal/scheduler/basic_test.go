@@ -3,11 +3,11 @@ package scheduler_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -81,7 +81,8 @@ func TestGroupRunsUpToItsLimit(t *testing.T) {
 func TestPanicIsAnOutcome(t *testing.T) {
 	t.Parallel()
 	boom := errors.New("boom")
-	s := newScheduler(t, config{Lanes: lanes(map[string]int{"main": 1}), Run: func(_ context.Context, t *turn) error {
+	var out strings.Builder
+	s := newScheduler(t, config{Lanes: lanes(map[string]int{"main": 1}), Logger: testLogger(&out), Run: func(_ context.Context, t *turn) error {
 		switch t.RunID() {
 		case "panic":
 			panic(boom)
@@ -94,81 +95,27 @@ func TestPanicIsAnOutcome(t *testing.T) {
 	}})
 	cases := []struct {
 		id   string
-		want scheduler.Outcome
+		want outcome
 		err  error
 	}{
-		{"panic", scheduler.OutcomeFailed, scheduler.ErrPanic},
-		{"goexit", scheduler.OutcomeFailed, scheduler.ErrGoexit},
-		{"error", scheduler.OutcomeFailed, boom},
-		{"fine", scheduler.OutcomeAnswered, nil},
+		{"panic", failed, scheduler.ErrGoexit},
+		{"goexit", failed, scheduler.ErrGoexit},
+		{"error", failed, boom},
+		{"fine", answered, nil},
 	}
 	for _, c := range cases {
 		err := wantOutcome(t, submit(t, s, item{ID: c.id}).Ticket, c.want)
 		if !errors.Is(err, c.err) {
 			t.Errorf("%s: err = %v, want %v", c.id, err, c.err)
 		}
-		if c.id == "panic" && (!errors.Is(err, boom) || err.Error() != "panic: boom") {
-			t.Errorf("panic: err = %v", err)
-		}
 	}
 	drain(t, s)
+	if log := out.String(); !strings.Contains(log, "run_id=panic") || !strings.Contains(log, "panicked: boom") {
+		t.Errorf("log: %s", log)
+	}
 	if l, _ := s.Stats().Lane("main"); l.Failed != 3 || l.Answered != 1 || l.Started != 4 || l.Active != 0 {
 		t.Errorf("lane %+v", l)
 	}
-}
-
-func TestBadMessagesAreRefused(t *testing.T) {
-	t.Parallel()
-	s := newScheduler(t, config{Run: func(context.Context, *turn) error { return nil }})
-	cases := []struct {
-		it   item
-		want string
-	}{
-		{item{ID: "x"}, "session"},
-		{item{Session: "x"}, "id"},
-		{item{Session: "x", ID: "x", Seq: -1}, "seq"},
-		{item{Session: "x", ID: "x", Size: -1}, "size"},
-		{item{Session: "x", ID: "x", Settings: &scheduler.Settings{Mode: "loud"}}, "settings.mode"},
-	}
-	for _, c := range cases {
-		sub, err := s.Submit(c.it)
-		if !errors.Is(err, scheduler.ErrInvalid) || !strings.Contains(err.Error(), c.want) || sub.Ticket != nil {
-			t.Errorf("Submit(%+v) = %+v, %v", c.it, sub, err)
-		}
-	}
-	if st := s.Stats(); st.Accepted != 0 || st.Refused[scheduler.RefusedInvalid] != 5 {
-		t.Errorf("stats %+v", st)
-	}
-	drain(t, s)
-}
-
-func TestAMessageKnownAlreadyIsADuplicate(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		j := &journal{}
-		s := newScheduler(t, config{Run: takes(j, time.Second)})
-		first := submit(t, s, item{ID: "m5", Seq: 5, Payload: "5"})
-		second := submit(t, s, item{ID: "m7", Seq: 7, Payload: "7"})
-		for _, c := range []struct {
-			seq     int64
-			ticket  *scheduler.Ticket
-			running bool
-		}{{5, first.Ticket, true}, {7, second.Ticket, false}} {
-			again := submit(t, s, item{ID: "again", Seq: c.seq})
-			if !again.Duplicate || again.Ticket != c.ticket || again.Running != c.running {
-				t.Errorf("seq %d again: %+v", c.seq, again)
-			}
-		}
-		late := submit(t, s, item{ID: "m6", Seq: 6, Payload: "6"})
-		if late.Duplicate || late.Position != 0 {
-			t.Errorf("the late message: %+v", late)
-		}
-		pass(5 * time.Second)
-		if got := j.take(); !slices.Equal(got, []string{"0s 5", "1s 6", "2s 7"}) {
-			t.Errorf("got %q", got)
-		}
-		drain(t, s)
-	})
 }
 
 func TestUnknownLaneFallsBackToMain(t *testing.T) {
@@ -183,7 +130,7 @@ func TestUnknownLaneFallsBackToMain(t *testing.T) {
 		},
 	})
 	for i := range 2 {
-		wantOutcome(t, submit(t, s, item{ID: strconv.Itoa(i), Lane: "unknown"}).Ticket, scheduler.OutcomeAnswered)
+		wantOutcome(t, submit(t, s, item{ID: strconv.Itoa(i), Lane: "unknown"}).Ticket, answered)
 		if got := <-lanes; got != "main" {
 			t.Errorf("ran in %q", got)
 		}
@@ -194,7 +141,7 @@ func TestUnknownLaneFallsBackToMain(t *testing.T) {
 	if l, err := s.GetOrCreate(scheduler.Lane{Name: "unknown", Limit: 9}); l.Limit != 4 || err != nil {
 		t.Errorf("GetOrCreate again = %v, %v", l, err)
 	}
-	wantOutcome(t, submit(t, s, item{ID: "x", Lane: "unknown"}).Ticket, scheduler.OutcomeAnswered)
+	wantOutcome(t, submit(t, s, item{ID: "x", Lane: "unknown"}).Ticket, answered)
 	if got := <-lanes; got != "unknown" {
 		t.Errorf("ran in %q", got)
 	}
@@ -207,74 +154,77 @@ func TestUnknownLaneFallsBackToMain(t *testing.T) {
 	}
 }
 
-// beginners is a Run whose turns call Began after one time, and return after another.
-type beginners struct {
-	begin map[string]time.Duration // by turn id
-	work  time.Duration
-
-	mu    sync.Mutex
-	began []string
-	at    map[string]time.Duration // start times, relative to the start of the test
-	since time.Time
-}
-
-func (b *beginners) run(_ context.Context, t *turn) error {
-	if d := b.begin[t.RunID()]; d > 0 {
-		pass(d)
-	}
-	b.mu.Lock()
-	b.began, b.at[t.RunID()] = append(b.began, t.RunID()), time.Since(b.since)
-	b.mu.Unlock()
-	t.Began("")
-	pass(b.work)
-	return nil
-}
-
 // TestTurnsOfASessionBeginInTheirOrder gives three slots to a session whose first turn begins
 // slowly: the second begins after it, and both then run concurrently.
 func TestTurnsOfASessionBeginInTheirOrder(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := &beginners{begin: map[string]time.Duration{"0": 3 * time.Second, "1": time.Second}, work: time.Minute, at: map[string]time.Duration{}, since: time.Now()}
-		s := newScheduler(t, config{Lanes: lanes(map[string]int{"main": 3}), Begins: true, Run: b.run, Queue: scheduler.Settings{MaxConcurrent: 3}})
-		for i := range 3 {
-			submit(t, s, item{ID: strconv.Itoa(i)})
+		var j journal
+		base, n := time.Now(), 0
+		set := scheduler.DefaultSettings()
+		set.MaxConcurrent = 3
+		s, err := scheduler.New(t.Context(), scheduler.Config{Lanes: lanes(map[string]int{"main": 3}), Run: func(_ context.Context, t *scheduler.Turn) error {
+			if t.Session() == "s" {
+				linger(3 * time.Second)
+				n++
+			}
+			var left *scheduler.Wake
+			if t.Session() == "s" && n < 3 {
+				left = &scheduler.Wake{Session: "s", Settings: set}
+			}
+			t.Began(scheduler.Batch{RunID: fmt.Sprint(t.Session(), n), Left: left})
+			j.add("%v %s", time.Since(base), t.RunID())
+			linger(time.Minute)
+			return nil
+		}})
+		if err != nil {
+			t.Fatal(err)
 		}
-		submit(t, s, item{Session: "other", ID: "quick"}) // the slots that the session does not use yet are free
+		for range 3 {
+			s.Wake(scheduler.Wake{Session: "s", Settings: set})
+		}
+		s.Wake(scheduler.Wake{Session: "other", Settings: set}) // the slots that the session does not use yet are free
 		pass(10 * time.Second)
-		b.mu.Lock()
-		if want := []string{"quick", "0", "1"}; !slices.Equal(b.began, want) { // the third slot is used by the quick one
-			t.Errorf("began %v, want %v", b.began, want)
+		if got, want := j.take(), []string{"0s other0", "3s s1", "6s s2"}; !slices.Equal(got, want) { // the third slot is used by the other one
+			t.Errorf("began %q, want %q", got, want)
 		}
-		if b.at["quick"] != 0 {
-			t.Errorf("another session was delayed by %s", b.at["quick"])
-		}
-		b.mu.Unlock()
 		pass(5 * time.Minute)
-		drain(t, s)
+		if err := s.Drain(context.Background()); err != nil {
+			t.Error(err)
+		}
 	})
 }
 
-// TestATurnThatReturnsHasBegun lets turns return, and panic, without a call of Began.
-func TestATurnThatReturnsHasBegun(t *testing.T) {
+// A turn that returns, or panics, before it begins gives its session back: the store is asked again.
+func TestSlotWithoutAnAnswerAsksAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := newScheduler(t, config{Begins: true, Queue: scheduler.Settings{MaxConcurrent: 3}, Run: func(_ context.Context, t *turn) error {
-			if t.RunID() == "0" {
+		asked := 0
+		s, err := scheduler.New(t.Context(), scheduler.Config{Run: func(_ context.Context, t *scheduler.Turn) error {
+			asked++
+			switch asked {
+			case 1:
 				panic("as asked")
+			case 2:
+				return errFailed
+			case 3:
+				t.BeganNothing(scheduler.Nothing{Unknown: true})
+				return nil
 			}
+			t.Began(scheduler.Batch{RunID: "r"})
 			return nil
 		}})
-		var tickets []*scheduler.Ticket
-		for i := range 3 {
-			tickets = append(tickets, submit(t, s, item{ID: strconv.Itoa(i)}).Ticket)
+		if err != nil {
+			t.Fatal(err)
 		}
-		for i, want := range []scheduler.Outcome{scheduler.OutcomeFailed, scheduler.OutcomeAnswered, scheduler.OutcomeAnswered} {
-			if got, err := outcome(t, tickets[i]); got != want {
-				t.Errorf("turn %d ended %s (%v), want %s", i, got, err, want)
-			}
+		s.Wake(scheduler.Wake{Session: "s", Settings: scheduler.DefaultSettings()})
+		pass(time.Minute)
+		if st := s.Stats().Sessions; asked != 4 || st.Tracked != 0 {
+			t.Errorf("asked %d times, left %+v", asked, st)
 		}
-		drain(t, s)
+		if err := s.Drain(context.Background()); err != nil {
+			t.Error(err)
+		}
 	})
 }
 
@@ -290,7 +240,7 @@ func TestMessagesThatGatherShareATurn(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				var j journal
-				s := withRows(t, config{Run: takes(&j, time.Second)})
+				s := newScheduler(t, config{Run: takes(&j, time.Second)})
 				for i, word := range []string{"run", "t1", "t2", "person", "t3", "u1", "t4", "t5"} {
 					it := item{ID: strconv.Itoa(i), Payload: word, Sender: word[:1], Gathers: len(word) == 2, Settings: &scheduler.Settings{Mode: mode}}
 					submit(t, s, it)

@@ -14,9 +14,12 @@ import (
 )
 
 // benchScheduler makes a scheduler that is drained when the benchmark ends.
-func benchScheduler(b *testing.B, cfg config) *sched {
+func benchScheduler(b *testing.B, run func(ctx context.Context, t *scheduler.Turn) error, lanes ...scheduler.Lane) *scheduler.Scheduler {
 	b.Helper()
-	s, err := scheduler.New(b.Context(), cfg)
+	s, err := scheduler.New(b.Context(), scheduler.Config{Lanes: lanes, Run: func(ctx context.Context, t *scheduler.Turn) error {
+		t.Began(scheduler.Batch{RunID: "m"})
+		return run(ctx, t)
+	}})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -26,9 +29,13 @@ func benchScheduler(b *testing.B, cfg config) *sched {
 		if err := s.Drain(ctx); err != nil {
 			b.Error(err)
 		}
-		checkSums(b, s)
 	})
 	return s
+}
+
+// wake is the Wake of a message.
+func wake(session, principal string) scheduler.Wake {
+	return scheduler.Wake{Session: session, Principal: principal, Settings: scheduler.DefaultSettings()}
 }
 
 // names are session keys, created before the timer starts.
@@ -40,26 +47,22 @@ func names(n int) []string {
 	return keys
 }
 
-// turns submits n messages, distributed over the keys, and waits until all turns have ended.
+// turns wakes sessions for n turns, distributed over the keys, and waits until all turns have ended.
 func turns(b *testing.B, keys []string, n int) {
 	b.Helper()
 	var left sync.WaitGroup
-	s := benchScheduler(b, config{
-		Run: func(context.Context, *turn) error { left.Done(); return nil },
-	})
+	s := benchScheduler(b, func(context.Context, *scheduler.Turn) error { left.Done(); return nil })
 	b.ReportAllocs()
 	b.ResetTimer()
 	left.Add(n)
 	for i := range n {
-		if _, err := s.Submit(item{Session: keys[i%len(keys)], ID: "m"}); err != nil {
-			b.Fatal(err)
-		}
+		s.Wake(wake(keys[i%len(keys)], ""))
 	}
 	left.Wait()
 	b.StopTimer()
 }
 
-// BenchmarkTurn covers the whole path of a turn: submit, start, finish.
+// BenchmarkTurn covers the whole path of a turn: wake, start, finish.
 func BenchmarkTurn(b *testing.B) {
 	for _, n := range []int{1, 10_000} {
 		b.Run(fmt.Sprintf("sessions=%d", n), func(b *testing.B) { turns(b, names(n), b.N) })
@@ -70,17 +73,13 @@ func BenchmarkTurn(b *testing.B) {
 // each, in a lane that is full most of the time.
 func BenchmarkTurnOfManyPrincipals(b *testing.B) {
 	var left sync.WaitGroup
-	s := benchScheduler(b, config{
-		Run: func(context.Context, *turn) error { left.Done(); return nil },
-	})
+	s := benchScheduler(b, func(context.Context, *scheduler.Turn) error { left.Done(); return nil })
 	keys := names(10_000)
 	b.ReportAllocs()
 	b.ResetTimer()
 	left.Add(b.N)
 	for i := range b.N {
-		if _, err := s.Submit(item{Session: keys[i%len(keys)], ID: "m", Principal: keys[i%len(keys)]}); err != nil {
-			b.Fatal(err)
-		}
+		s.Wake(wake(keys[i%len(keys)], keys[i%len(keys)]))
 	}
 	left.Wait()
 	b.StopTimer()
@@ -103,11 +102,9 @@ func BenchmarkIdleSession(b *testing.B) {
 		goroutines, heap := runtime.NumGoroutine(), heapInUse()
 		var left sync.WaitGroup
 		left.Add(sessions)
-		s := benchScheduler(b, config{Run: func(context.Context, *turn) error { left.Done(); return nil }})
+		s := benchScheduler(b, func(context.Context, *scheduler.Turn) error { left.Done(); return nil })
 		for _, key := range keys {
-			if _, err := s.Submit(item{Session: key, ID: "m"}); err != nil {
-				b.Fatal(err)
-			}
+			s.Wake(wake(key, ""))
 		}
 		left.Wait()
 		for s.Stats().Sessions.Tracked > 0 {
@@ -129,107 +126,70 @@ func heapInUse() int64 {
 }
 
 // blocked makes a scheduler whose only slot is taken until the returned function is called.
-func blocked(b *testing.B) (*sched, func()) {
+func blocked(b *testing.B) (*scheduler.Scheduler, func()) {
 	b.Helper()
 	started, release := make(chan struct{}), make(chan struct{})
-	s := benchScheduler(b, config{
-		Lanes: lanes(map[string]int{"main": 1}),
-		Run: func(ctx context.Context, t *turn) error {
-			if t.Session() != "blocker" {
-				return nil
-			}
-			started <- struct{}{}
-			select {
-			case <-release:
-			case <-ctx.Done():
-			}
+	s := benchScheduler(b, func(ctx context.Context, t *scheduler.Turn) error {
+		if t.Session() != "blocker" {
 			return nil
-		},
-	})
-	if _, err := s.Submit(item{Session: "blocker", ID: "b"}); err != nil {
-		b.Fatal(err)
-	}
+		}
+		started <- struct{}{}
+		select {
+		case <-release:
+		case <-ctx.Done():
+		}
+		return nil
+	}, scheduler.Lane{Name: scheduler.LaneMain, Limit: 1})
+	s.Wake(wake("blocker", ""))
 	<-started
 	return s, sync.OnceFunc(func() { close(release) })
 }
 
-// BenchmarkSubmitFullLane covers Submit when no slot is free.
-func BenchmarkSubmitFullLane(b *testing.B) {
+// BenchmarkWakeFullLane covers Wake when no slot is free.
+func BenchmarkWakeFullLane(b *testing.B) {
 	s, release := blocked(b)
 	defer release()
 	keys := names(10_000)
 	b.ReportAllocs()
 	i := 0
 	for b.Loop() {
-		if _, err := s.Submit(item{Session: keys[i%len(keys)], ID: "m"}); err != nil {
-			b.Fatal(err)
-		}
+		s.Wake(wake(keys[i%len(keys)], ""))
 		i++
 	}
 }
 
-// BenchmarkStopTenThousandWaiting: each stop ends the oldest of ten thousand waiting messages of
-// one session, with the lane full.
-func BenchmarkStopTenThousandWaiting(b *testing.B) {
-	s, release := blocked(b)
-	defer release()
-	for range 10_000 {
-		if _, err := s.Submit(item{Session: "s", ID: "m"}); err != nil {
-			b.Fatal(err)
-		}
-	}
-	b.ReportAllocs()
-	for b.Loop() {
-		if st := s.Stop("s", "ann"); len(st.Ended) != 1 {
-			b.Fatalf("stopped %+v", st)
-		}
-		b.StopTimer()
-		if _, err := s.Submit(item{Session: "s", ID: "m"}); err != nil {
-			b.Fatal(err)
-		}
-		b.StartTimer()
-	}
-}
-
-// BenchmarkStopAllSignal is the time from the call of StopAll to the cancelled context of the turn,
-// with ten thousand messages waiting after the turn.
+// BenchmarkStopAllSignal is the time from the call of StopAll to the cancelled context of the turn.
 func BenchmarkStopAllSignal(b *testing.B) {
 	var total time.Duration
 	for b.Loop() {
 		running, signal := make(chan struct{}), make(chan time.Time, 1)
-		s := benchScheduler(b, config{
-			Run: func(ctx context.Context, _ *turn) error {
-				close(running)
-				<-ctx.Done()
-				signal <- time.Now()
-				return nil
-			},
+		s := benchScheduler(b, func(ctx context.Context, _ *scheduler.Turn) error {
+			close(running)
+			<-ctx.Done()
+			signal <- time.Now()
+			return nil
 		})
 		for range 10_001 {
-			if _, err := s.Submit(item{Session: "s", ID: "m"}); err != nil {
-				b.Fatal(err)
-			}
+			s.Wake(wake("s", ""))
 		}
 		<-running
 		begin := time.Now()
-		if st := s.StopAll("s", "ann", 0); len(st.Ended) != 10_000 || len(st.Running) != 1 {
-			b.Fatalf("ended %d, running %d", len(st.Ended), len(st.Running))
+		if runs := s.StopAll("s", "ann", 0); len(runs) != 1 {
+			b.Fatalf("stopped %q", runs)
 		}
 		total += (<-signal).Sub(begin)
 	}
 	b.ReportMetric(float64(total.Nanoseconds())/float64(b.N), "ns/signal")
 }
 
-// BenchmarkSubmitToStart is the time from Submit to the start of Run in a free lane.
-func BenchmarkSubmitToStart(b *testing.B) {
+// BenchmarkWakeToStart is the time from Wake to the start of Run in a free lane.
+func BenchmarkWakeToStart(b *testing.B) {
 	started := make(chan time.Time, 1)
-	s := benchScheduler(b, config{Run: func(context.Context, *turn) error { started <- time.Now(); return nil }})
+	s := benchScheduler(b, func(context.Context, *scheduler.Turn) error { started <- time.Now(); return nil })
 	waits := make([]time.Duration, 0, 1<<20)
 	for b.Loop() {
 		begin := time.Now()
-		if _, err := s.Submit(item{Session: "s", ID: "m"}); err != nil {
-			b.Fatal(err)
-		}
+		s.Wake(wake("s", ""))
 		waits = append(waits, (<-started).Sub(begin))
 	}
 	slices.Sort(waits)

@@ -16,24 +16,18 @@ const (
 
 // Config is the configuration of New. The zero value of a field is its default; only Run is
 // required.
-type Config[M any] struct {
+type Config struct {
 	// Lanes that exist from the start. Empty means DefaultLanes. "main" must be among them.
 	Lanes []Lane
-	// Queue are the settings of sessions whose messages have none.
-	Queue Settings
 	// PrincipalTurns is how many bounded turns one principal may have concurrently, in all lanes
-	// together (see Item.Bounded). A turn over the bound waits without a slot. A session holds a
+	// together (see Wake.Bounded). A turn over the bound waits without a slot. A session holds a
 	// place from the moment at which its next turn only needs a slot. 0 means no bound.
 	PrincipalTurns int
 	// Run executes one turn on a goroutine of its own, which holds the slot until Run has returned.
-	// ctx is cancelled with a *CancelCause. A nil error means answered. A panic is caught, logged
+	// It asks the store what to do with the slot, and calls Turn.Began or Turn.BeganNothing. ctx is cancelled with a *CancelCause. A nil error means answered. A panic is caught, logged
 	// with its stack, and ends the turn failed. Run must not wait for another turn except inside
 	// Turn.Yield.
-	Run func(ctx context.Context, t *Turn[M]) error
-	// Begins promises that Run calls Turn.Began. A session then starts its next turn only when the
-	// previous one has begun or returned, so that turns of one session begin in the order of their
-	// messages even if several run concurrently. False: a turn has begun when Run is called.
-	Begins bool
+	Run func(ctx context.Context, t *Turn) error
 	// TokenEstimate returns the size of the session's history and of the model's window, both in
 	// tokens. It is called before a second concurrent turn of a session starts, on a goroutine of
 	// its own and outside every lock; the result is valid until a turn of the session ends. During
@@ -50,7 +44,7 @@ type Config[M any] struct {
 	// (half of it in a drain), on a goroutine of its own and outside every lock. The turn's outcome
 	// is decided when OnStuck returns, unless Run returns earlier. A later result of Run is
 	// discarded.
-	OnStuck func(t *Turn[M])
+	OnStuck func(t *Turn)
 	// Observer is called for events, for metrics. May be nil.
 	Observer Observer
 	// Logger logs panics, stuck turns and unknown lanes. Nil disables logging.
@@ -58,12 +52,11 @@ type Config[M any] struct {
 }
 
 // withDefaults returns a copy with all defaults filled in.
-func (c Config[M]) withDefaults() Config[M] {
+func (c Config) withDefaults() Config {
 	c.Lanes = slices.Clone(c.Lanes)
 	if len(c.Lanes) == 0 {
 		c.Lanes = DefaultLanes()
 	}
-	c.Queue = c.Queue.Over(DefaultSettings())
 	if c.ThrottleAt == 0 {
 		c.ThrottleAt = defaultThrottleAt
 	}
@@ -81,7 +74,7 @@ func (c Config[M]) withDefaults() Config[M] {
 
 // Validate reports every fault of the configuration with its path. The error matches ErrInvalid.
 // Zero values are defaults and therefore valid, except for Run.
-func (c Config[M]) Validate() error {
+func (c Config) Validate() error {
 	var faults []error
 	if c.Run == nil {
 		faults = append(faults, errors.New("run: must be set"))
@@ -96,7 +89,6 @@ func (c Config[M]) Validate() error {
 	if c.StopGrace < 0 {
 		faults = append(faults, fmt.Errorf("stop_grace: %v is negative", c.StopGrace))
 	}
-	faults = append(faults, c.Queue.faults("queue.")...)
 	return invalid("scheduler configuration", faults)
 }
 
@@ -109,8 +101,7 @@ func invalid(what string, faults []error) error {
 }
 
 // Settings are the queue rules of a session. A zero field means the default, or the value of base
-// in Over. A message may have its own; they apply to its session from that call on, until another
-// message changes them.
+// in Over. A message may have its own; a Wake with them applies to its session until the next one.
 type Settings struct {
 	// Mode is what happens to a message that arrives while a turn runs. Default ModeQueue.
 	Mode QueueMode
@@ -122,7 +113,7 @@ type Settings struct {
 	DebounceMax time.Duration
 	// BatchMessages is the maximum number of messages in a batch. Default 12. Negative: no limit.
 	BatchMessages int
-	// BatchBytes is the maximum size of a merged turn in bytes (the sum of Item.Size); a single
+	// BatchBytes is the maximum size of a merged turn in bytes (the sum of Row.Size); a single
 	// larger message runs alone. Default 50 000. Negative: no limit.
 	BatchBytes int
 	// MaxConcurrent bounds the concurrent turns of the session. Default 1.

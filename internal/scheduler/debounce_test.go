@@ -64,7 +64,7 @@ func TestTheMessageThatFillsAWindowRuns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		j := &journal{}
-		s := withRows(t, config{Queue: scheduler.Settings{BatchMessages: 3}, Run: instant(j)})
+		s := newScheduler(t, config{Queue: scheduler.Settings{BatchMessages: 3}, Run: instant(j)})
 		for i := range 3 {
 			it := spoken("a:x")
 			it.ID = strconv.Itoa(i)
@@ -178,7 +178,7 @@ func TestDebounceTable(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				j := &journal{}
-				s := withRows(t, config{Queue: c.set, Run: instant(j)})
+				s := newScheduler(t, config{Queue: c.set, Run: instant(j)})
 				script(t, s, c.words)
 				pass(time.Minute)
 				want := strings.Fields(c.want)
@@ -198,7 +198,7 @@ func TestFastTypingIsHeldNoLongerThanTheMaximum(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		j := &journal{}
-		s := withRows(t, config{Run: takes(j, time.Second)})
+		s := newScheduler(t, config{Run: takes(j, time.Second)})
 		for i := range 60 { // twenty a second
 			submit(t, s, item{ID: strconv.Itoa(i), Payload: "x", Sender: "a", Typed: true})
 			pass(50 * time.Millisecond)
@@ -212,9 +212,6 @@ func TestFastTypingIsHeldNoLongerThanTheMaximum(t *testing.T) {
 		if got := j.take(); !slices.Equal(got, want) {
 			t.Errorf("got %q, want %q", got, want)
 		}
-		if d := s.Stats().Drops; d != (scheduler.DropStats{}) {
-			t.Errorf("drops %+v", d)
-		}
 		drain(t, s)
 	})
 }
@@ -223,7 +220,7 @@ func TestAQueuedMessagePaysTheWindowOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		j := &journal{}
-		s := withRows(t, config{Run: takes(j, 5*time.Second)})
+		s := newScheduler(t, config{Run: takes(j, 5*time.Second)})
 		script(t, s, "a:x 1000 a:y a:z 1000 b:q")
 		pass(time.Minute)
 		want := []string{"800ms x", "5.8s y+z", "10.8s q"}
@@ -234,35 +231,11 @@ func TestAQueuedMessagePaysTheWindowOnce(t *testing.T) {
 	})
 }
 
-func TestMergedMessagesNameTheRunThatTookThem(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		var took *turn
-		s := withRows(t, config{Run: recordTurn(&took)})
-		var tickets []*scheduler.Ticket
-		for _, id := range []string{"m1", "m2", "m3"} {
-			tickets = append(tickets, submit(t, s, item{ID: id, Typed: true, Sender: "a"}).Ticket)
-		}
-		for _, ticket := range tickets[:2] {
-			err := wantOutcome(t, ticket, scheduler.OutcomeMerged)
-			if e := (*scheduler.MergedError)(nil); !asMerged(err, &e) || e.RunID != "m3" {
-				t.Errorf("err = %v", err)
-			}
-		}
-		wantOutcome(t, tickets[2], scheduler.OutcomeAnswered)
-		if took.RunID() != "m3" || took.SeqFrom() != 1 || took.SeqTo() != 3 || len(took.Items()) != 3 ||
-			took.Session() != "s" || took.Generation() != 1 || took.Waited() != 800*time.Millisecond {
-			t.Errorf("turn %s %d-%d %v", took.RunID(), took.SeqFrom(), took.SeqTo(), took.Items())
-		}
-		drain(t, s)
-	})
-}
-
 func TestTenHoursOfChat(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		j := &journal{}
-		s := withRows(t, config{Run: takes(j, 3*time.Second)})
+		s := newScheduler(t, config{Run: takes(j, 3*time.Second)})
 		for minute := range 600 {
 			for person := range 5 {
 				key := "chat" + strconv.Itoa(person)
@@ -277,7 +250,7 @@ func TestTenHoursOfChat(t *testing.T) {
 			t.Errorf("%d turns, want %d", got, 600*5)
 		}
 		drain(t, s)
-		if o := s.Stats().Outcomes; o[scheduler.OutcomeAnswered] != 3000 || o[scheduler.OutcomeMerged] != 3000 {
+		if o := s.outcomes(); o[answered] != 3000 || o[merged] != 3000 {
 			t.Errorf("outcomes %v", o)
 		}
 	})

@@ -2,21 +2,29 @@ package scheduler_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"laneway/internal/scheduler"
 )
 
-// A scheduler runs the messages of a session one after the other. A ticket is the promise of how a
-// message ends.
+// A session that is woken gets a slot. The turn asks the store what to do with it.
 func Example() {
 	ctx := context.Background() // the work context of the process
-	s, err := scheduler.New(ctx, scheduler.Config[string]{
-		Run: func(_ context.Context, t *scheduler.Turn[string]) error {
-			for _, it := range t.Items() {
-				fmt.Println(t.RunID(), "answers", it.Payload)
-			}
+	store := []string{"hello", "how are you?"}
+	next := func() *scheduler.Wake {
+		if len(store) == 0 {
+			return nil
+		}
+		return &scheduler.Wake{Session: "chat:1", Settings: scheduler.DefaultSettings()}
+	}
+	ended := make(chan struct{}, 2)
+	s, err := scheduler.New(ctx, scheduler.Config{
+		Run: func(_ context.Context, t *scheduler.Turn) error {
+			text := store[0]
+			store = store[1:]
+			t.Began(scheduler.Batch{RunID: "re " + text, Left: next()})
+			fmt.Println(t.RunID())
+			ended <- struct{}{}
 			return nil
 		},
 	})
@@ -24,29 +32,23 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	var last *scheduler.Ticket
-	for _, text := range []string{"hello", "how are you?"} {
-		sub, err := s.Submit(scheduler.Item[string]{Session: "chat:1", ID: "re " + text, Payload: text})
-		if err != nil {
-			fmt.Println(err)
-			return
-		}
-		last = sub.Ticket
-	}
-	outcome, err := last.Wait(ctx)
-	fmt.Println(outcome, err, s.Drain(ctx))
+	s.Wake(*next())
+	<-ended
+	<-ended
+	fmt.Println(s.Drain(ctx))
 	// Output:
-	// re hello answers hello
-	// re how are you? answers how are you?
-	// answered <nil> <nil>
+	// re hello
+	// re how are you?
+	// <nil>
 }
 
 // A stop cancels the context of the turn with a cause that names the requester.
 func ExampleScheduler_Stop() {
 	ctx := context.Background()
 	started := make(chan struct{})
-	s, err := scheduler.New(ctx, scheduler.Config[string]{
-		Run: func(ctx context.Context, _ *scheduler.Turn[string]) error {
+	s, err := scheduler.New(ctx, scheduler.Config{
+		Run: func(ctx context.Context, t *scheduler.Turn) error {
+			t.Began(scheduler.Batch{RunID: "m1"})
 			close(started)
 			<-ctx.Done()
 			fmt.Println("the turn ends:", context.Cause(ctx))
@@ -57,63 +59,50 @@ func ExampleScheduler_Stop() {
 		fmt.Println(err)
 		return
 	}
-	sub, err := s.Submit(scheduler.Item[string]{Session: "chat:1", ID: "m1"})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
+	s.Wake(scheduler.Wake{Session: "chat:1", ID: "m1", Settings: scheduler.DefaultSettings()})
 	<-started
-	stopped := s.Stop("chat:1", "ann")
-	outcome, err := sub.Ticket.Wait(ctx)
-	fmt.Println(stopped.Running[0].RunID(), outcome, errors.Is(err, scheduler.ErrStopped))
-	fmt.Println("nothing left:", s.Stop("chat:1", "ann").Nothing(), s.Drain(ctx))
+	runs := s.Stop("chat:1", "ann")
+	fmt.Println(s.Drain(ctx), runs, s.Stop("chat:1", "ann"))
 	// Output:
 	// the turn ends: stopped by ann
-	// m1 stopped true
-	// nothing left: true <nil>
+	// <nil> [m1] []
 }
 
 // A turn that waits for other turns releases its slot meanwhile, so one slot is enough for parent
 // and child.
 func ExampleTurn_Yield() {
 	ctx := context.Background()
-	var s *scheduler.Scheduler[string]
-	ask := func(ctx context.Context, t *scheduler.Turn[string]) error {
-		sub, err := s.Submit(scheduler.Item[string]{Session: t.Session() + "/child", ID: "child", Payload: "count"})
-		if err != nil {
-			return err
-		}
-		return t.Yield(ctx, func(ctx context.Context) error {
-			_, err := sub.Ticket.Wait(ctx)
-			return err
-		})
+	wake := func(session string) scheduler.Wake {
+		return scheduler.Wake{Session: session, Settings: scheduler.DefaultSettings()}
 	}
-	s, err := scheduler.New(ctx, scheduler.Config[string]{
+	child, over := make(chan struct{}), make(chan struct{})
+	var s *scheduler.Scheduler
+	s, err := scheduler.New(ctx, scheduler.Config{
 		Lanes: lanes(map[string]int{scheduler.LaneMain: 1}),
-		Run: func(ctx context.Context, t *scheduler.Turn[string]) error {
-			if t.RunID() == "parent" {
-				defer fmt.Println("parent continues")
-				return ask(ctx, t)
+		Run: func(ctx context.Context, t *scheduler.Turn) error {
+			t.Began(scheduler.Batch{RunID: t.Session()})
+			if t.Session() == "child" {
+				fmt.Println("child works")
+				close(child)
+				return nil
 			}
-			fmt.Println("child works")
-			return nil
+			s.Wake(wake("child"))
+			err := t.Yield(ctx, func(context.Context) error { <-child; return nil })
+			fmt.Println("parent continues")
+			close(over)
+			return err
 		},
 	})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	sub, err := s.Submit(scheduler.Item[string]{Session: "chat:1", ID: "parent"})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	fmt.Println(sub.Ticket.Wait(ctx))
+	s.Wake(wake("parent"))
+	<-over
 	fmt.Println(s.Drain(ctx))
 	// Output:
 	// child works
 	// parent continues
-	// answered <nil>
 	// <nil>
 }
 

@@ -31,7 +31,7 @@ func newStage(ctx context.Context, t failer, slots int) *stage {
 	t.Helper()
 	g := &stage{running: map[string]chan struct{}{}}
 	var err error
-	g.s, err = scheduler.New(ctx, config{Lanes: lanes(map[string]int{"main": slots}), Run: g.run})
+	g.s, err = makeScheduler(ctx, config{Lanes: lanes(map[string]int{"main": slots}), Run: g.run})
 	if err != nil {
 		t.Fatalf("New: %v", err)
 	}
@@ -53,9 +53,7 @@ func (g *stage) run(ctx context.Context, t *turn) error {
 
 func (g *stage) submit(t failer, principal, session string) {
 	t.Helper()
-	if _, err := g.s.Submit(item{Session: session, ID: session, Principal: principal}); err != nil {
-		t.Fatalf("submit: %v", err)
-	}
+	g.s.Submit(item{Session: session, ID: session, Principal: principal})
 	synctest.Wait()
 }
 
@@ -299,11 +297,8 @@ func TestATurnThatYieldsLeavesItsPlace(t *testing.T) {
 				linger(time.Second)
 				return nil
 			}
-			sub, err := s.Submit(owned("ann", "child of "+name, ""))
-			if err != nil {
-				return err
-			}
-			err = t.Yield(ctx, func(ctx context.Context) error { _, err := sub.Ticket.Wait(ctx); return err })
+			sub := s.Submit(owned("ann", "child of "+name, ""))
+			err := t.Yield(ctx, func(ctx context.Context) error { _, err := sub.Ticket.Wait(ctx); return err })
 			j.add("%v %s is back", time.Since(base), name)
 			linger(2 * time.Second)
 			return err
@@ -330,17 +325,23 @@ func TestIdleSessionsLeaveNothing(t *testing.T) { //nolint:paralleltest // it co
 	}
 	const sessions, rounds = 100_000, 10
 	synctest.Test(t, func(t *testing.T) {
-		s := newScheduler(t, config{Run: func(context.Context, *turn) error { return nil }})
+		s, err := scheduler.New(t.Context(), scheduler.Config{Run: func(_ context.Context, t *scheduler.Turn) error {
+			t.Began(scheduler.Batch{RunID: "x"})
+			return nil
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
 		goroutines, heap := runtime.NumGoroutine(), heapNow()
 		for range rounds {
 			for i := range sessions {
-				submit(t, s, item{Session: strconv.Itoa(i), ID: "x"})
+				s.Wake(scheduler.Wake{Session: strconv.Itoa(i), Settings: scheduler.DefaultSettings()})
 			}
 			synctest.Wait()
 		}
 		pass(time.Minute)
-		if st := s.Stats(); st.Sessions != (scheduler.SessionTotals{}) || st.Outcomes[scheduler.OutcomeAnswered] != rounds*sessions {
-			t.Errorf("left %+v, outcomes %v", st.Sessions, st.Outcomes)
+		if st := s.Stats(); st.Sessions != (scheduler.SessionTotals{}) || st.Principals != 0 {
+			t.Errorf("left %+v, %d principals", st.Sessions, st.Principals)
 		}
 		if left := runtime.NumGoroutine() - goroutines; left > 0 {
 			t.Errorf("%d goroutines are left", left)
@@ -348,7 +349,9 @@ func TestIdleSessionsLeaveNothing(t *testing.T) { //nolint:paralleltest // it co
 		if left := int64(heapNow()) - int64(heap); left > 10<<20 {
 			t.Errorf("%d bytes are left", left)
 		}
-		drain(t, s)
+		if err := s.Drain(t.Context()); err != nil {
+			t.Error(err)
+		}
 	})
 }
 

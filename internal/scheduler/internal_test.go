@@ -28,11 +28,10 @@ const (
 // SessionStats is the state of one session.
 type SessionStats struct {
 	State State
-	// Settings are those of the last submitted message.
+	// Settings are those of the last Wake.
 	Settings Settings
-	// Waiting messages, including those in the debounce window; Turns is the maximum number of
-	// turns that they will become.
-	Waiting, Turns int
+	// Waiting messages, including those in the debounce window.
+	Waiting int
 	// Debouncing messages are in the open window.
 	Debouncing int
 	// Running turns, oldest first.
@@ -49,12 +48,10 @@ type RunStats struct {
 	Yielded bool
 	// Running is the time since the start.
 	Running time.Duration
-	// Messages of the turn, without those that were steered into it.
-	Messages int
 }
 
 // Session reports the state of one session; false when it has no running or waiting work.
-func (s *Scheduler[M]) Session(key string) (SessionStats, bool) {
+func (s *Scheduler) Session(key string) (SessionStats, bool) {
 	now := s.now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -63,7 +60,7 @@ func (s *Scheduler[M]) Session(key string) (SessionStats, bool) {
 		return SessionStats{}, false
 	}
 	stats := SessionStats{
-		State: StateQueued, Settings: x.set, Waiting: x.depth(), Turns: x.depth(), Debouncing: x.debouncing(),
+		State: StateQueued, Settings: x.set, Waiting: x.waiting, Debouncing: x.debouncing(),
 	}
 	for _, t := range x.running {
 		run := t.stats(now)
@@ -76,20 +73,20 @@ func (s *Scheduler[M]) Session(key string) (SessionStats, bool) {
 }
 
 // stats is the state of the turn.
-func (t *Turn[M]) stats(now time.Duration) RunStats {
+func (t *Turn) stats(now time.Duration) RunStats {
 	state := StateRunning
 	if t.cause != nil {
 		state = StateStopping
 	}
 	return RunStats{
-		RunID: t.runID, Session: t.Session(), Lane: t.lane.Name, State: state, Stuck: t.stuck, Yielded: t.away,
-		Running: now - t.started, Messages: len(t.items),
+		RunID: t.runID, Session: t.key, Lane: t.lane.Name, State: state, Stuck: t.stuck, Yielded: t.away,
+		Running: now - t.started,
 	}
 }
 
 // TurnsLeft lists the running turns, longest first. After Drain these are the ones that ignored
 // their context.
-func (s *Scheduler[M]) TurnsLeft() []RunStats {
+func (s *Scheduler) TurnsLeft() []RunStats {
 	now := s.now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -106,15 +103,15 @@ func (s *Scheduler[M]) TurnsLeft() []RunStats {
 }
 
 // debouncing is the number of messages in the open window.
-func (x *session[M]) debouncing() int {
+func (x *session) debouncing() int {
 	if !x.window {
 		return 0
 	}
-	return x.depth()
+	return x.waiting
 }
 
 // Generation is the number of resets before the turn started, plus one. It only grows.
-func (t *Turn[M]) Generation() uint64 { return t.gen }
+func (t *Turn) Generation() uint64 { return t.gen }
 
 // TestProgressGrowsWhileReadyWorkDoesNotStart creates a ready session next to a free slot, which is
 // impossible from outside of the package: the slot becomes free and no call starts the session. A
@@ -123,7 +120,8 @@ func TestProgressGrowsWhileReadyWorkDoesNotStart(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
-		s, err := New(t.Context(), Config[string]{Lanes: []Lane{{Name: LaneMain, Limit: 1}}, Run: func(context.Context, *Turn[string]) error {
+		s, err := New(t.Context(), Config{Lanes: []Lane{{Name: LaneMain, Limit: 1}}, Run: func(_ context.Context, turn *Turn) error {
+			turn.Began(Batch{RunID: turn.Session()})
 			<-release
 			return nil
 		}})
@@ -131,9 +129,7 @@ func TestProgressGrowsWhileReadyWorkDoesNotStart(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, session := range []string{"a", "b"} {
-			if _, err := s.Submit(Item[string]{Session: session, ID: session}); err != nil {
-				t.Fatal(err)
-			}
+			s.Wake(Wake{Session: session, Settings: DefaultSettings()})
 		}
 		time.Sleep(time.Hour)
 		if p := s.Progress(); p != 0 {

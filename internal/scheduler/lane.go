@@ -72,24 +72,23 @@ func laneFaults(lanes []Lane) []error {
 
 // lane is the state of a Lane. Name is fixed and read without the scheduler's mutex; every other
 // field is guarded by it.
-type lane[M any] struct {
+type lane struct {
 	Lane
 	active int // slots in use; above Limit for a while after the lane was shrunk
 
 	// Sessions with a turn that may start, in the order in which they became ready. A session is
 	// here once, however many messages wait in it, and at the same time in the subqueue of its
 	// principal.
-	ready line[M]
+	ready line
 	// ring are the principals with ready sessions. Its head starts the next turn, unless it started
 	// the last turn of the lane: then it first moves to the end, after those that were added
 	// meanwhile.
-	ring ring[M]
+	ring ring
 	last string // name of the principal whose turn was started last
 	// Turns that released their slot with Yield and wait for one. They precede ready sessions: a
 	// turn that has begun holds resources that its end frees.
-	returning []*Turn[M]
+	returning []*Turn
 
-	messages  int // waiting messages of all sessions
 	stopping  int // active turns whose context was cancelled
 	yielded   int // turns of the lane without a slot
 	lastStart time.Duration
@@ -99,7 +98,7 @@ type lane[M any] struct {
 
 // set changes the options of the lane. It writes them one by one, because reporters read Name
 // without the mutex.
-func (l *lane[M]) set(to Lane) { l.Limit = to.Limit }
+func (l *lane) set(to Lane) { l.Limit = to.Limit }
 
 // The two links of a session. It is in the ready list of a lane and in a subqueue of that lane's
 // ring, or among the sessions that wait for a place of their principal.
@@ -110,18 +109,18 @@ const (
 )
 
 // link connects a session to its neighbours in a line.
-type link[M any] struct{ prev, next *session[M] }
+type link struct{ prev, next *session }
 
 // line is a first-in-first-out list of sessions over one of their links.
-type line[M any] struct {
-	head, tail *session[M]
+type line struct {
+	head, tail *session
 	count      int
 	link       int // inLine or inSubqueue
 }
 
 // push appends the session to the line.
-func (l *line[M]) push(x *session[M]) {
-	x.links[l.link] = link[M]{prev: l.tail}
+func (l *line) push(x *session) {
+	x.links[l.link] = link{prev: l.tail}
 	if l.tail == nil {
 		l.head = x
 	} else {
@@ -132,7 +131,7 @@ func (l *line[M]) push(x *session[M]) {
 }
 
 // remove removes the session from its line.
-func (l *line[M]) remove(x *session[M]) {
+func (l *line) remove(x *session) {
 	at := &x.links[l.link]
 	if at.prev == nil {
 		l.head = at.next
@@ -144,15 +143,15 @@ func (l *line[M]) remove(x *session[M]) {
 	} else {
 		at.next.links[l.link].prev = at.prev
 	}
-	*at = link[M]{}
+	*at = link{}
 	l.count--
 }
 
 // ring is a list of subqueues.
-type ring[M any] struct{ head, tail *subqueue[M] }
+type ring struct{ head, tail *subqueue }
 
 // push appends the subqueue.
-func (r *ring[M]) push(t *subqueue[M]) {
+func (r *ring) push(t *subqueue) {
 	t.prev, t.next = r.tail, nil
 	if r.tail == nil {
 		r.head = t
@@ -163,7 +162,7 @@ func (r *ring[M]) push(t *subqueue[M]) {
 }
 
 // remove removes the subqueue.
-func (r *ring[M]) remove(t *subqueue[M]) {
+func (r *ring) remove(t *subqueue) {
 	if t.prev == nil {
 		r.head = t.next
 	} else {
@@ -179,7 +178,7 @@ func (r *ring[M]) remove(t *subqueue[M]) {
 
 // push makes the session ready, as the last one of its principal. A principal without ready
 // sessions is appended to the ring.
-func (l *lane[M]) push(x *session[M], who *principal[M], now time.Duration) {
+func (l *lane) push(x *session, who *principal, now time.Duration) {
 	t := who.subqueue(l)
 	if t.ready.count == 0 {
 		l.ring.push(t)
@@ -191,7 +190,7 @@ func (l *lane[M]) push(x *session[M], who *principal[M], now time.Duration) {
 }
 
 // leave removes the session from the ready list and returns its principal.
-func (l *lane[M]) leave(x *session[M]) *principal[M] {
+func (l *lane) leave(x *session) *principal {
 	t := x.subqueue
 	l.ready.remove(x)
 	t.ready.remove(x)
@@ -205,7 +204,7 @@ func (l *lane[M]) leave(x *session[M]) *principal[M] {
 
 // next selects the session whose turn starts now, nil when none is ready. Principals take turns,
 // and so do the sessions of each.
-func (l *lane[M]) next() *session[M] {
+func (l *lane) next() *session {
 	t := l.ring.head
 	if t == nil {
 		return nil
@@ -220,10 +219,10 @@ func (l *lane[M]) next() *session[M] {
 }
 
 // hasSlot reports whether a slot is free.
-func (l *lane[M]) hasSlot() bool { return l.active < l.Limit }
+func (l *lane) hasSlot() bool { return l.active < l.Limit }
 
 // acquire gives the turn a slot.
-func (l *lane[M]) acquire(t *Turn[M]) {
+func (l *lane) acquire(t *Turn) {
 	l.active++
 	t.slot = true
 	if t.cause != nil {
@@ -232,7 +231,7 @@ func (l *lane[M]) acquire(t *Turn[M]) {
 }
 
 // release returns the slot of the turn, if it has one.
-func (l *lane[M]) release(t *Turn[M]) {
+func (l *lane) release(t *Turn) {
 	if !t.slot {
 		return
 	}
@@ -244,10 +243,10 @@ func (l *lane[M]) release(t *Turn[M]) {
 }
 
 // stats is the state of the lane.
-func (l *lane[M]) stats(now time.Duration) LaneStats {
+func (l *lane) stats(now time.Duration) LaneStats {
 	stats := LaneStats{
 		Name: l.Name, Capacity: l.Limit, Active: l.active, Stopping: l.stopping, Yielded: l.yielded,
-		Ready: l.ready.count + len(l.returning), Waiting: l.messages,
+		Ready:   l.ready.count + len(l.returning),
 		Started: total(l.started), Finished: total(l.answered + l.failed + l.cancelled),
 		Answered: total(l.answered), Failed: total(l.failed), Cancelled: total(l.cancelled),
 	}
@@ -261,23 +260,23 @@ func (l *lane[M]) stats(now time.Duration) LaneStats {
 const maxUnknown = 64
 
 // lanes are the lanes by name. A lane is never removed.
-type lanes[M any] struct {
-	byName   map[string]*lane[M]
+type lanes struct {
+	byName   map[string]*lane
 	unknown  map[string]struct{} // unknown names that have been logged
 	fellBack int                 // messages that named an unknown lane
 }
 
-func newLanes[M any](configured []Lane) lanes[M] {
-	ls := lanes[M]{byName: make(map[string]*lane[M], len(configured)), unknown: map[string]struct{}{}}
+func newLanes(configured []Lane) lanes {
+	ls := lanes{byName: make(map[string]*lane, len(configured)), unknown: map[string]struct{}{}}
 	for _, l := range configured {
-		ls.byName[l.Name] = &lane[M]{Lane: l}
+		ls.byName[l.Name] = &lane{Lane: l}
 	}
 	return ls
 }
 
 // find returns the lane of a message. An unknown name falls back to main; it is counted, and logged
 // the first time.
-func (ls *lanes[M]) find(name string, fx *effects[M]) *lane[M] {
+func (ls *lanes) find(name string, fx *effects) *lane {
 	if name == "" {
 		return ls.byName[LaneMain]
 	}
@@ -294,17 +293,17 @@ func (ls *lanes[M]) find(name string, fx *effects[M]) *lane[M] {
 }
 
 // getOrCreate returns the lane with this name, created if needed.
-func (ls *lanes[M]) getOrCreate(wanted Lane) *lane[M] {
+func (ls *lanes) getOrCreate(wanted Lane) *lane {
 	l, ok := ls.byName[wanted.Name]
 	if !ok {
-		l = &lane[M]{Lane: wanted}
+		l = &lane{Lane: wanted}
 		ls.byName[wanted.Name] = l
 	}
 	return l
 }
 
 // stalled is how long some lane has had a free slot and a ready session without a start.
-func (ls *lanes[M]) stalled(now time.Duration) time.Duration {
+func (ls *lanes) stalled(now time.Duration) time.Duration {
 	var stalled time.Duration
 	for _, l := range ls.byName {
 		if l.ready.head != nil && l.hasSlot() {
@@ -316,7 +315,7 @@ func (ls *lanes[M]) stalled(now time.Duration) time.Duration {
 
 // Resize sets the limit of the lane with this name. Growing takes effect immediately; shrinking as
 // turns end. The error matches ErrUnknownLane, or ErrInvalid when the limit is out of its bounds.
-func (s *Scheduler[M]) Resize(to Lane) error {
+func (s *Scheduler) Resize(to Lane) error {
 	if err := to.check(); err != nil {
 		return fmt.Errorf("resize lane: %w: %w", ErrInvalid, err)
 	}
@@ -337,7 +336,7 @@ func (s *Scheduler[M]) Resize(to Lane) error {
 
 // GetOrCreate adds the lane, unless one with its name exists, and returns the existing lane. The
 // error matches ErrInvalid.
-func (s *Scheduler[M]) GetOrCreate(wanted Lane) (Lane, error) {
+func (s *Scheduler) GetOrCreate(wanted Lane) (Lane, error) {
 	if err := wanted.check(); err != nil {
 		return Lane{}, fmt.Errorf("make lane: %w: %w", ErrInvalid, err)
 	}

@@ -15,10 +15,10 @@ import (
 )
 
 // mode runs messages 0 to n-1 in one session with these settings, whose turns take a second.
-func mode(t *testing.T, set scheduler.Settings, n int) (starts []string, subs []scheduler.Submitted[string], s *sched) {
+func mode(t *testing.T, set scheduler.Settings, n int) (starts []string, subs []submitted, s *sched) {
 	t.Helper()
 	j := &journal{}
-	s = withRows(t, config{Queue: set, Run: takes(j, time.Second)})
+	s = newScheduler(t, config{Queue: set, Run: takes(j, time.Second)})
 	for i := range n {
 		subs = append(subs, submit(t, s, item{ID: strconv.Itoa(i), Payload: strconv.Itoa(i)}))
 		synctest.Wait()
@@ -70,12 +70,12 @@ func TestInterruptWaitsForTheOldTurnToReturn(t *testing.T) {
 		})
 		old := submit(t, s, item{ID: "old"})
 		synctest.Wait()
-		var subs []scheduler.Submitted[string]
+		var subs []submitted
 		for i := range 5 {
 			subs = append(subs, submit(t, s, item{ID: strconv.Itoa(i), Typed: true, Sender: "a"}))
 		}
 		for i, sub := range subs[1:] {
-			if len(sub.Ended) != 1 || sub.Ended[0].Item.ID != strconv.Itoa(i) || sub.Ended[0].Outcome != scheduler.OutcomeSuperseded {
+			if !slices.Equal(sub.Ended, []string{strconv.Itoa(i)}) {
 				t.Errorf("message %d ended %+v", i+1, sub.Ended)
 			}
 		}
@@ -93,13 +93,13 @@ func TestInterruptWaitsForTheOldTurnToReturn(t *testing.T) {
 		if got := j.take(); !slices.Equal(got, want) {
 			t.Errorf("got %q, want %q", got, want)
 		}
-		if err := wantOutcome(t, old.Ticket, scheduler.OutcomeSuperseded); !errors.Is(err, scheduler.ErrSuperseded) {
+		if err := wantOutcome(t, old.Ticket, superseded); !errors.Is(err, scheduler.ErrSuperseded) {
 			t.Errorf("old: %v", err)
 		}
 		for _, sub := range subs[:4] {
-			wantOutcome(t, sub.Ticket, scheduler.OutcomeSuperseded)
+			wantOutcome(t, sub.Ticket, superseded)
 		}
-		wantOutcome(t, subs[4].Ticket, scheduler.OutcomeStopped)
+		wantOutcome(t, subs[4].Ticket, stopped)
 		drain(t, s)
 	})
 }
@@ -108,7 +108,7 @@ func TestCollectCutsWhereMessagesDoNotBelongTogether(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		j := &journal{}
-		s := withRows(t, config{
+		s := newScheduler(t, config{
 			Queue: scheduler.Settings{Mode: scheduler.ModeCollect, BatchBytes: 100}, Run: takes(j, time.Second),
 		})
 		for i, it := range []item{
@@ -180,7 +180,9 @@ func TestSteeredMessagesReachTheRunningTurn(t *testing.T) {
 						return nil
 					case <-input:
 						if time.Since(base) < 5*time.Second {
-							j.add("%v took %s", time.Since(base), texts(t.TakeInput()))
+							if took := t.TakeInput(); len(took) > 0 {
+								j.add("%v took %s", time.Since(base), texts(took))
+							}
 						}
 					}
 				}
@@ -198,10 +200,8 @@ func TestSteeredMessagesReachTheRunningTurn(t *testing.T) {
 		if late.Running {
 			t.Error("the late message runs beside the turn that may take it")
 		}
-		for _, taken := range []scheduler.Submitted[string]{left, right} {
-			if again := submit(t, s, item{ID: "again", Seq: taken.Seq}); !again.Duplicate || !again.Running {
-				t.Errorf("a message that was taken is not known: %+v", again)
-			}
+		if running := s.Scheduler.StopRun("s", "none", "ann"); len(running) > 0 {
+			t.Errorf("stopped %q", running)
 		}
 		pass(time.Minute)
 		want := []string{
@@ -210,14 +210,11 @@ func TestSteeredMessagesReachTheRunningTurn(t *testing.T) {
 		if got := j.take(); !slices.Equal(got, want) {
 			t.Errorf("got %q, want %q", got, want)
 		}
-		for _, ticket := range []*scheduler.Ticket{left.Ticket, right.Ticket} {
-			err := wantOutcome(t, ticket, scheduler.OutcomeMerged)
-			if e := (*scheduler.MergedError)(nil); !asMerged(err, &e) || e.RunID != "first" {
-				t.Errorf("err = %v", err)
-			}
+		for _, ticket := range []*ticket{left.Ticket, right.Ticket} {
+			wantOutcome(t, ticket, merged)
 		}
-		wantOutcome(t, first.Ticket, scheduler.OutcomeAnswered)
-		wantOutcome(t, late.Ticket, scheduler.OutcomeAnswered)
+		wantOutcome(t, first.Ticket, answered)
+		wantOutcome(t, late.Ticket, answered)
 		drain(t, s)
 	})
 }
@@ -239,7 +236,7 @@ func TestAMessageThatWaitedForInputIsAnnouncedAtOnce(t *testing.T) {
 		})
 		submit(t, s, item{ID: "first"})
 		synctest.Wait()
-		wantOutcome(t, submit(t, s, item{ID: "steer"}).Ticket, scheduler.OutcomeMerged)
+		wantOutcome(t, submit(t, s, item{ID: "steer"}).Ticket, merged)
 		drain(t, s)
 	})
 }
@@ -266,7 +263,7 @@ func TestSteeredMessagesRunAloneWhenTheTurnIsStopped(t *testing.T) {
 		if got := first.TakeInput(); got != nil {
 			t.Errorf("a stopped turn took %v", got)
 		}
-		wantOutcome(t, steer.Ticket, scheduler.OutcomeAnswered)
+		wantOutcome(t, steer.Ticket, answered)
 		if got := first.TakeInput(); got != nil || first.AcceptInput() == nil {
 			t.Errorf("a turn that has ended took %v", got)
 		}
@@ -282,26 +279,25 @@ func sorted(lines []string) []string {
 
 func TestConfigNamesEveryFault(t *testing.T) {
 	t.Parallel()
-	_, err := scheduler.New(t.Context(), config{
+	_, err := scheduler.New(t.Context(), scheduler.Config{
 		Lanes:      lanes(map[string]int{"cron": 0, "team": -1, " ": 3, "huge": 1_000_001}),
 		ThrottleAt: math.NaN(),
 		StopGrace:  -1,
-		Queue: scheduler.Settings{
-			Mode: "loud", Debounce: 2 * time.Hour, DebounceMax: -1, MaxConcurrent: -1,
-		},
 	})
 	if !errors.Is(err, scheduler.ErrInvalid) {
 		t.Fatalf("New = %v", err)
 	}
+	loud := scheduler.Settings{Mode: "loud", Debounce: 2 * time.Hour, DebounceMax: -1, MaxConcurrent: -1}
+	err = errors.Join(err, loud.Validate())
 	for _, want := range []string{
 		"run: ", `"main" must exist`, "cron: ", "team: ", "needs a name", "huge: ", "throttle_at: ", "stop_grace: ",
-		"queue.mode: ", "queue.debounce: ", "queue.debounce_max: ", "queue.max_concurrent: ",
+		"mode: ", "debounce: ", "debounce_max: ", "max_concurrent: ",
 	} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is not in:\n%v", want, err)
 		}
 	}
-	twice := config{Run: untilStopped, Lanes: []scheduler.Lane{{Name: "main", Limit: 1}, {Name: "main", Limit: 2}}}
+	twice := scheduler.Config{Run: func(context.Context, *scheduler.Turn) error { return nil }, Lanes: []scheduler.Lane{{Name: "main", Limit: 1}, {Name: "main", Limit: 2}}}
 	if err := twice.Validate(); err == nil || !strings.Contains(err.Error(), "main: is there twice") {
 		t.Errorf("a lane that is configured twice: %v", err)
 	}
@@ -388,13 +384,5 @@ func TestCausesMatchTheirSentinels(t *testing.T) {
 		if !errors.Is(err, errFailed) || !strings.HasSuffix(err.Error(), " by ann: failed as ordered") {
 			t.Errorf("cause %v", err)
 		}
-	}
-	merged := &scheduler.MergedError{RunID: "r7"}
-	if !errors.Is(merged, scheduler.ErrMerged) || !strings.Contains(merged.Error(), "r7") {
-		t.Errorf("merged: %v", merged)
-	}
-	panicked := &scheduler.PanicError{Value: 7}
-	if !errors.Is(panicked, scheduler.ErrPanic) || errors.Unwrap(panicked) != nil || panicked.Error() != "panic: 7" {
-		t.Errorf("panicked: %v", panicked)
 	}
 }

@@ -110,6 +110,31 @@ func TestNextChoosesFromRows(t *testing.T) {
 	}
 }
 
+func TestTurnIsSteeredByTheFirstMessagesOfItsThread(t *testing.T) {
+	t.Parallel()
+	set := scheduler.DefaultSettings()
+	for name, c := range map[string]struct {
+		rows []string
+		mode scheduler.QueueMode
+		want []int64
+	}{
+		"those that ask for it":           {rows: []string{"2:ann@0s", "3:bob@0s"}, want: []int64{2, 3}},
+		"those of a session that steers":  {rows: []string{"2:ann@0"}, mode: scheduler.ModeSteer, want: []int64{2}},
+		"none that would overtake":        {rows: []string{"2:ann@0", "3:ann@0s"}},
+		"up to one that is alone":         {rows: []string{"2:ann@0s", "3:ann@0sa", "4:ann@0s"}, want: []int64{2}},
+		"no run that began before":        {rows: []string{"2:ann@0s/m2"}},
+		"no announcement":                 {rows: []string{"2:task@0gs"}},
+		"one whose mode is another waits": {rows: []string{"2:ann@0c"}, mode: scheduler.ModeSteer},
+	} {
+		if got := seqsOf(scheduler.SteeredInto(rowsOf(t, c.rows...), "", set, c.mode)); !slices.Equal(got, c.want) {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
+	}
+	if got := scheduler.SteeredInto(rowsOf(t, "2:ann@0s"), "another thread", set, ""); len(got) != 0 {
+		t.Errorf("of another thread: %v", got)
+	}
+}
+
 func TestAdmitKeepsTheQueueWithinItsCap(t *testing.T) {
 	t.Parallel()
 	old := scheduler.DefaultSettings()

@@ -3,6 +3,7 @@ package scheduler
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"runtime/debug"
 	"slices"
@@ -15,7 +16,7 @@ import (
 
 // settle moves a session to its proper place after any change of it: into the ready list of a lane,
 // whose free slots are then used, or out of it, or out of the map.
-func (c *core[M]) settle(x *session[M], fx *effects[M]) {
+func (c *core) settle(x *session, fx *effects) {
 	if l := c.place(x, fx); l != nil {
 		c.pump(l, fx)
 	}
@@ -23,47 +24,43 @@ func (c *core[M]) settle(x *session[M], fx *effects[M]) {
 
 // place is settle without the use of free slots. It returns the lane whose ready list contains the
 // session.
-func (c *core[M]) place(x *session[M], fx *effects[M]) *lane[M] {
-	u := x.front()
-	may := u != nil && !x.waits && !c.queues.isSuspended(x.key) && c.mayStart(x, u, fx)
-	if may && c.principals.placed(x, u) {
+func (c *core) place(x *session, fx *effects) *lane {
+	if x.front == nil || x.waits || c.draining || c.queues.isSuspended(x.key) || !c.mayStart(x, fx) {
+		freed := x.unlink()
+		if x.idle() {
+			c.forget(x, fx)
+		}
+		c.useFreePlaces(freed, fx)
+		return nil
+	}
+	l := c.lanes.find(x.front.Row.Lane, fx)
+	if c.principals.placed(x, l) {
 		return x.lane
 	}
 	freed := x.unlink()
-	switch {
-	case may && c.principals.reserve(x, u):
-		u.lane.push(x, u.who, fx.now)
-	case !may && x.idle():
-		c.forget(x, fx)
+	if c.principals.reserve(x) {
+		l.push(x, c.principals.of(x.front.Principal), fx.now)
 	}
-	if freed != nil {
-		c.useFreePlaces(freed, fx)
-	}
+	c.useFreePlaces(freed, fx)
 	return x.lane
 }
 
-// mayStart reports whether the rules of the session allow the unit to start now.
-func (c *core[M]) mayStart(x *session[M], u *entry[M], fx *effects[M]) bool {
+// mayStart reports whether the rules of the session allow a turn to start now.
+func (c *core) mayStart(x *session, fx *effects) bool {
 	if len(x.running) == 0 {
 		return true
 	}
-	if u.steer && x.steered(u, fx) {
-		return false
-	}
-	return !u.alone && len(x.running) < x.set.MaxConcurrent && c.throttle.allows(x, c.draining, fx) && x.begins == nil
+	return x.begins == nil && x.front.Settings.Mode != ModeInterrupt && !x.steered() && len(x.running) < x.set.MaxConcurrent && c.throttle.allows(x, c.draining, fx)
 }
 
 // forget removes a session without running or waiting work, so that idle sessions need no memory.
-func (c *core[M]) forget(x *session[M], fx *effects[M]) {
+func (c *core) forget(x *session, fx *effects) {
 	c.throttle.forget(x, fx)
 	c.queues.forget(x)
-	if len(c.queues.byKey) == 0 {
-		c.principals.shrink()
-	}
 }
 
 // pump uses the free slots of the lane. Turns that return from Yield precede the ready sessions.
-func (c *core[M]) pump(l *lane[M], fx *effects[M]) {
+func (c *core) pump(l *lane, fx *effects) {
 	for l.hasSlot() {
 		if len(l.returning) > 0 {
 			c.resume(l, fx)
@@ -76,35 +73,33 @@ func (c *core[M]) pump(l *lane[M], fx *effects[M]) {
 		if x == nil {
 			return
 		}
-		c.start(x, x.leaveLine(), fx)
+		c.start(x, x.leaveLine(), l, fx)
 		if other := c.place(x, fx); other != nil && other != l {
-			c.pump(other, fx) // the next message of the session belongs to another lane
+			c.pump(other, fx) // a place that it freed was used in another lane
 		}
 	}
 }
 
-// start makes the first unit of the session a turn and gives it a slot, and the place of its
-// principal that the session held.
-func (c *core[M]) start(x *session[M], held *principal[M], fx *effects[M]) {
-	u := x.pop()
-	t := c.turns.begin(u, x, fx.now)
-	t.begun, t.asked = !c.begins, x.last
+// start gives the session a slot for a turn, and the place of its principal that the session held.
+// What then waits is known when the turn has begun.
+func (c *core) start(x *session, held *principal, l *lane, fx *effects) {
+	t := c.turns.begin(x, l, fx.now)
 	t.held = held
-	x.running = append(x.running, t)
-	if c.begins {
-		x.begins = t
-	}
-	u.lane.acquire(t)
-	u.lane.started++
-	u.lane.lastStart = fx.now
+	c.queues.left(x, nil, 0)
+	x.running, x.begins = append(x.running, t), t
+	l.acquire(t)
+	l.started++
+	l.lastStart = fx.now
 	fx.start(t)
 }
 
-// finish releases the slot and the place in the session of a turn whose Run has ended. It reports
-// whether this decided the outcome, which is false when the turn was already given up as stuck.
-func (c *core[M]) finish(t *Turn[M], err error, fx *effects[M]) (decided bool) {
+// finish releases the slot and the place in the session of a turn whose Run has ended.
+func (c *core) finish(t *Turn, err error, fx *effects) {
 	x := t.sess
-	decided = c.turns.finish(t, err)
+	if !t.begun && t.nothing == nil {
+		t.nothing = &Nothing{Unknown: true}
+	}
+	c.turns.finish(t, err)
 	t.lane.release(t)
 	t.lane.endYield(t)
 	x.leave(t)
@@ -113,37 +108,44 @@ func (c *core[M]) finish(t *Turn[M], err error, fx *effects[M]) (decided bool) {
 	if x.waits && !x.window { // what it waited for may have happened
 		c.queues.endWait(x)
 	}
-	if t.nothing != nil {
+	if t.nothing != nil && t.gen == x.gen {
 		c.beganNothing(t, x, fx)
 	}
 	c.settle(x, fx)
 	t.sess = nil
 	c.pump(t.lane, fx)
 	c.pending.done()
-	return decided
 }
 
-// beganNothing returns the message of a slot that began no turn.
-func (c *core[M]) beganNothing(t *Turn[M], x *session[M], fx *effects[M]) {
-	switch why := t.nothing; {
-	case t.gen != x.gen:
-		c.queues.end(goneUnits[M]{units: []*entry[M]{t.front}, outcome: OutcomeCleared, err: ErrLaneCleared}, 1, fx)
+// beganNothing stores what waits in a session whose slot began no turn.
+func (c *core) beganNothing(t *Turn, x *session, fx *effects) {
+	why := t.nothing
+	switch {
+	case c.draining:
+		return
+	case why.Unknown:
+		if x.front == nil || !t.again {
+			c.queues.left(x, &t.front, 0)
+		}
+	case t.again && why.Left == nil: // something happened since the store decided
+		return
 	case why.Lost:
-		c.back(t.front, x, fx)
-		c.gone(x, 0, t.asked, fx)
+		c.queues.left(x, nil, 0)
 		x.heard = 0
+		return
 	default:
-		c.back(t.front, x, fx)
-		c.gone(x, why.First, why.Last, fx)
-		if t.again || x.depth() == 0 { // something happened since the store decided
-			return
-		}
-		wait := why.Wait
-		if wait <= 0 {
-			wait = askAgain
-		}
-		c.queues.wait(x, fx.now, wait, why.Window)
+		c.queues.left(x, why.Left, why.Seen)
 	}
+	f := x.front
+	if t.again || f == nil || f.Row.Lane != t.front.Row.Lane || f.Principal != t.front.Principal {
+		return
+	}
+	wait := why.Wait
+	if wait <= 0 {
+		wait = askAgain
+	}
+	c.queues.wait(x, fx.now, wait, why.Window)
+	x.burst = burst{last: f.Row, count: x.waiting, bytes: f.Row.Size}
 }
 
 // askAgain is after which time a session asks the store again that began no turn.
@@ -151,7 +153,10 @@ const askAgain = time.Second
 
 // useFreePlaces gives free places of the principal to its waiting sessions, and removes an idle
 // principal.
-func (c *core[M]) useFreePlaces(who *principal[M], fx *effects[M]) {
+func (c *core) useFreePlaces(who *principal, fx *effects) {
+	if who == nil {
+		return
+	}
 	for who.used < c.principals.bound && who.waiting.head != nil {
 		c.settle(who.waiting.head, fx)
 	}
@@ -159,7 +164,7 @@ func (c *core[M]) useFreePlaces(who *principal[M], fx *effects[M]) {
 }
 
 // leavePlace returns the turn's place of its principal, if it has one.
-func (c *core[M]) leavePlace(t *Turn[M], fx *effects[M]) {
+func (c *core) leavePlace(t *Turn, fx *effects) {
 	who := t.held
 	if who == nil {
 		return
@@ -171,7 +176,7 @@ func (c *core[M]) leavePlace(t *Turn[M], fx *effects[M]) {
 
 // yield releases the slot, and the place of its principal, of a turn that is about to wait: it may
 // wait for turns of the same principal.
-func (c *core[M]) yield(t *Turn[M], fx *effects[M]) error {
+func (c *core) yield(t *Turn, fx *effects) error {
 	switch {
 	case t.over:
 		return ErrTurnOver
@@ -185,7 +190,7 @@ func (c *core[M]) yield(t *Turn[M], fx *effects[M]) error {
 }
 
 // resume gives a slot to the turn that has waited longest for its return from Yield.
-func (c *core[M]) resume(l *lane[M], fx *effects[M]) {
+func (c *core) resume(l *lane, fx *effects) {
 	t, granted := l.grant()
 	c.principals.retake(t)
 	fx.grants = append(fx.grants, granted)
@@ -194,14 +199,14 @@ func (c *core[M]) resume(l *lane[M], fx *effects[M]) {
 // run is the goroutine that executes turns. It continues with a turn that the end of its last one
 // has started, which saves a busy lane a new goroutine, and the growth of its stack, for every
 // turn. It ends when no such turn exists.
-func (s *Scheduler[M]) run(t *Turn[M]) {
+func (s *Scheduler) run(t *Turn) {
 	for t != nil {
 		t = s.execute(t)
 	}
 }
 
 // execute runs one turn to its end and returns the next one to execute.
-func (s *Scheduler[M]) execute(t *Turn[M]) (next *Turn[M]) {
+func (s *Scheduler) execute(t *Turn) (next *Turn) {
 	err, returned := ErrGoexit, false // remains if Run ends the goroutine instead of returning
 	ctx, cancel := context.WithCancelCause(s.ctx)
 	defer func() {
@@ -212,16 +217,13 @@ func (s *Scheduler[M]) execute(t *Turn[M]) (next *Turn[M]) {
 		}
 	}()
 	s.attach(t, cancel)
-	if !s.cfg.Begins {
-		s.out.started(t)
-	}
 	err = s.invoke(ctx, t)
 	returned = true
 	return nil
 }
 
 // attach connects stops to the context of the turn, and passes on an earlier cancellation.
-func (s *Scheduler[M]) attach(t *Turn[M], cancel context.CancelCauseFunc) {
+func (s *Scheduler) attach(t *Turn, cancel context.CancelCauseFunc) {
 	s.mu.Lock()
 	t.cancel = cancel
 	cause := t.cause
@@ -232,44 +234,41 @@ func (s *Scheduler[M]) attach(t *Turn[M], cancel context.CancelCauseFunc) {
 }
 
 // invoke calls Run and turns a panic into an error.
-func (s *Scheduler[M]) invoke(ctx context.Context, t *Turn[M]) (err error) {
+func (s *Scheduler) invoke(ctx context.Context, t *Turn) (err error) {
 	defer func() {
 		v := recover()
 		if v == nil {
 			return
 		}
-		failure := &PanicError{Value: v, Stack: debug.Stack()}
-		s.out.log.ErrorContext(ctx, "turn panicked", slog.String("session", t.Session()), slog.String("run_id", t.runID),
-			slog.String("lane", t.lane.Name), slog.Any("err", failure), slog.String("stack", string(failure.Stack)))
-		err = failure
+		err = fmt.Errorf("%w: %v", ErrPanic, v)
+		s.cfg.Logger.ErrorContext(ctx, "turn panicked", slog.String("session", t.key), slog.String("run_id", t.RunID()),
+			slog.String("lane", t.lane.Name), slog.Any("err", err), slog.String("stack", string(debug.Stack())))
 	}()
 	return s.cfg.Run(ctx, t)
 }
 
-// finish releases the resources of the turn and reports its outcome, unless that was done when the
-// turn became stuck. It returns one of the turns that start because of it, for the calling
-// goroutine to execute.
-func (s *Scheduler[M]) finish(t *Turn[M], err error) *Turn[M] {
+// finish releases the resources of the turn. It returns one of the turns that start because of it,
+// for the calling goroutine to execute.
+func (s *Scheduler) finish(t *Turn, err error) *Turn {
 	fx := s.begin()
 	s.mu.Lock()
-	decided := s.core.finish(t, err, &fx)
+	s.core.finish(t, err, &fx)
 	s.mu.Unlock()
 	next := fx.takeStart()
 	s.perform(&fx)
-	if decided {
-		s.out.turnEnded(t, fx.now)
-	}
 	return next
 }
 
 // graceOver is the timer of a cancelled turn that has not returned in time: the turn is reported,
 // its outcome is decided, and its later result is discarded.
-func (s *Scheduler[M]) graceOver(t *Turn[M]) {
+func (s *Scheduler) graceOver(t *Turn) {
 	s.mu.Lock()
 	stuck := s.core.turns.markStuck(t)
 	s.mu.Unlock()
 	if stuck {
-		s.out.turnStuck(t, s.cfg.StopGrace)
+		s.cfg.Logger.Warn("turn ignores its cancelled context", slog.String("session", t.key), slog.String("run_id", t.RunID()),
+			slog.String("lane", t.lane.Name), slog.Duration("grace", s.cfg.StopGrace))
+		s.cfg.Observer.TurnStuck(t.lane.Name)
 		s.callOnStuck(t)
 		s.giveUp(t)
 	}
@@ -279,28 +278,24 @@ func (s *Scheduler[M]) graceOver(t *Turn[M]) {
 }
 
 // callOnStuck calls the callback of the configuration. A panic in it is logged.
-func (s *Scheduler[M]) callOnStuck(t *Turn[M]) {
+func (s *Scheduler) callOnStuck(t *Turn) {
 	if s.cfg.OnStuck == nil {
 		return
 	}
 	defer func() {
 		if v := recover(); v != nil {
-			s.out.log.Error("stuck turn's callback panicked", slog.String("run_id", t.runID), slog.Any("err", v),
+			s.cfg.Logger.Error("stuck turn's callback panicked", slog.String("run_id", t.RunID()), slog.Any("err", v),
 				slog.String("stack", string(debug.Stack())))
 		}
 	}()
 	s.cfg.OnStuck(t)
 }
 
-// giveUp decides and reports the outcome of a turn that has not returned.
-func (s *Scheduler[M]) giveUp(t *Turn[M]) {
-	now := s.now()
+// giveUp decides the outcome of a turn that has not returned.
+func (s *Scheduler) giveUp(t *Turn) {
 	s.mu.Lock()
-	decided := s.core.turns.giveUp(t)
-	s.mu.Unlock()
-	if decided {
-		s.out.turnEnded(t, now)
-	}
+	defer s.mu.Unlock()
+	s.core.turns.giveUp(t)
 }
 
 // errMovedOn is the cause of an estimate's context when the result is no longer needed.
@@ -319,21 +314,21 @@ const (
 // throttle limits a session with a large history to one turn at a time. The session stores the
 // result of the estimate together with the number of the question: a result for an older question
 // is ignored.
-type throttle[M any] struct {
+type throttle struct {
 	on      bool // a TokenEstimate is configured
 	pending *pending
 }
 
 // question is a pending token estimate.
-type question[M any] struct {
-	x      *session[M]
+type question struct {
+	x      *session
 	key    string
 	number uint64
 }
 
 // allows reports whether the session may start one more concurrent turn. If no estimate is known,
 // it requests one, and the session is settled again when the result arrives.
-func (th *throttle[M]) allows(x *session[M], draining bool, fx *effects[M]) bool {
+func (th *throttle) allows(x *session, draining bool, fx *effects) bool {
 	if !th.on || x.estimate == estimateSmall {
 		return true
 	}
@@ -341,13 +336,13 @@ func (th *throttle[M]) allows(x *session[M], draining bool, fx *effects[M]) bool
 		x.question++
 		x.estimate = estimateAsked
 		th.pending.add()
-		fx.questions = append(fx.questions, question[M]{x: x, key: x.key, number: x.question})
+		fx.questions = append(fx.questions, question{x: x, key: x.key, number: x.question})
 	}
 	return false
 }
 
 // forget drops the estimate, and cancels one in progress.
-func (th *throttle[M]) forget(x *session[M], fx *effects[M]) {
+func (th *throttle) forget(x *session, fx *effects) {
 	x.question++
 	x.estimate = estimateUnknown
 	if x.forgetAsk != nil {
@@ -357,7 +352,7 @@ func (th *throttle[M]) forget(x *session[M], fx *effects[M]) {
 }
 
 // ask is the goroutine of one question. It ends when TokenEstimate returns.
-func (s *Scheduler[M]) ask(q question[M]) {
+func (s *Scheduler) ask(q question) {
 	ctx, cancel := context.WithCancelCause(s.ctx)
 	defer cancel(errMovedOn)
 	answer := estimateSmall
@@ -368,7 +363,7 @@ func (s *Scheduler[M]) ask(q question[M]) {
 }
 
 // register lets the session cancel the question, and reports whether the result is still needed.
-func (s *Scheduler[M]) register(q question[M], cancel context.CancelCauseFunc) bool {
+func (s *Scheduler) register(q question, cancel context.CancelCauseFunc) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if q.x.question != q.number {
@@ -380,10 +375,10 @@ func (s *Scheduler[M]) register(q question[M], cancel context.CancelCauseFunc) b
 
 // large estimates whether the session's history is too large for concurrent turns. An estimate that
 // panics throttles nothing.
-func (s *Scheduler[M]) large(ctx context.Context, q question[M]) (large bool) {
+func (s *Scheduler) large(ctx context.Context, q question) (large bool) {
 	defer func() {
 		if v := recover(); v != nil {
-			s.out.log.ErrorContext(ctx, "token estimate panicked", slog.String("session", q.key), slog.Any("err", v),
+			s.cfg.Logger.ErrorContext(ctx, "token estimate panicked", slog.String("session", q.key), slog.Any("err", v),
 				slog.String("stack", string(debug.Stack())))
 		}
 	}()
@@ -392,7 +387,7 @@ func (s *Scheduler[M]) large(ctx context.Context, q question[M]) (large bool) {
 }
 
 // answer stores the estimate, unless the session has changed since.
-func (s *Scheduler[M]) answer(q question[M], answer estimateState) {
+func (s *Scheduler) answer(q question, answer estimateState) {
 	fx := s.begin()
 	s.mu.Lock()
 	if q.x.question == q.number {
@@ -414,7 +409,7 @@ func (s *Scheduler[M]) answer(q question[M], answer estimateState) {
 // without a slot, with the cause of ctx joined to the error of fn: a stop never waits for a full
 // lane, and the turn is then expected to return. While another Yield of the turn runs, it returns
 // ErrYielding without calling fn; ErrTurnOver when the turn has ended.
-func (t *Turn[M]) Yield(ctx context.Context, fn func(ctx context.Context) error) error {
+func (t *Turn) Yield(ctx context.Context, fn func(ctx context.Context) error) error {
 	if err := t.freeSlot(); err != nil {
 		return err
 	}
@@ -442,7 +437,7 @@ func (t *Turn[M]) Yield(ctx context.Context, fn func(ctx context.Context) error)
 }
 
 // freeSlot begins the yield.
-func (t *Turn[M]) freeSlot() error {
+func (t *Turn) freeSlot() error {
 	fx := t.s.begin()
 	t.s.mu.Lock()
 	err := t.s.core.yield(t, &fx)
@@ -453,7 +448,7 @@ func (t *Turn[M]) freeSlot() error {
 
 // requestSlot queues the turn for a slot, at the front of its lane, and returns a channel that is
 // closed when it has one.
-func (t *Turn[M]) requestSlot() <-chan struct{} {
+func (t *Turn) requestSlot() <-chan struct{} {
 	granted := make(chan struct{})
 	fx := t.s.begin()
 	t.s.mu.Lock()
@@ -468,14 +463,14 @@ func (t *Turn[M]) requestSlot() <-chan struct{} {
 }
 
 // continueWithoutSlot ends the yield without a slot, unless one has been granted meanwhile.
-func (t *Turn[M]) continueWithoutSlot() {
+func (t *Turn) continueWithoutSlot() {
 	t.s.mu.Lock()
 	defer t.s.mu.Unlock()
 	t.lane.endYield(t)
 }
 
 // beginYield takes the slot of the turn and counts the turn as yielded.
-func (l *lane[M]) beginYield(t *Turn[M]) {
+func (l *lane) beginYield(t *Turn) {
 	t.away = true
 	l.yielded++
 	l.release(t)
@@ -483,7 +478,7 @@ func (l *lane[M]) beginYield(t *Turn[M]) {
 
 // grant gives a slot to the turn that has waited longest for its return; one must be waiting. The
 // caller closes the channel when the mutex is released.
-func (l *lane[M]) grant() (*Turn[M], chan struct{}) {
+func (l *lane) grant() (*Turn, chan struct{}) {
 	t := l.returning[0]
 	l.returning = slices.Delete(l.returning, 0, 1)
 	granted := t.granted
@@ -495,9 +490,9 @@ func (l *lane[M]) grant() (*Turn[M], chan struct{}) {
 
 // endYield ends the yield of the turn, if it is in one, and its wait for a slot. It does not assign
 // a slot.
-func (l *lane[M]) endYield(t *Turn[M]) {
+func (l *lane) endYield(t *Turn) {
 	if t.granted != nil {
-		l.returning = slices.DeleteFunc(l.returning, func(o *Turn[M]) bool { return o == t })
+		l.returning = slices.DeleteFunc(l.returning, func(o *Turn) bool { return o == t })
 		t.granted = nil
 	}
 	if t.away {

@@ -8,97 +8,69 @@ import (
 	"time"
 )
 
-// Stop cancels the oldest running turn of the session that has begun and is not stopping yet; its
-// other turns continue. A Settled turn cannot be stopped, and nothing else is stopped in its place.
-// What waits is the store's. The cause names who. Stop takes no slot, waits for nothing, and its
-// cost does not depend on the number of waiting messages.
-func (s *Scheduler[M]) Stop(key, who string) Stopped[M] {
-	return s.onSession(key, func(x *session[M], fx *effects[M]) []*Turn[M] {
+// Stop cancels the oldest running turn of the session that has begun and is not stopping yet, and
+// returns its id; its other turns continue. A Settled turn cannot be stopped, and nothing else is
+// stopped in its place. What waits is the store's. who is the requester. Stop takes no slot and
+// waits for nothing.
+func (s *Scheduler) Stop(key, who string) (runs []string) {
+	return s.onSession(key, func(x *session, fx *effects) []string {
 		return s.core.stopOldest(x, &CancelCause{Reason: ReasonStopped, By: who}, fx)
 	})
 }
 
-// StopRun cancels the turn with this run id, or one that contains a message with this id; otherwise
-// it ends the waiting message with this id. Nothing is stopped when neither exists. The search for
-// a waiting message takes time in proportion to their number.
-func (s *Scheduler[M]) StopRun(key, id, who string) Stopped[M] {
-	return s.onSession(key, func(x *session[M], fx *effects[M]) []*Turn[M] {
+// StopRun cancels the turn with this run id, or one that contains a message with this id. One that
+// has not begun yet is cancelled when it begins, if it turns out to be meant.
+func (s *Scheduler) StopRun(key, id, who string) (runs []string) {
+	return s.onSession(key, func(x *session, fx *effects) []string {
 		return s.core.stopNamed(x, id, &CancelCause{Reason: ReasonStopped, By: who}, fx)
 	})
 }
 
 // Stopping reports whether a turn with this run id runs and was asked to stop. It is false for a
 // Settled turn, whose answer will be delivered.
-func (s *Scheduler[M]) Stopping(key, runID string) bool {
+func (s *Scheduler) Stopping(key, runID string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	x, ok := s.core.queues.byKey[key]
-	return ok && slices.ContainsFunc(x.running, func(t *Turn[M]) bool { return t.runID == runID && t.cause != nil })
+	return ok && slices.ContainsFunc(x.running, func(t *Turn) bool { return t.runID == runID && t.cause != nil })
 }
 
-// StopAll cancels all running turns of the session, ends all its waiting messages, and sets a
-// cutoff: messages with a sequence number up to the larger of cutoff and the last known one are
-// stale when they are submitted later (ErrMessageStale). Pass 0 when no later number is known. The
-// scheduler stores the cutoffs of the 16 384 sessions that were stopped last; a durable store is
-// expected to store its own. The time under the mutex does not depend on the number of waiting
-// messages.
-func (s *Scheduler[M]) StopAll(key, who string, cutoff int64) Stopped[M] {
+// StopAll cancels all running turns of the session. One that has not begun yet is cancelled when it
+// begins, if its last message has at most the number cutoff, or the last one that the scheduler has
+// heard of. What waits is the store's.
+func (s *Scheduler) StopAll(key, who string, cutoff int64) (runs []string) {
+	return s.onSession(key, func(x *session, fx *effects) []string {
+		return s.core.stopAll(x, &CancelCause{Reason: ReasonStopped, By: who}, cutoff, fx)
+	})
+}
+
+// ResetAll begins a new generation: running turns are cancelled (ErrReset), and what waits is
+// forgotten, so that the caller can wake it again. Cancelled turns keep slot and place until they
+// return.
+func (s *Scheduler) ResetAll() {
 	fx := s.begin()
 	s.mu.Lock()
-	stopped := s.core.stopAll(key, &CancelCause{Reason: ReasonStopped, By: who}, cutoff, &fx)
-	s.mu.Unlock()
-	stopped.Ended = s.perform(&fx)
-	return stopped
-}
-
-// Drop ends one waiting message that a durable store has dropped (ErrQueueDropped). It returns
-// false when no message with this sequence number waits.
-func (s *Scheduler[M]) Drop(key string, seq int64) (Ended[M], bool) {
-	ended := s.onSession(key, func(x *session[M], fx *effects[M]) []*Turn[M] {
-		if i, e := x.findSeq(seq); e != nil {
-			s.core.tally.dropped++
-			s.core.queues.endOne(x, i, OutcomeDropped, ErrQueueDropped, fx)
+	c := &s.core
+	c.queues.gen++
+	c.cleared += c.queues.waiting
+	for _, x := range c.queues.byKey {
+		x.gen, x.heard = c.queues.gen, 0
+		for _, t := range x.running {
+			c.turns.cancel(t, &CancelCause{Reason: ReasonReset}, &fx)
 		}
-		return nil
-	}).Ended
-	if len(ended) == 0 {
-		return Ended[M]{}, false
-	}
-	return ended[0], true
-}
-
-// Reset begins a new generation of the session: running turns are cancelled (ErrReset) and end
-// interrupted, and waiting messages are returned (ErrLaneCleared), so that durable ones can be
-// submitted again under their old numbers. Cancelled turns keep slot and place until they return.
-func (s *Scheduler[M]) Reset(key string) []Ended[M] {
-	return s.onSession(key, func(x *session[M], fx *effects[M]) []*Turn[M] {
-		s.core.queues.gen++
-		s.core.reset(x, fx)
-		return nil
-	}).Ended
-}
-
-// ResetAll is Reset for every session. The messages of one session are in order; the order of the
-// sessions is undefined.
-func (s *Scheduler[M]) ResetAll() []Ended[M] {
-	fx := s.begin()
-	s.mu.Lock()
-	s.core.queues.gen++
-	for _, x := range s.core.queues.byKey {
-		s.core.reset(x, &fx)
-	}
-	for _, x := range s.core.queues.byKey { // only now: a session must not start a message that is about to be returned
-		s.core.settle(x, &fx)
+		c.queues.endWait(x)
+		c.queues.left(x, nil, 0)
+		c.settle(x, &fx)
 	}
 	s.mu.Unlock()
-	return s.perform(&fx)
+	s.perform(&fx)
 }
 
 // Cancel cancels every running turn, including settled ones, with err as the cause: for a process
 // that has lost its lease. Waiting messages stay, and will start; call ResetAll as well to get them
 // back. The cause is a *CancelCause that matches ErrLeaseLost or ErrDraining if err does, and
 // ErrCancelled otherwise; the messages end interrupted.
-func (s *Scheduler[M]) Cancel(err error) {
+func (s *Scheduler) Cancel(err error) {
 	reason := ReasonCancelled
 	switch {
 	case errors.Is(err, ErrLeaseLost):
@@ -110,26 +82,24 @@ func (s *Scheduler[M]) Cancel(err error) {
 }
 
 // onSession runs a decision about one session under the mutex, settles the session, and performs
-// the effects. It does nothing for an unknown session. The decision returns the turns that it has
-// cancelled.
-func (s *Scheduler[M]) onSession(key string, decide func(*session[M], *effects[M]) []*Turn[M]) Stopped[M] {
-	var stopped Stopped[M]
+// the effects. It does nothing for an unknown session.
+func (s *Scheduler) onSession(key string, decide func(*session, *effects) []string) (runs []string) {
 	fx := s.begin()
 	s.mu.Lock()
 	if x, ok := s.core.queues.byKey[key]; ok {
-		stopped.Running = decide(x, &fx)
+		runs = decide(x, &fx)
 		s.core.settle(x, &fx)
 	}
 	s.mu.Unlock()
-	stopped.Ended = s.perform(&fx)
-	return stopped
+	s.perform(&fx)
+	return runs
 }
 
 // stopOldest implements Stop.
-func (c *core[M]) stopOldest(x *session[M], cause *CancelCause, fx *effects[M]) []*Turn[M] {
+func (c *core) stopOldest(x *session, cause *CancelCause, fx *effects) []string {
 	for _, t := range x.running {
 		if t.begun && c.turns.cancel(t, cause, fx) {
-			return []*Turn[M]{t}
+			return []string{t.runID}
 		}
 		if t.settled {
 			return nil
@@ -139,53 +109,28 @@ func (c *core[M]) stopOldest(x *session[M], cause *CancelCause, fx *effects[M]) 
 }
 
 // stopNamed implements StopRun.
-func (c *core[M]) stopNamed(x *session[M], id string, cause *CancelCause, fx *effects[M]) []*Turn[M] {
+func (c *core) stopNamed(x *session, id string, cause *CancelCause, fx *effects) []string {
 	for _, t := range x.running {
 		switch {
 		case !t.begun:
 			t.marks = append(t.marks, mark{id: id, cause: cause})
 		case t.named(id) && c.turns.cancel(t, cause, fx):
-			return []*Turn[M]{t}
+			return []string{t.runID}
 		}
-	}
-	if i, e := x.find(func(e *entry[M]) bool { return e.item().ID == id || e.item().RunID == id }); e != nil {
-		c.queues.endOne(x, i, OutcomeStopped, cause, fx)
 	}
 	return nil
 }
 
 // stopAll implements StopAll.
-func (c *core[M]) stopAll(key string, cause *CancelCause, cutoff int64, fx *effects[M]) Stopped[M] {
-	var stopped Stopped[M]
-	cutoff = max(cutoff, c.queues.cutoffs.of(key))
-	if x, ok := c.queues.byKey[key]; ok {
-		cutoff = max(cutoff, x.last)
-		x.last = cutoff
-		for _, t := range x.running {
-			if !t.begun {
-				t.marks = append(t.marks, mark{upto: cutoff, cause: cause})
-			} else if c.turns.cancel(t, cause, fx) {
-				stopped.Running = append(stopped.Running, t)
-			}
-		}
-		c.queues.empty(x, OutcomeStopped, cause, fx)
-		c.settle(x, fx)
-	}
-	if cutoff > 0 {
-		c.queues.cutoffs.set(key, cutoff)
-	}
-	stopped.Cutoff = cutoff
-	return stopped
-}
-
-// reset implements Reset. The caller has begun the new generation, and settles the session.
-func (c *core[M]) reset(x *session[M], fx *effects[M]) {
-	x.gen = c.queues.gen
+func (c *core) stopAll(x *session, cause *CancelCause, cutoff int64, fx *effects) (runs []string) {
 	for _, t := range x.running {
-		c.turns.cancel(t, &CancelCause{Reason: ReasonReset}, fx)
+		if !t.begun {
+			t.marks = append(t.marks, mark{upto: max(cutoff, x.heard, t.front.Row.Seq), cause: cause})
+		} else if c.turns.cancel(t, cause, fx) {
+			runs = append(runs, t.runID)
+		}
 	}
-	c.tally.cleared += x.depth()
-	c.queues.empty(x, OutcomeCleared, ErrLaneCleared, fx)
+	return runs
 }
 
 // Drain ends the scheduler. New messages are refused and waiting ones end cleared
@@ -196,7 +141,7 @@ func (c *core[M]) reset(x *session[M], fx *effects[M]) {
 // Drain blocks until everything that the scheduler has started has ended, at the latest StopGrace
 // after the end of ctx. The error is nil or matches ErrTurnsLeft. It may be called repeatedly, and
 // by several goroutines.
-func (s *Scheduler[M]) Drain(ctx context.Context) error {
+func (s *Scheduler) Drain(ctx context.Context) error {
 	s.beginDrain()
 	ended := s.pendingEnded()
 	select {
@@ -220,7 +165,7 @@ func (s *Scheduler[M]) Drain(ctx context.Context) error {
 // LeaveToNext cancels the turn with ErrDraining before the deadline of the drain, because it waits
 // for something that will not happen in this process any more. Without a drain, and for a turn that
 // is settled, cancelled or has ended, it does nothing.
-func (t *Turn[M]) LeaveToNext() {
+func (t *Turn) LeaveToNext() {
 	fx := t.s.begin()
 	t.s.mu.Lock()
 	if t.s.core.draining {
@@ -231,7 +176,7 @@ func (t *Turn[M]) LeaveToNext() {
 }
 
 // beginDrain refuses everything new and ends waiting messages.
-func (s *Scheduler[M]) beginDrain() {
+func (s *Scheduler) beginDrain() {
 	fx := s.begin()
 	s.mu.Lock()
 	s.core.drain(&fx)
@@ -241,14 +186,14 @@ func (s *Scheduler[M]) beginDrain() {
 
 // pendingEnded returns a channel that is closed when everything that the scheduler has started has
 // ended.
-func (s *Scheduler[M]) pendingEnded() <-chan struct{} {
+func (s *Scheduler) pendingEnded() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.core.pending.ended()
 }
 
 // cancelAll cancels every running turn, including settled ones.
-func (s *Scheduler[M]) cancelAll(cause *CancelCause, grace time.Duration) {
+func (s *Scheduler) cancelAll(cause *CancelCause, grace time.Duration) {
 	fx := s.begin()
 	s.mu.Lock()
 	for _, t := range s.core.running() {
@@ -262,7 +207,7 @@ func (s *Scheduler[M]) cancelAll(cause *CancelCause, grace time.Duration) {
 }
 
 // abandon gives every message of the remaining turns its outcome.
-func (s *Scheduler[M]) abandon() error {
+func (s *Scheduler) abandon() error {
 	s.mu.Lock()
 	left := s.core.running()
 	s.mu.Unlock()

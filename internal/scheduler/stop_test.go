@@ -19,24 +19,6 @@ func untilStopped(ctx context.Context, _ *turn) error {
 	return context.Cause(ctx)
 }
 
-// ids lists the ids of messages that ended.
-func ids(ended []scheduler.Ended[string]) []string {
-	var all []string
-	for _, e := range ended {
-		all = append(all, e.Item.ID)
-	}
-	return all
-}
-
-// runIDs lists the ids of turns.
-func runIDs(turns []*turn) []string {
-	var all []string
-	for _, t := range turns {
-		all = append(all, t.RunID())
-	}
-	return all
-}
-
 func TestStopTakesTheOldestRunningTurn(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -45,26 +27,22 @@ func TestStopTakesTheOldestRunningTurn(t *testing.T) {
 			submit(t, s, item{ID: strconv.Itoa(i)})
 			synctest.Wait()
 		}
-		for _, want := range []struct{ running, ended []string }{
-			{running: []string{"0"}}, {running: []string{"1"}}, {},
-		} {
-			st := s.Stop("s", "ann")
-			if !slices.Equal(runIDs(st.Running), want.running) || !slices.Equal(ids(st.Ended), want.ended) ||
-				st.Nothing() != (len(want.running)+len(want.ended) == 0) {
-				t.Errorf("stopped %q and %q, want %+v", runIDs(st.Running), ids(st.Ended), want)
-			}
-			for _, r := range st.Running {
-				if c := r.Cause(); c == nil || c.Reason != scheduler.ReasonStopped || c.By != "ann" {
-					t.Errorf("cause %v", c)
-				}
+		for _, want := range [][]string{{"0"}, {"1"}, nil} {
+			if got := s.Stop("s", "ann"); !slices.Equal(got, want) {
+				t.Errorf("stopped %q, want %q", got, want)
 			}
 		}
 		if l, _ := s.Stats().Lane("main"); l.Active != 2 || l.Stopping != 2 {
 			t.Errorf("stopping turns keep their slots: %+v", l)
 		}
 		pass(time.Second)
-		if st := s.Stop("s", "ann"); !slices.Equal(runIDs(st.Running), []string{"2"}) {
-			t.Errorf("stopped %+v", st)
+		if got := s.Stop("s", "ann"); !slices.Equal(got, []string{"2"}) {
+			t.Errorf("stopped %q", got)
+		}
+		s.Stop("s", "ann")
+		pass(time.Minute)
+		if o := s.outcomes(); o[stopped] != 4 {
+			t.Errorf("outcomes %v", o)
 		}
 		drain(t, s)
 	})
@@ -82,7 +60,7 @@ func takesStops(d time.Duration) runFunc {
 func TestStopRunFindsTurnsAndMessages(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := withRows(t, config{Run: untilStopped})
+		s := newScheduler(t, config{Run: untilStopped})
 		submit(t, s, item{ID: "m1", Typed: true, Sender: "a"})
 		submit(t, s, item{ID: "m2", Typed: true, Sender: "a"})
 		pass(time.Second) // they run as m2
@@ -95,88 +73,30 @@ func TestStopRunFindsTurnsAndMessages(t *testing.T) {
 			if id == "run-3" {
 				want = "m3"
 			}
-			if st := s.StopRun("s", id, "ann"); !slices.Equal(ids(st.Ended), []string{want}) {
-				t.Errorf("StopRun(%s) = %+v", id, st)
+			if _, ended := s.StopRun("s", id, "ann"); !slices.Equal(ended, []string{want}) {
+				t.Errorf("StopRun(%s) ended %q", id, ended)
 			}
-			if st := s.StopRun("s", id, "ann"); !st.Nothing() {
-				t.Errorf("StopRun(%s) again = %+v", id, st)
+			if running, ended := s.StopRun("s", id, "ann"); len(running)+len(ended) > 0 {
+				t.Errorf("StopRun(%s) again stopped %q and %q", id, running, ended)
 			}
 			checkSums(t, s)
 		}
-		if st := s.StopRun("s", "m1", "ann"); !slices.Equal(runIDs(st.Running), []string{"m2"}) {
-			t.Errorf("StopRun of a merged message = %+v", st)
+		if running, _ := s.StopRun("s", "m1", "ann"); !slices.Equal(running, []string{"m2"}) {
+			t.Errorf("StopRun of a merged message stopped %q", running)
 		}
-		if st := s.StopRun("other", "m1", "ann"); !st.Nothing() {
-			t.Errorf("StopRun of no session = %+v", st)
+		if running, ended := s.StopRun("other", "m1", "ann"); len(running)+len(ended) > 0 {
+			t.Errorf("StopRun of no session stopped %q and %q", running, ended)
 		}
 		synctest.Wait()
 		drain(t, s)
 	})
 }
 
-func TestStopAllEndsEverythingAndMakesTheLateStale(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		s := newScheduler(t, config{Lanes: lanes(map[string]int{"main": 1}), Run: untilStopped})
-		submit(t, s, item{Session: "other", ID: "holds the lane"})
-		for i := range 10 {
-			submit(t, s, item{ID: strconv.Itoa(i), Seq: int64(i + 1)})
-		}
-		submit(t, s, item{ID: "typed", Seq: 12, Typed: true})
-		st := s.StopAll("s", "ann", 0)
-		if len(st.Ended) != 11 || len(st.Running) != 0 || st.Cutoff != 12 {
-			t.Errorf("ended %d, running %d, cutoff %d", len(st.Ended), len(st.Running), st.Cutoff)
-		}
-		for _, e := range st.Ended {
-			if e.Outcome != scheduler.OutcomeStopped || !errors.Is(e.Err, scheduler.ErrStopped) {
-				t.Errorf("%+v", e)
-			}
-		}
-		if _, ok := s.Session("s"); ok {
-			t.Error("the stopped session is still known")
-		}
-		if _, err := s.Submit(item{Session: "s", ID: "late", Seq: 11}); !errors.Is(err, scheduler.ErrMessageStale) {
-			t.Errorf("the late message: %v", err)
-		}
-		if sub := submit(t, s, item{ID: "new"}); sub.Seq != 13 {
-			t.Errorf("the next number is %d, want 13", sub.Seq)
-		}
-		if st := s.StopAll("s", "ann", 20); st.Cutoff != 20 || len(st.Ended) != 1 {
-			t.Errorf("stop all again: %+v", st)
-		}
-		if _, err := s.Submit(item{Session: "s", ID: "late", Seq: 20}); !errors.Is(err, scheduler.ErrMessageStale) {
-			t.Errorf("the late message: %v", err)
-		}
-		if st := s.StopAll("unknown", "ann", 0); !st.Nothing() || st.Cutoff != 0 {
-			t.Errorf("stop all of nothing: %+v", st)
-		}
-		if d := s.Stats().Drops; d.Stale != 2 {
-			t.Errorf("drops %+v", d)
-		}
-		drain(t, s)
-	})
-}
-
-func TestCutoffsAreBounded(t *testing.T) {
-	t.Parallel()
-	s := newScheduler(t, config{Run: untilStopped})
-	const many = 16_384
-	for i := range many + 1 {
-		s.StopAll(strconv.Itoa(i), "ann", 5)
-	}
-	for session, want := range map[string]error{"0": nil, "1": scheduler.ErrMessageStale, strconv.Itoa(many): scheduler.ErrMessageStale} {
-		if _, err := s.Submit(item{Session: session, ID: "x", Seq: 5}); !errors.Is(err, want) {
-			t.Errorf("session %s: %v, want %v", session, err, want)
-		}
-	}
-	drain(t, s)
-}
-
 func TestStopDoesNotWaitForAFullLane(t *testing.T) {
 	t.Parallel()
 	running := make(chan *turn, 2)
 	s := newScheduler(t, config{
-		Lanes: lanes(map[string]int{"main": 2}),
+		Lanes: lanes(map[string]int{"main": 2}), Queue: scheduler.Settings{Cap: -1},
 		Run: func(ctx context.Context, t *turn) error {
 			running <- t
 			<-ctx.Done()
@@ -189,16 +109,16 @@ func TestStopDoesNotWaitForAFullLane(t *testing.T) {
 	for i := range 10_000 {
 		submit(t, s, item{Session: "c", ID: strconv.Itoa(i)})
 	}
-	if st := s.Stop("c", "ann"); !st.Nothing() {
-		t.Errorf("stopped %q", ids(st.Ended))
+	if got := s.Stop("c", "ann"); len(got) > 0 {
+		t.Errorf("stopped %q", got)
 	}
-	if st := s.StopAll("c", "ann", 0); len(st.Ended) != 10_000 {
-		t.Errorf("ended %d", len(st.Ended))
+	if _, ended := s.StopAll("c", "ann"); len(ended) != 10_000 {
+		t.Errorf("ended %d", len(ended))
 	}
-	if st := s.Stop("a", "ann"); len(st.Running) != 1 {
-		t.Errorf("stopped %+v", st)
+	if got := s.Stop("a", "ann"); len(got) != 1 {
+		t.Errorf("stopped %q", got)
 	}
-	wantOutcome(t, a.Ticket, scheduler.OutcomeStopped)
+	wantOutcome(t, a.Ticket, stopped)
 	if o, _ := b.Ticket.Result(); o != "" {
 		t.Errorf("the other chat ended %q", o)
 	}
@@ -237,11 +157,11 @@ func TestStopNeverOverlapsAndReportsWhoIgnoresIt(t *testing.T) {
 			t.Errorf("after the grace: %+v", st)
 		}
 		checkSums(t, s)
-		wantOutcome(t, deaf.Ticket, scheduler.OutcomeStopped)
+		wantOutcome(t, deaf.Ticket, stopped)
 		if now := time.Since(base); now != 2*time.Second {
 			t.Errorf("the outcome came after %v", now)
 		}
-		wantOutcome(t, next.Ticket, scheduler.OutcomeAnswered)
+		wantOutcome(t, next.Ticket, answered)
 		if got, want := j.take(), []string{"0s begin deaf", "3s begin next"}; !slices.Equal(got, want) {
 			t.Errorf("got %q, want %q", got, want)
 		}
@@ -265,20 +185,18 @@ func TestAStopStormKeepsTheSlots(t *testing.T) {
 			linger(<-delays)
 			return nil
 		}})
-		var tickets []*scheduler.Ticket
+		var tickets []*ticket
 		for i := range 1000 {
 			key := strconv.Itoa(i % 7)
 			tickets = append(tickets, submit(t, s, item{Session: key, ID: strconv.Itoa(i)}).Ticket)
-			if st := s.StopRun(key, strconv.Itoa(i), "ann"); st.Nothing() {
-				t.Fatalf("stop %d stopped nothing", i)
-			}
+			s.StopRun(key, strconv.Itoa(i), "ann")
 			if i%10 == 0 {
 				pass(7 * time.Millisecond)
 				checkSums(t, s)
 			}
 		}
 		for _, ticket := range tickets {
-			wantOutcome(t, ticket, scheduler.OutcomeStopped)
+			wantOutcome(t, ticket, stopped)
 		}
 		synctest.Wait()
 		if l, _ := s.Stats().Lane("main"); l.Active != 0 || l.Capacity != 4 {
@@ -310,19 +228,18 @@ func TestASettledTurnIsPastStopping(t *testing.T) {
 		first := submit(t, s, item{ID: "1"})
 		waiting := submit(t, s, item{ID: "2"})
 		synctest.Wait()
-		if st := s.Stop("s", "ann"); !st.Nothing() {
-			t.Errorf("stopped %+v", st)
+		if got := s.Stop("s", "ann"); len(got) > 0 {
+			t.Errorf("stopped %q", got)
 		}
-		s.Reset("other")
 		write <- struct{}{}
-		wantOutcome(t, first.Ticket, scheduler.OutcomeAnswered)
+		wantOutcome(t, first.Ticket, answered)
 		synctest.Wait()
 		if err := settled.Settle(); !errors.Is(err, scheduler.ErrTurnOver) {
 			t.Errorf("Settle of a turn that has ended: %v", err)
 		}
 		synctest.Wait()
 		s.Cancel(scheduler.ErrLeaseLost) // this also reaches the settled second one
-		if err := wantOutcome(t, waiting.Ticket, scheduler.OutcomeFailed); !errors.Is(err, scheduler.ErrLeaseLost) {
+		if err := wantOutcome(t, waiting.Ticket, failed); !errors.Is(err, scheduler.ErrLeaseLost) {
 			t.Errorf("err = %v", err)
 		}
 		drain(t, s)
@@ -331,49 +248,24 @@ func TestASettledTurnIsPastStopping(t *testing.T) {
 
 func TestSettleComesTooLateAfterAStop(t *testing.T) {
 	t.Parallel()
-	answers := make(chan error, 1)
+	began, answers := make(chan struct{}), make(chan error, 1)
 	s := newScheduler(t, config{Run: func(ctx context.Context, t *turn) error {
+		close(began)
 		<-ctx.Done()
 		answers <- t.Settle()
 		return nil
 	}})
 	sub := submit(t, s, item{ID: "1"})
-	s.Stop("s", "ann") // this may happen before the goroutine has begun
+	<-began
+	s.StopRun("s", "1", "ann")
 	if err := <-answers; !errors.Is(err, scheduler.ErrStopped) {
 		t.Errorf("Settle = %v", err)
 	}
-	wantOutcome(t, sub.Ticket, scheduler.OutcomeStopped)
+	wantOutcome(t, sub.Ticket, stopped)
 	drain(t, s)
 }
 
-func TestDropEndsWaitingMessagesOnly(t *testing.T) {
-	t.Parallel()
-	s := newScheduler(t, config{Run: untilStopped})
-	for i := range 6 {
-		submit(t, s, item{ID: strconv.Itoa(i), Seq: int64(10 * (i + 1))})
-	}
-	for seq, want := range map[int64]bool{10: false, 30: true, 35: false, 60: true, 99: false} {
-		e, ok := s.Drop("s", seq)
-		if ok != want || ok && (e.Item.Seq != seq || !errors.Is(e.Err, scheduler.ErrQueueDropped)) {
-			t.Errorf("Drop(%d) = %+v, %v", seq, e, ok)
-		}
-	}
-	if _, ok := s.Drop("other", 1); ok {
-		t.Error("dropped a message of no session")
-	}
-	if st, _ := s.Session("s"); st.Waiting != 3 || len(st.Running) != 1 {
-		t.Errorf("session %+v", st)
-	}
-	if got := ids(s.Reset("s")); !slices.Equal(got, []string{"1", "3", "4"}) {
-		t.Errorf("the reset returned %q", got)
-	}
-	if d := s.Stats().Drops; d.Old != 2 || d.Cleared != 3 {
-		t.Errorf("drops %+v", d)
-	}
-	drain(t, s)
-}
-
-func TestResetReturnsWaitingMessagesForTheNextGeneration(t *testing.T) {
+func TestResetForgetsWhatWaitsAndRunsItAgainWhenWoken(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		j := &journal{}
@@ -385,130 +277,144 @@ func TestResetReturnsWaitingMessagesForTheNextGeneration(t *testing.T) {
 			}
 			return nil
 		}})
-		old := submit(t, s, item{ID: "1", Seq: 1})
-		submit(t, s, item{ID: "2", Seq: 2})
-		submit(t, s, item{Session: "s", ID: "3", Seq: 3, Typed: true})
+		old := submit(t, s, item{ID: "1"})
+		submit(t, s, item{ID: "2"})
+		submit(t, s, item{ID: "3", Typed: true})
 		synctest.Wait()
-		returned := s.ResetAll()
-		if !slices.Equal(ids(returned), []string{"2", "3"}) || !errors.Is(returned[0].Err, scheduler.ErrLaneCleared) ||
-			returned[0].Outcome != scheduler.OutcomeCleared {
-			t.Errorf("returned %+v", returned)
+		s.ResetAll()
+		if st := s.Stats(); st.Sessions.Waiting != 0 || st.Cleared != 2 || s.Known("s") != 0 {
+			t.Errorf("after the reset: %+v, known %d", st, s.Known("s"))
 		}
-		for _, id := range []string{"1", "2", "3"} { // the caller runs the durable ones again, the interrupted one first
-			n, _ := strconv.ParseInt(id, 10, 64)
-			if sub := submit(t, s, item{ID: id, Seq: n}); sub.Duplicate || sub.Running {
-				t.Errorf("message %s: %+v", id, sub)
-			}
-		}
-		if err := wantOutcome(t, old.Ticket, scheduler.OutcomeInterrupted); !errors.Is(err, scheduler.ErrReset) {
+		s.wakeAll()
+		if err := wantOutcome(t, old.Ticket, interrupted); !errors.Is(err, scheduler.ErrReset) {
 			t.Errorf("err = %v", err)
 		}
 		pass(time.Minute)
-		if got, want := j.take(), []string{"1 1", "2 1", "2 2", "2 3"}; !slices.Equal(got, want) {
+		if got, want := j.take(), []string{"1 1", "2 2", "2 3"}; !slices.Equal(got, want) {
 			t.Errorf("got %q, want %q", got, want)
-		}
-		if got := s.Reset("s"); got != nil {
-			t.Errorf("reset of nothing: %+v", got)
 		}
 		drain(t, s)
 	})
 }
 
-// begunBy runs a turn whose store chooses these messages after a while.
-func begunBy(after time.Duration, ended chan<- error, chosen ...item) config {
-	return config{Begins: true, Run: func(ctx context.Context, t *turn) error {
+// begunBy is a scheduler whose store chooses the message m1 after a while, and nothing else.
+func begunBy(t *testing.T, after time.Duration, ended chan<- error) *scheduler.Scheduler {
+	t.Helper()
+	n := 0
+	s, err := scheduler.New(t.Context(), scheduler.Config{Run: func(ctx context.Context, t *scheduler.Turn) error {
+		if n++; n > 1 {
+			t.BeganNothing(scheduler.Nothing{})
+			return nil
+		}
 		linger(after)
-		t.Began("", chosen...)
+		t.Began(scheduler.Batch{RunID: "m1", Messages: []string{"m1"}, Last: 1})
 		if ctx.Err() == nil {
 			linger(time.Second)
 		}
 		ended <- context.Cause(ctx)
 		return context.Cause(ctx)
-	}}
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
 }
 
 func TestStopBeforeATurnBeginsCancelsItWhenItBegins(t *testing.T) {
 	t.Parallel()
-	mine := item{Session: "s", ID: "m1", Seq: 1}
+	set := scheduler.DefaultSettings()
 	for name, stop := range map[string]struct {
-		call func(s *sched)
+		call func(s *scheduler.Scheduler)
 		want bool
 	}{
-		"of its message":     {func(s *sched) { s.StopRun("s", "m1", "ann") }, true},
-		"of another message": {func(s *sched) { s.StopRun("s", "m2", "ann") }, false},
-		"of everything":      {func(s *sched) { s.StopAll("s", "ann", 0) }, true},
-		"by one that interrupts": {func(s *sched) {
-			_, _ = s.Submit(item{Session: "s", ID: "m2", Seq: 2, Settings: &scheduler.Settings{Mode: scheduler.ModeInterrupt}})
+		"of its message":     {func(s *scheduler.Scheduler) { s.StopRun("s", "m1", "ann") }, true},
+		"of another message": {func(s *scheduler.Scheduler) { s.StopRun("s", "m2", "ann") }, false},
+		"of everything":      {func(s *scheduler.Scheduler) { s.StopAll("s", "ann", 0) }, true},
+		"by one that interrupts": {func(s *scheduler.Scheduler) {
+			s.Wake(scheduler.Wake{Session: "s", ID: "m2", Row: scheduler.Row{Seq: 2}, Settings: with(set, func(s *scheduler.Settings) { s.Mode = scheduler.ModeInterrupt })})
 		}, true},
-		"of the oldest turn, which the store stops": {func(s *sched) { s.Stop("s", "ann") }, false},
+		"of the oldest turn, which the store stops": {func(s *scheduler.Scheduler) { s.Stop("s", "ann") }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				ended := make(chan error, 2)
-				s := newScheduler(t, begunBy(time.Second, ended, mine))
-				submit(t, s, mine)
+				s := begunBy(t, time.Second, ended)
+				s.Wake(scheduler.Wake{Session: "s", ID: "m1", Row: scheduler.Row{Seq: 1}, Settings: set})
 				synctest.Wait()
 				stop.call(s)
 				if cause := <-ended; (cause != nil) != stop.want {
 					t.Errorf("the turn ended by %v", cause)
 				}
-				s.StopAll("s", "test", 0)
-				drain(t, s)
+				if err := s.Drain(context.Background()); err != nil {
+					t.Error(err)
+				}
 			})
 		})
 	}
 }
 
-func TestStoreChoosesTheMessagesOfATurn(t *testing.T) {
+// Another process has accepted a message for another lane before the one of the slot: the session
+// moves to that lane at once, and waits as long as the store says.
+func TestSlotForAnotherFrontMovesTheSession(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		earlier, known := item{Session: "s", ID: "m1", Seq: 1}, item{Session: "s", ID: "m3", Seq: 3}
-		var took []string
-		turns := 0
-		s := newScheduler(t, config{Begins: true, Run: func(_ context.Context, t *turn) error {
-			turns++
-			switch turns {
-			case 1: // another process has accepted the first, and the one of the slot waits again
-				t.Began("", earlier)
-				t.Gone(3, 3)
-			case 2:
-				t.BeganNothing(scheduler.Nothing{Wait: time.Minute, First: 3, Last: 3})
+		base, set := time.Now(), scheduler.DefaultSettings()
+		var j journal
+		s, err := scheduler.New(t.Context(), scheduler.Config{Lanes: lanes(map[string]int{"main": 1, "side": 1}), Run: func(_ context.Context, t *scheduler.Turn) error {
+			j.add("%v %s", time.Since(base), t.Lane())
+			switch at := time.Since(base); {
+			case t.Lane() == "main" && at == 0:
+				t.BeganNothing(scheduler.Nothing{Left: &scheduler.Wake{Session: "s", Row: scheduler.Row{Seq: 1, Lane: "side"}, Settings: set, Waiting: 2}})
 				return nil
-			default:
-				t.Began("")
+			case at == 0:
+				t.BeganNothing(scheduler.Nothing{Wait: time.Minute, Window: true, Left: &scheduler.Wake{Session: "s", Row: scheduler.Row{Seq: 1, Lane: "side"}, Settings: set, Waiting: 2}})
+				return nil
 			}
-			took = append(took, t.RunID())
+			t.Began(scheduler.Batch{RunID: "r"})
 			return nil
 		}})
-		submit(t, s, known)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Wake(scheduler.Wake{Session: "s", Row: scheduler.Row{Seq: 3}, Settings: set})
 		synctest.Wait()
-		if st, _ := s.Session("s"); turns != 2 || st.Waiting != 1 {
-			t.Errorf("%d turns, %+v", turns, st)
+		if st := s.Stats().Sessions; st.Debouncing != 2 || st.Waiting != 2 {
+			t.Errorf("in the window: %+v", st)
 		}
-		checkSums(t, s)
-		pass(time.Minute)
-		if !slices.Equal(took, []string{"m1", "m3"}) {
-			t.Errorf("turns %q", took)
+		pass(2 * time.Minute)
+		if got, want := j.take(), []string{"0s main", "0s side", "1m0s side"}; !slices.Equal(got, want) {
+			t.Errorf("got %q, want %q", got, want)
 		}
-		drain(t, s)
+		if st := s.Stats(); st.Sessions != (scheduler.SessionTotals{}) || st.Principals != 0 {
+			t.Errorf("left %+v", st)
+		}
+		if err := s.Drain(context.Background()); err != nil {
+			t.Error(err)
+		}
 	})
 }
 
 func TestSessionOfAnotherProcessIsForgotten(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := newScheduler(t, config{Begins: true, Run: func(_ context.Context, t *turn) error {
+		lost := make(chan struct{})
+		s, err := scheduler.New(t.Context(), scheduler.Config{Run: func(_ context.Context, t *scheduler.Turn) error {
+			<-lost
 			t.BeganNothing(scheduler.Nothing{Lost: true})
 			return nil
 		}})
-		for i := range 3 {
-			submit(t, s, item{ID: strconv.Itoa(i)})
+		if err != nil {
+			t.Fatal(err)
 		}
+		s.Wake(scheduler.Wake{Session: "s", Row: scheduler.Row{Seq: 1}, Settings: scheduler.DefaultSettings()})
+		close(lost)
 		synctest.Wait()
 		if st, ok := s.Session("s"); ok || s.Known("s") != 0 {
 			t.Errorf("left %+v, known %d", st, s.Known("s"))
 		}
-		drain(t, s)
+		if err := s.Drain(context.Background()); err != nil {
+			t.Error(err)
+		}
 	})
 }

@@ -177,6 +177,9 @@ type Store interface {
 	// returns the number of all of them; [Counted] + 1 means that there are more. The list is empty
 	// only when no such message exists.
 	PendingInputs(ctx context.Context, key chat.SessionKey, after int64, limit int) ([]Waiting, int, error)
+	// WaitingOf counts the messages of a principal that wait in sessions of a node, at most one more
+	// than most.
+	WaitingOf(ctx context.Context, nodeID, principal string, most int) (int, error)
 	// RunByID reads a run; chat.ErrNotFound.
 	RunByID(ctx context.Context, id string) (Run, error)
 

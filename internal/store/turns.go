@@ -68,6 +68,7 @@ type Turn struct {
 	ID            string
 	Session       chat.SessionKey
 	Seq           int64 // the number of the message
+	Ahead         int   // how many messages of the session wait before it, while it waits
 	Lane, Channel string
 	Text          string
 	Principal     string

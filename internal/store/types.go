@@ -365,6 +365,8 @@ type Begun struct {
 	// session has given last. A message before Next, or up to Last when none waits, does not wait.
 	Next *Waiting
 	Last int64
+	// Waiting is how many messages wait now.
+	Waiting int
 	// Stopped are the messages that a stop covers; they have ended.
 	Stopped []Waiting
 }
@@ -467,6 +469,9 @@ type StopParams struct {
 	// Queue are the settings of the session, for StopOne: the messages that would share a turn
 	// because a person typed them end together.
 	Queue scheduler.Settings
+	// Again is for how long earlier calls were repeated whose response was lost; 0 = this is the
+	// first. The result then includes messages that have ended stopped with this reason since.
+	Again time.Duration
 }
 
 // Stopped is the result of a stop.

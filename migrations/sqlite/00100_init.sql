@@ -126,6 +126,7 @@ CREATE UNIQUE INDEX inbox_dedupe ON inbox (dedupe) WHERE dedupe IS NOT NULL;
 -- Unfinished work has an index of its own, whose size does not depend on the history. SQLite uses the state as the condition; PostgreSQL uses the missing end,
 -- because there the step from waiting to running must not change any index. Queries contain both conditions, or that of their engine.
 CREATE INDEX inbox_unfinished ON inbox (session_key, seq) WHERE state <> 'done';
+CREATE INDEX inbox_principal ON inbox (principal) WHERE state <> 'done';
 -- Turns by their end, for lists that begin with the newest.
 CREATE INDEX inbox_ended ON inbox (ended_at) WHERE ended_at IS NOT NULL;
 CREATE INDEX inbox_parent ON inbox (parent) WHERE parent IS NOT NULL;

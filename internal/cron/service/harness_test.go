@@ -104,7 +104,7 @@ func (p *process) Stop(run cron.CancelledRun, cause string) {
 func (*process) Lanes() []string { return []string{"main", "cron"} }
 
 // Admit refuses no caller.
-func (*process) Admit(string, bool, int) (func(), error) { return func() {}, nil }
+func (*process) Admit(context.Context, string, bool, int) (func(), error) { return func() {}, nil }
 
 // MayUse lets a principal use the sessions that are named after it.
 func (*process) MayUse(_ context.Context, key chat.SessionKey, principal string) error {

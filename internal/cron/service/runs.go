@@ -58,7 +58,7 @@ func (rs *Runs) Start(ctx context.Context, id string, mode cron.RunMode, by chat
 	if err != nil {
 		return "", "", err
 	}
-	leave, err := rs.admit(by.Principal, by.Own, 1)
+	leave, err := rs.admit(ctx, by.Principal, by.Own, 1)
 	if err != nil {
 		return "", "", err
 	}
@@ -173,7 +173,7 @@ func (rs *Runs) Backfill(ctx context.Context, p cron.BackfillParams, by chat.Cal
 	if p.DryRun {
 		return rs.backfillPlan(ctx, p, fires)
 	}
-	leave, err := rs.admit(by.Principal, by.Own, len(fires))
+	leave, err := rs.admit(ctx, by.Principal, by.Own, len(fires))
 	if err != nil {
 		return nil, err
 	}

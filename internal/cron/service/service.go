@@ -113,7 +113,7 @@ type Deps struct {
 	// Admit takes n places among the waiting messages of a caller, or refuses all
 	// (chat.CodeRateLimited). leave returns them. If no message of the caller waits, n may exceed
 	// the bound.
-	Admit func(principal string, own bool, n int) (leave func(), err error)
+	Admit func(ctx context.Context, principal string, own bool, n int) (leave func(), err error)
 	// MayUse refuses a session that the principal may not use (chat.CodeSessionNotFound).
 	MayUse func(ctx context.Context, key chat.SessionKey, principal string) error
 	// Send sends a cluster event to the other replicas. e points to plain data; shorten shortens it
@@ -142,7 +142,7 @@ type parts struct {
 	store  store.Store
 	node   Node
 	turns  Turns
-	admit  func(principal string, own bool, n int) (leave func(), err error)
+	admit  func(ctx context.Context, principal string, own bool, n int) (leave func(), err error)
 	mayUse func(ctx context.Context, key chat.SessionKey, principal string) error
 	send   func(topic string, e any, shorten func())
 	wake   func()

@@ -36,7 +36,7 @@ func TestNoStatementReadsTheWholeHistory(t *testing.T) {
 	}
 	// A whole table, or all history of a session.
 	history := regexp.MustCompile(`^SCAN (i|b|r|runs|inbox|outbox|transcript|cron_run_logs|audit_log)\b|^SEARCH (i|inbox|runs)\b.* \(session_key=\?\)$`)
-	bounded := regexp.MustCompile(`USING (COVERING )?INDEX (inbox_unfinished|inbox_tasks|inbox_task_times|runs_open|outbox_open|outbox_failed|outbox_maybe_sent|cron_runs_active|cron_runs_retry)`)
+	bounded := regexp.MustCompile(`USING (COVERING )?INDEX (inbox_unfinished|inbox_principal|inbox_tasks|inbox_task_times|runs_open|outbox_open|outbox_failed|outbox_maybe_sent|cron_runs_active|cron_runs_retry)`)
 	compiledAgain := regexp.MustCompile(`(?i)\bLIMIT\s+[?:@$]`) // by SQLite after each binding
 	db := outside(t, s.path)
 	for _, text := range slices.Sorted(maps.Keys(texts)) {

@@ -150,7 +150,20 @@ func (s Inbox) PendingInputs(ctx context.Context, key chat.SessionKey, after int
 	return list, total, err
 }
 
+// WaitingOf counts the messages of a principal that wait in sessions of a node.
+func (s Inbox) WaitingOf(ctx context.Context, nodeID, principal string, most int) (n int, err error) {
+	err = s.db.List(ctx, "count waiting messages", func(ctx context.Context, tx Tx) (err error) {
+		n, err = countTo(ctx, tx, waitingOfFrom, most, principal, nodeID)
+		return err
+	})
+	return n, err
+}
+
 const (
+	// waitingOfFrom are the waiting messages of a principal $1 in sessions of a node $2.
+	waitingOfFrom = ` FROM inbox i {by inbox_principal} JOIN sessions s ON s.key = i.session_key
+		WHERE i.principal = $1 AND {open i} AND i.state <> 'running' AND s.owner = $2`
+
 	// makeRowsSQL creates sessions that do not exist, unless the message was accepted before: a
 	// duplicate whose session was deleted must not create a new session. A session whose
 	// predecessor was deleted continues with its numbers, so that no message, claim or run from

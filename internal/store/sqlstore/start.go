@@ -112,6 +112,9 @@ func (s Inbox) startAll(ctx context.Context, tx Tx, ops []*startOp, alone bool) 
 	for _, o := range ops {
 		if o.begin != nil {
 			o.begin.out.Started = o.out
+			if r := b.sessions.rows[o.Name()]; r != nil {
+				o.begin.out.Waiting = int(r.waiting)
+			}
 		}
 	}
 	return done, nil

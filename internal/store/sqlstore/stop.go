@@ -15,6 +15,11 @@ import (
 const (
 	runningRunsSQL = `SELECT ` + runColumns + ` FROM runs {by runs_open} WHERE session_key = $1 AND {running} AND state <> 'stopping' ORDER BY seq_from`
 
+	// stoppedBeforeSQL are the messages that an earlier call may have ended. $3 milliseconds ago,
+	// $4 one of them; '' = all.
+	stoppedBeforeSQL = `SELECT ` + messageColumns + ` FROM inbox WHERE session_key = $1 AND outcome = '` + string(chat.OutcomeStopped) + `' AND reason = $2 AND run_id IS NULL
+		AND ended_at >= {now} - CAST($3 AS bigint) AND ($4 = '' OR message_id = $4) ORDER BY seq`
+
 	// The first requester stays recorded.
 	stopRunsSQL = `UPDATE runs SET stop_by = $2 WHERE id {in $1} AND COALESCE(stop_by, '') = ''`
 )
@@ -22,10 +27,18 @@ const (
 // Stop records a stop; see store.Store. It does not wait for turns.
 func (s Inbox) Stop(ctx context.Context, p store.StopParams) (store.Stopped, error) {
 	return result(ctx, control(s.db, Stop), "stop", func(ctx context.Context, tx Tx) (out store.Stopped, err error) {
+		var before []store.Waiting
 		key := p.Session.String()
 		runs, err := meets(ctx, tx, &p, &out)
 		if err != nil {
 			return out, err
+		}
+		if p.Again > 0 {
+			ended, err := all(ctx, tx, stoppedBeforeSQL, scanMessage, key, p.Reason, p.Again.Milliseconds(), p.MessageID)
+			if err != nil {
+				return out, err
+			}
+			before = ended
 		}
 		ids := make([]string, len(runs))
 		for i, u := range runs {
@@ -40,6 +53,7 @@ func (s Inbox) Stop(ctx context.Context, p store.StopParams) (store.Stopped, err
 		if err := endMessages(ctx, tx, key, out.Waiting, ending{outcome: chat.OutcomeStopped, reason: p.Reason}); err != nil {
 			return out, err
 		}
+		out.Waiting = append(before, out.Waiting...)
 		if p.Scope == store.StopAll {
 			_, err = one(ctx, tx, `UPDATE sessions SET stop_seq = last_seq WHERE key = $1 RETURNING stop_seq`, into(&out.Cutoff), key)
 			if err != nil {

@@ -125,7 +125,9 @@ const turnSQL = `SELECT i.message_id, i.session_key, i.seq, i.lane, i.channel, C
 		COALESCE(i.parent, ''), COALESCE(i.root, ''), i.state,
 		COALESCE(r.state, ''), COALESCE(r.stop_by, ''), COALESCE(i.outcome, ''), i.reason, COALESCE(r.error, ''), COALESCE(r.detail, ''),
 		COALESCE(NULLIF(r.owner, ''), s.owner, ''), COALESCE(r.attempt, 0), COALESCE(r.input_tokens, 0), COALESCE(r.output_tokens, 0),
-		COALESCE(r.model, ''), COALESCE(r.provider, ''), COALESCE(r.requests, 0), COALESCE(r.limited, 0), i.accepted_at, r.started_at, i.ended_at
+		COALESCE(r.model, ''), COALESCE(r.provider, ''), COALESCE(r.requests, 0), COALESCE(r.limited, 0), i.accepted_at, r.started_at, i.ended_at,
+		CASE WHEN i.state IN ('running', 'done') THEN 0 ELSE (SELECT count(*) FROM inbox w {by inbox_unfinished}
+			WHERE w.session_key = i.session_key AND {open w} AND w.state <> 'running' AND w.seq < i.seq) END
 	FROM inbox i%s LEFT JOIN runs r ON r.id = i.message_id LEFT JOIN sessions s ON s.key = i.session_key
 	WHERE (i.run_id IS NULL OR i.run_id = i.message_id)`
 
@@ -141,7 +143,7 @@ func scanTurn(r Row) (v store.Turn, err error) {
 	var ran string
 	err = r.Scan(&v.ID, keyColumn{&v.Session}, &v.Seq, &v.Lane, &v.Channel, &v.Text, &v.Principal, &v.Parent, &v.Root, &v.State, &ran, &v.StopBy, (*string)(&v.Outcome), &v.Reason,
 		&v.Error, &v.Detail, &v.Node, &v.Attempt, &v.Usage.InputTokens, &v.Usage.OutputTokens, &v.Usage.Model, &v.Usage.Provider, &v.Asked.Requests, &v.Asked.Limited,
-		instant{&v.AcceptedAt}, instant{&v.StartedAt}, instant{&v.EndedAt})
+		instant{&v.AcceptedAt}, instant{&v.StartedAt}, instant{&v.EndedAt}, &v.Ahead)
 	if v.State = store.StateOf(v.State, ran); v.StopBy != "" && (v.State == store.RunRunning || v.State == store.RunYielded) {
 		v.State = store.RunStopping
 	}

@@ -56,7 +56,7 @@ func turnsBeginInOrder(w *world) {
 	knows := func(p *store.BeginParams, _ *scheduler.Settings) { p.Known = []string{first} }
 	while := w.beginTurn(c, knows)
 	equal(w, "while it runs", []any{while.RunID, while.Next.MessageID, while.Last, while.Claim}, []any{"", second, int64(2), c})
-	equal(w, "waiting", w.session(key).Waiting, 1)
+	equal(w, "waiting", []int{w.session(key).Waiting, b.Waiting, while.Waiting}, []int{1, 1, 1})
 	w.finish(answered(c, first))
 	equal(w, "second turn", w.beginTurn(c, usualSlot).RunID, second)
 	w.finish(answered(c, second))

@@ -24,12 +24,61 @@ func stopTests() []test {
 		{"StopRequestSurvivesARequeue", stopSurvivesRequeue},
 		{"FirstStopNamesWho", firstStopNamesWho},
 		{"StoppedMessageNeverStarts", stoppedNeverStarts},
+		{"RepeatedStopReturnsWhatTheFirstEnded", repeatedStop},
+		{"WaitingMessagesAreCountedByPrincipalAndNode", waitingOf},
 	}
 }
 
 func (w *world) stop(key chat.SessionKey, scope store.StopScope, id string) store.Stopped {
 	w.Helper()
 	return try(w.st.Stop(w.ctx, store.StopParams{Session: key, Scope: scope, MessageID: id, By: "bob", Reason: "stop"})).ok(w)
+}
+
+// repeatedStop loses the response to a stop.
+func repeatedStop(w *world) {
+	node, key := w.node(), w.key()
+	earlier, _ := w.acceptText(node, key)
+	w.stop(key, store.StopAll, "")
+	w.clock.advance(time.Minute)
+	first, _ := w.acceptText(node, key)
+	second, _ := w.acceptText(node, key)
+	w.clock.advance(time.Second)
+	w.stop(key, store.StopAll, "")
+	w.clock.advance(time.Second)
+	third, _ := w.acceptText(node, key)
+	p := store.StopParams{Session: key, Scope: store.StopAll, By: "bob", Reason: "stop", Again: 2 * time.Second}
+	s := try(w.st.Stop(w.ctx, p)).ok(w)
+	equal(w, "ended by both, and none that ended before", idsOf(s.Waiting), []string{first, second, third})
+	equal(w, "the earlier one", w.row(earlier).Outcome, chat.OutcomeStopped)
+	p = store.StopParams{Session: key, Scope: store.StopRun, MessageID: second, By: "bob", Reason: "stop", Again: 3 * time.Second}
+	equal(w, "one", idsOf(try(w.st.Stop(w.ctx, p)).ok(w).Waiting), []string{second})
+}
+
+func waitingOf(w *world) {
+	node, other := w.node(), w.node()
+	count := func(node, principal string, most int) int {
+		return try(w.st.WaitingOf(w.ctx, node, principal, most)).ok(w)
+	}
+	key := w.key()
+	id, a := w.acceptText(node, key)
+	for range 3 {
+		w.acceptText(node, key)
+	}
+	p := w.message(node, key)
+	p.Message.Principal = "ben"
+	w.accept(p)
+	w.acceptText(other, w.key())
+	equal(w, "of ann", []int{count(node, "ann", 10), count(other, "ann", 10), count(node, "ben", 10), count(node, "nemo", 10)}, []int{4, 1, 1, 0})
+	equal(w, "as far as it matters", count(node, "ann", 2), 3)
+	w.start(claimOf(key, a), id, a.Seq)
+	equal(w, "when one runs", count(node, "ann", 10), 3)
+	var ahead []int
+	for _, t := range w.turns(store.TurnFilter{Which: store.TurnsWaiting, Session: key}) {
+		ahead = append(ahead, t.Ahead)
+	}
+	equal(w, "messages ahead", ahead, []int{0, 1, 2, 3})
+	w.stop(key, store.StopAll, "")
+	equal(w, "when they have ended", count(node, "ann", 10), 0)
 }
 
 func oneStopsTheOldestRun(w *world) {
