@@ -18,6 +18,7 @@ func beginTests() []test {
 		{"CollectReadsBeyondThePage", collectReadsBeyondThePage},
 		{"InterruptedRunBeginsAgainWhole", interruptedRunBeginsAgain},
 		{"StopEndsTheWholeWindow", stopEndsTheWholeWindow},
+		{"RunThatAStopOfAllCoversEndsStale", stoppedRunEndsStale},
 		{"JoiningOvertakesNothing", joiningOvertakesNothing},
 		{"PlanThatNeedsMoreBeginsNothing", planThatNeedsMore},
 	}
@@ -152,6 +153,19 @@ func stopEndsTheWholeWindow(w *world) {
 	st := try(w.st.Stop(w.ctx, store.StopParams{Session: key, Scope: store.StopOne, By: "ann", Reason: "stop", Queue: scheduler.DefaultSettings()})).ok(w)
 	equal(w, "ended", seqsOf(st.Waiting), []int64{1, 2})
 	equal(w, "waiting", w.session(key).Waiting, 1)
+}
+
+// stoppedRunEndsStale stops everything in a session whose turn waits again after a drain or a crash.
+func stoppedRunEndsStale(w *world) {
+	node, key := w.node(), w.key()
+	c, run, _ := w.turn(node, key)
+	w.stop(key, store.StopAll, "")
+	w.finish(requeued(c, run))
+	later, _ := w.acceptText(node, key)
+	b := w.beginTurn(c, usualSlot)
+	equal(w, "ended, and begun", []any{idsOf(b.Stopped), b.RunID}, []any{[]string{run}, later})
+	w.ended(run, chat.OutcomeStale)
+	w.finish(answered(c, later))
 }
 
 func joiningOvertakesNothing(w *world) {
