@@ -42,30 +42,36 @@ func Refuse(code int, description string) Fault { return Fault{Code: code, Descr
 // Flood returns a 429 that asks to wait for some seconds.
 func Flood(seconds int) Fault { return Fault{RetryAfter: seconds} }
 
+// faultBook has the faults of the next calls.
+type faultBook struct {
+	*state
+	faults map[string][]Fault // by method
+}
+
 // Break queues faults for a method, to be used one by one by its next calls; "*" matches every
 // method without queued faults.
-func (s *Server) Break(method string, faults ...Fault) {
+func (s *faultBook) Break(method string, faults ...Fault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.faults[method] = append(s.faults[method], faults...)
 }
 
 // Mend removes the faults that were not used.
-func (s *Server) Mend() {
+func (s *faultBook) Mend() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.faults = map[string][]Fault{}
 }
 
 // Faults returns how many faults are left for a method.
-func (s *Server) Faults(method string) int {
+func (s *faultBook) Faults(method string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.faults[method])
 }
 
 // BreakAlways makes every call fail in the same way until Mend.
-func (s *Server) BreakAlways(f Fault) {
+func (s *faultBook) BreakAlways(f Fault) {
 	const plenty = 100_000
 	list := make([]Fault, plenty)
 	for i := range list {
@@ -77,7 +83,7 @@ func (s *Server) BreakAlways(f Fault) {
 }
 
 // takeFault returns the next fault for a call. The mutex is held.
-func (s *Server) takeFault(method string) (Fault, bool) {
+func (s *faultBook) takeFault(method string) (Fault, bool) {
 	for _, name := range []string{method, "*"} {
 		if list := s.faults[name]; len(list) > 0 {
 			s.faults[name] = list[1:]

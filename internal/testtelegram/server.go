@@ -73,12 +73,13 @@ const defaultToken = "123456789:TEST-Token-canary-0123456789abcdefghi"
 
 // Server is one bot's view of Telegram. It is safe for concurrent use.
 type Server struct {
+	*state
+	chatBook
+	faultBook
+
 	cfg Config
 	bot int64
 
-	mu         sync.Mutex
-	changed    chan struct{} // closed and replaced at every change
-	chats      map[int64]*chatState
 	files      map[string][]byte
 	local      map[string]string // paths of files, by id
 	updates    []update          // not yet confirmed, in order of arrival
@@ -86,7 +87,6 @@ type Server struct {
 	confirmed  []int
 	poll       *poll // the getUpdates that waits
 	calls      []Call
-	faults     map[string][]Fault
 	windows    map[int64]window // by chat; 0 means every chat
 	violations []string
 	commands   string // JSON as it was set
@@ -133,9 +133,10 @@ func New(cfg Config) *Server {
 	if err != nil {
 		panic("testtelegram: a token begins with the bot's id")
 	}
+	st := &state{changed: make(chan struct{})}
 	return &Server{
-		cfg: cfg, bot: bot, changed: make(chan struct{}), chats: map[int64]*chatState{}, files: map[string][]byte{}, local: map[string]string{}, nextUpdate: 1000,
-		faults: map[string][]Fault{}, windows: map[int64]window{},
+		state: st, chatBook: chatBook{st, map[int64]*chatState{}}, faultBook: faultBook{st, map[string][]Fault{}}, cfg: cfg, bot: bot, files: map[string][]byte{}, local: map[string]string{}, nextUpdate: 1000,
+		windows: map[int64]window{},
 	}
 }
 
@@ -148,15 +149,21 @@ func (s *Server) BotID() int64 { return s.bot }
 // Username returns the bot's name without @.
 func (s *Server) Username() string { return s.cfg.Username }
 
+// state is the lock of a server, and the signal of its changes.
+type state struct {
+	mu      sync.Mutex
+	changed chan struct{} // closed and replaced at every change
+}
+
 // touch wakes the callers that wait in Await. The mutex is held.
-func (s *Server) touch() {
+func (s *state) touch() {
 	close(s.changed)
 	s.changed = make(chan struct{})
 }
 
 // Await blocks until ok is true or ctx is done. ok is called again after every change; it may call
 // the server.
-func (s *Server) Await(ctx context.Context, ok func() bool) error {
+func (s *state) Await(ctx context.Context, ok func() bool) error {
 	for {
 		s.mu.Lock()
 		changed := s.changed

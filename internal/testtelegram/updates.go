@@ -254,13 +254,19 @@ type Message struct {
 // Button is one button under a message.
 type Button struct{ Text, Data string }
 
+// chatBook has the chats of a bot.
+type chatBook struct {
+	*state
+	chats map[int64]*chatState
+}
+
 // AddPrivate makes a private chat with a person; chat and person have the same number.
-func (s *Server) AddPrivate(id int64, name string) {
+func (s *chatBook) AddPrivate(id int64, name string) {
 	s.add(&chatState{id: id, kind: "private", title: name})
 }
 
 // AddGroup makes a supergroup; with topics it is a forum.
-func (s *Server) AddGroup(id int64, title string, topics ...int) {
+func (s *chatBook) AddGroup(id int64, title string, topics ...int) {
 	r := &chatState{id: id, kind: "supergroup", title: title, admins: map[int64]bool{}}
 	if len(topics) > 0 {
 		r.topics = map[int]bool{}
@@ -271,7 +277,7 @@ func (s *Server) AddGroup(id int64, title string, topics ...int) {
 	s.add(r)
 }
 
-func (s *Server) add(r *chatState) {
+func (s *chatBook) add(r *chatState) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r.next = 1
@@ -279,7 +285,7 @@ func (s *Server) add(r *chatState) {
 }
 
 // change applies f to a chat that must exist.
-func (s *Server) change(id int64, f func(*chatState)) {
+func (s *chatBook) change(id int64, f func(*chatState)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r := s.chats[id]
@@ -291,26 +297,26 @@ func (s *Server) change(id int64, f func(*chatState)) {
 }
 
 // Block makes the chat refuse the bot with 403.
-func (s *Server) Block(id int64) { s.change(id, func(r *chatState) { r.blocked = true }) }
+func (s *chatBook) Block(id int64) { s.change(id, func(r *chatState) { r.blocked = true }) }
 
 // Leave makes the chat unknown to the bot.
-func (s *Server) Leave(id int64) { s.change(id, func(r *chatState) { r.gone = true }) }
+func (s *chatBook) Leave(id int64) { s.change(id, func(r *chatState) { r.gone = true }) }
 
 // MakeAdmin makes a member an administrator of a group.
-func (s *Server) MakeAdmin(chat, user int64) {
+func (s *chatBook) MakeAdmin(chat, user int64) {
 	s.change(chat, func(r *chatState) { r.admins[user] = true })
 }
 
 // ForbidReactions makes setMessageReaction fail in a chat.
-func (s *Server) ForbidReactions(id int64) { s.change(id, func(r *chatState) { r.noReact = true }) }
+func (s *chatBook) ForbidReactions(id int64) { s.change(id, func(r *chatState) { r.noReact = true }) }
 
 // CloseTopic removes a topic of a forum.
-func (s *Server) CloseTopic(id int64, topic int) {
+func (s *chatBook) CloseTopic(id int64, topic int) {
 	s.change(id, func(r *chatState) { delete(r.topics, topic) })
 }
 
 // Migrate gives a group a new number: calls for the old number are refused with the new one.
-func (s *Server) Migrate(from, to int64) {
+func (s *chatBook) Migrate(from, to int64) {
 	s.change(from, func(r *chatState) {
 		r.moved = to
 		s.chats[to] = &chatState{id: to, kind: "supergroup", title: r.title, admins: r.admins, next: 1}
@@ -318,7 +324,7 @@ func (s *Server) Migrate(from, to int64) {
 }
 
 // Messages returns the bot's messages in a chat, oldest first.
-func (s *Server) Messages(chat int64) []Message {
+func (s *chatBook) Messages(chat int64) []Message {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r := s.chats[chat]
@@ -335,7 +341,7 @@ func (s *Server) Messages(chat int64) []Message {
 }
 
 // Texts returns the displayed text of the bot's messages in a chat.
-func (s *Server) Texts(chat int64) []string {
+func (s *chatBook) Texts(chat int64) []string {
 	var out []string
 	for _, m := range s.Messages(chat) {
 		out = append(out, m.Text)
@@ -344,14 +350,14 @@ func (s *Server) Texts(chat int64) []string {
 }
 
 // Chats lists the numbers of the chats.
-func (s *Server) Chats() []int64 {
+func (s *chatBook) Chats() []int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.SortedFunc(maps.Keys(s.chats), cmp.Compare)
 }
 
 // reach returns the chat of a call, or the answer that refuses the call. The mutex is held.
-func (s *Server) reach(chatID string) (*chatState, *answer) {
+func (s *chatBook) reach(chatID string) (*chatState, *answer) {
 	id, err := strconv.ParseInt(chatID, 10, 64)
 	if err != nil {
 		a := badRequest("chat_id is empty")
