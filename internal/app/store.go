@@ -363,7 +363,7 @@ func (r *Released) add(j cron.Job, w store.HeldWork) {
 		return
 	}
 	t := j.Timetable(compiled)
-	d := t.Decide(j.Claim(t, w.Now))
+	d := t.Decide(j.DueSlot(t, w.Now))
 	r.Jobs++
 	r.Runs += len(d.Runs)
 	for _, span := range d.Missed {

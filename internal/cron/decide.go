@@ -18,8 +18,8 @@ const (
 	mostAtOnce = MaxMaxCatchup
 )
 
-// Claim is the state in which a replica claims a due job.
-type Claim struct {
+// DueSlot is the next slot of a job at the moment at which a replica claims it.
+type DueSlot struct {
 	// Planned is the slot of the stored next fire.
 	Planned time.Time
 	// Previous is the slot decided before or, for the first one, the moment the schedule was
@@ -67,7 +67,7 @@ type Decision struct {
 // still counts as planned when it is at most 30 s late. Of the others as many run as the policy
 // allows, with trigger catchup, and the rest is counted in at most two spans. The work is bounded,
 // whatever the length of the outage.
-func (t Timetable) Decide(c Claim) Decision {
+func (t Timetable) Decide(c DueSlot) Decision {
 	if t.MaxRuns > 0 && t.Fired >= t.MaxRuns {
 		return Decision{}
 	}
@@ -105,7 +105,7 @@ func (t Timetable) plannedFire(slot time.Time) (schedule.Fire, bool) {
 
 // cut is the last instant up to which this claim decides every slot. Slots are decided in order:
 // one whose jitter has not passed holds back the later ones.
-func (t Timetable) cut(c Claim, planned schedule.Fire, after time.Time) time.Time {
+func (t Timetable) cut(c DueSlot, planned schedule.Fire, after time.Time) time.Time {
 	if planned.At.After(c.Now) {
 		return later(planned.Slot, after)
 	}
@@ -125,7 +125,7 @@ func (t Timetable) cut(c Claim, planned schedule.Fire, after time.Time) time.Tim
 
 // duePart decides about the planned slot, which is a stray if it isn't one of the slots in (after,
 // cut], and about these slots.
-func (t Timetable) duePart(c Claim, planned schedule.Fire, stray bool, after, cut time.Time) Decision {
+func (t Timetable) duePart(c DueSlot, planned schedule.Fire, stray bool, after, cut time.Time) Decision {
 	others := t.count(after, cut)
 	if !stray {
 		others--
@@ -155,7 +155,7 @@ func (t Timetable) remaining() int {
 
 // afterOutage applies the policy to the slots in (after, cut], and to a slot that is not one of
 // them.
-func (t Timetable) afterOutage(c Claim, strays []schedule.Fire, after, cut time.Time) Decision {
+func (t Timetable) afterOutage(c DueSlot, strays []schedule.Fire, after, cut time.Time) Decision {
 	var regular []PlannedRun
 	policy := c.Policy.For(t.Schedule.Kind())
 	last := t.newest(after, cut, 1)

@@ -228,7 +228,7 @@ func TestDecideSettlesEverySlotThatPassed(t *testing.T) {
 		if c.edit != nil {
 			c.edit(&tt)
 		}
-		d := tt.Decide(Claim{Planned: at(t, c.planned), Now: at(t, c.now), Policy: c.policy})
+		d := tt.Decide(DueSlot{Planned: at(t, c.planned), Now: at(t, c.now), Policy: c.policy})
 		if got := describe(d); got != c.want {
 			t.Errorf("%s:\ngot  %s\nwant %s", c.name, got, c.want)
 		}
@@ -241,9 +241,9 @@ func TestDecideReportsSlotsThatAGapSwallowed(t *testing.T) {
 	spec.Gap = schedule.GapSkip
 	tt := Timetable{Schedule: mustCompile(t, spec)}
 	planned := at(t, "2026-03-09T02:30:00-04:00")
-	d := tt.Decide(Claim{Planned: planned, Previous: at(t, "2026-03-07T02:30:00-05:00"), Now: planned})
+	d := tt.Decide(DueSlot{Planned: planned, Previous: at(t, "2026-03-07T02:30:00-05:00"), Now: planned})
 	wantFires(t, "lost", d.Lost, "2026-03-08T03:00:00-04:00")
-	d = tt.Decide(Claim{Planned: planned.AddDate(0, 0, 1), Previous: planned, Now: planned.AddDate(0, 0, 1)})
+	d = tt.Decide(DueSlot{Planned: planned.AddDate(0, 0, 1), Previous: planned, Now: planned.AddDate(0, 0, 1)})
 	wantFires(t, "lost the day after", d.Lost)
 }
 
@@ -251,11 +251,11 @@ func TestDecideMarksLateRuns(t *testing.T) {
 	t.Parallel()
 	planned := at(t, "2026-11-17T12:00:00Z")
 	tt := Timetable{Schedule: mustCompile(t, schedule.Spec{Kind: schedule.KindAt, At: planned})}
-	d := tt.Decide(Claim{Planned: planned, Now: planned.Add(72 * time.Hour)})
+	d := tt.Decide(DueSlot{Planned: planned, Now: planned.Add(72 * time.Hour)})
 	if len(d.Runs) != 1 || d.Runs[0].Late != 72*time.Hour {
 		t.Errorf("runs = %+v, want one that is 72 h late", d.Runs)
 	}
-	if d = tt.Decide(Claim{Planned: planned, Now: planned.Add(-time.Second)}); d.Runs[0].Late != 0 {
+	if d = tt.Decide(DueSlot{Planned: planned, Now: planned.Add(-time.Second)}); d.Runs[0].Late != 0 {
 		t.Errorf("a run claimed early is %s late", d.Runs[0].Late)
 	}
 }
@@ -297,7 +297,7 @@ func TestDecisionsAccountForEverySlotOnce(t *testing.T) {
 		var settled int64
 		for range 6 {
 			now = now.Add(time.Duration(rapid.Int64Range(0, int64(40*time.Hour)).Draw(t, "pause")))
-			d := tt.Decide(Claim{Planned: planned, Now: now, Policy: policy})
+			d := tt.Decide(DueSlot{Planned: planned, Now: now, Policy: policy})
 			last := time.Time{}
 			for _, r := range d.Runs {
 				if !r.Slot.After(last) || r.At.After(now) {
@@ -345,7 +345,7 @@ func BenchmarkDecide(b *testing.B) {
 	b.Run("in time", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			if d := hourly.Decide(Claim{Planned: planned, Now: planned}); !d.More {
+			if d := hourly.Decide(DueSlot{Planned: planned, Now: planned}); !d.More {
 				b.Fatal("no next")
 			}
 		}
@@ -354,7 +354,7 @@ func BenchmarkDecide(b *testing.B) {
 	b.Run("three days late, each second", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			if d := second.Decide(Claim{Planned: planned.AddDate(0, 0, -3), Now: planned}); !d.More {
+			if d := second.Decide(DueSlot{Planned: planned.AddDate(0, 0, -3), Now: planned}); !d.More {
 				b.Fatal("no next")
 			}
 		}

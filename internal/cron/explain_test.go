@@ -288,7 +288,7 @@ func ExampleTimetable_Decide() {
 		return
 	}
 	planned := time.Date(2027, 3, 26, 9, 0, 0, 0, time.UTC)
-	d := cron.Timetable{Schedule: s, JobID: "digest"}.Decide(cron.Claim{
+	d := cron.Timetable{Schedule: s, JobID: "digest"}.Decide(cron.DueSlot{
 		Planned: planned,
 		Now:     planned.Add(3*time.Hour + 10*time.Minute),
 	})

@@ -274,7 +274,7 @@ func TestAffectedSlotsAreWhatFiresOverBothChanges(t *testing.T) {
 func claims(tt Timetable, from time.Time) []PreviewFire {
 	var out []PreviewFire
 	for fire, ok := tt.First(from); ok && !fire.Slot.After(from.Add(changesReach)); {
-		d := tt.Decide(Claim{Planned: fire.Slot, Now: fire.At})
+		d := tt.Decide(DueSlot{Planned: fire.Slot, Now: fire.At})
 		out = append(out, previewFire(d.Runs[0].Fire, tt.Schedule.Location()))
 		fire, ok = d.Next, d.More
 	}

@@ -152,7 +152,7 @@ func (p *Planner) verdict(d DueJob, t Timetable, now time.Time) Verdict {
 	if plan, moved := p.Replan(d.Job, now); moved {
 		return Verdict{JobID: d.Job.ID, Fired: d.Job.State.Fired, ConsecutiveSkipped: d.Job.State.ConsecutiveSkipped, Plan: plan}
 	}
-	decided := t.Decide(d.Job.Claim(t, now))
+	decided := t.Decide(d.Job.DueSlot(t, now))
 	v := Verdict{
 		JobID: d.Job.ID, Fired: d.Job.State.Fired + len(decided.Runs), Plan: t.PlanOf(decided.Next), Disable: !decided.More,
 		ConsecutiveSkipped: d.Job.State.ConsecutiveSkipped,
@@ -169,9 +169,9 @@ func (p *Planner) verdict(d DueJob, t Timetable, now time.Time) Verdict {
 	return v
 }
 
-// Claim is the state in which a replica with this timetable of the job claims it.
-func (j Job) Claim(t Timetable, now time.Time) Claim {
-	c := Claim{Planned: j.State.Next, Previous: t.before(j.State.Next, j.State.ActivatedAt), Now: now, Policy: j.Missed}
+// DueSlot is the next slot of the job, with this timetable, when a replica claims it.
+func (j Job) DueSlot(t Timetable, now time.Time) DueSlot {
+	c := DueSlot{Planned: j.State.Next, Previous: t.before(j.State.Next, j.State.ActivatedAt), Now: now, Policy: j.Missed}
 	if t.foreign(j.State.Plan) {
 		c.Wall = j.State.NextWall
 	}

@@ -22,7 +22,7 @@ func TestPreviewIsWhatFires(t *testing.T) {
 			if !ok || planned.Slot.UnixMilli() != want.ScheduledForMs || planned.At.UnixMilli() != want.FireAtMs {
 				t.Fatalf("fire %d is %+v, the preview had %+v", i, planned, want)
 			}
-			d := tt.Decide(Claim{Planned: planned.Slot, Now: planned.At})
+			d := tt.Decide(DueSlot{Planned: planned.Slot, Now: planned.At})
 			if len(d.Runs) != 1 || d.Runs[0].Fire != planned || len(d.Missed) != 0 {
 				t.Fatalf("claimed in time, %+v gives %+v", planned, d)
 			}

@@ -157,7 +157,7 @@ func (p *plain) wait(r, behind *plainRun) {
 
 // fire handles the due slot, or the slots that the policy selects after an outage.
 func (p *plain) fire() {
-	d := p.times().Decide(cron.Claim{Planned: p.next, Now: p.now, Policy: p.missed})
+	d := p.times().Decide(cron.DueSlot{Planned: p.next, Now: p.now, Policy: p.missed})
 	for _, m := range d.Missed {
 		p.record(m, cron.RunMissed)
 	}

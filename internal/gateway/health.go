@@ -202,7 +202,7 @@ func (s *Server) watch(ctx context.Context) {
 				s.refreshKeys(ctx)
 			}
 			if connected {
-				w.turn(ctx)
+				w.once(ctx)
 			}
 		}
 	}
@@ -230,7 +230,7 @@ type watcher struct {
 	lanes     string
 }
 
-func (w *watcher) turn(ctx context.Context) {
+func (w *watcher) once(ctx context.Context) {
 	bound, cancel := context.WithTimeout(ctx, w.s.cfg.Deadlines.Request)
 	defer cancel()
 	pic := w.s.health.look(bound)

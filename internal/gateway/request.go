@@ -72,7 +72,7 @@ func (c *client) Receive(ctx, peer context.Context, msg socket.Message) *socket.
 	}
 	answered = false
 	cl := c.call(m, req)
-	cl.turn = c.turnOf(peer, m, req.params)
+	cl.queued = c.lineUp(peer, m, req.params)
 	c.requests.Go(func() { c.serve(ctx, peer, cl, msg.Held) })
 	return nil
 }
@@ -91,8 +91,8 @@ func (c *client) serveQuick(ctx context.Context, m *rpc.Method, req request) {
 type pending struct {
 	rpc.Call
 
-	id   string
-	turn *turn // nil = the call runs concurrently with all others
+	id     string
+	queued *queuedCall // nil = the call runs concurrently with all others
 	// leave releases the place of a method that lists; may be nil.
 	leave func()
 }
@@ -224,8 +224,8 @@ func (c *client) serve(ctx, peer context.Context, cl *pending, held socket.Held)
 // connections would leave many lists to be read for no client.
 func (c *client) work(ctx, peer context.Context, cl *pending) (any, error) {
 	if !cl.Method.Lists {
-		defer cl.turn.leave()
-		if err := cl.turn.wait(ctx); err != nil {
+		defer cl.queued.leave()
+		if err := cl.queued.wait(ctx); err != nil {
 			return nil, err
 		}
 		leave, err := c.share.Enter(ctx, placeOf(cl.Method))
@@ -369,24 +369,24 @@ func (s subscriptions) Unsubscribe() { s.c.srv.hub.Unsubscribe(s.c) }
 // in any order. The zero value is ready to use. It is safe for concurrent use.
 type order struct {
 	mu    sync.Mutex
-	lines map[chat.SessionKey][]*turn // nil before the first call; the first call of each line runs
+	lines map[chat.SessionKey][]*queuedCall // nil before the first call; the first call of each line runs
 }
 
-// turn is the position of one call in the line of its session. nil = the call has no position and
+// queuedCall is the position of one call in the line of its session. nil = the call has no position and
 // does not wait.
-type turn struct {
+type queuedCall struct {
 	order   *order
 	session chat.SessionKey
 	first   chan struct{} // closed when no earlier call is left in the line
 }
 
-// join adds a call to the end of the line of a session. [turn.leave] must follow.
-func (o *order) join(session chat.SessionKey) *turn {
+// join adds a call to the end of the line of a session. [queuedCall.leave] must follow.
+func (o *order) join(session chat.SessionKey) *queuedCall {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	t := &turn{order: o, session: session, first: make(chan struct{})}
+	t := &queuedCall{order: o, session: session, first: make(chan struct{})}
 	if o.lines == nil {
-		o.lines = map[chat.SessionKey][]*turn{}
+		o.lines = map[chat.SessionKey][]*queuedCall{}
 	}
 	if o.lines[session] = append(o.lines[session], t); len(o.lines[session]) == 1 {
 		close(t.first)
@@ -395,7 +395,7 @@ func (o *order) join(session chat.SessionKey) *turn {
 }
 
 // wait returns when every earlier call has left the line, or with the cause of ctx.
-func (t *turn) wait(ctx context.Context) error {
+func (t *queuedCall) wait(ctx context.Context) error {
 	if t == nil {
 		return nil
 	}
@@ -409,7 +409,7 @@ func (t *turn) wait(ctx context.Context) error {
 
 // leave lets the next call of the line run. If a call leaves before it is first, no other call runs
 // early.
-func (t *turn) leave() {
+func (t *queuedCall) leave() {
 	if t == nil {
 		return
 	}
@@ -418,7 +418,7 @@ func (t *turn) leave() {
 	defer o.mu.Unlock()
 	line := o.lines[t.session]
 	wasFirst := line[0] == t
-	line = slices.DeleteFunc(line, func(other *turn) bool { return other == t })
+	line = slices.DeleteFunc(line, func(other *queuedCall) bool { return other == t })
 	switch {
 	case len(line) == 0:
 		delete(o.lines, t.session)
@@ -433,10 +433,10 @@ func (t *turn) leave() {
 // bytes of JSON.
 const longestUrgent = 256
 
-// turnOf returns the position of a request in the line of its session, taken in the order of
+// lineUp returns the position of a request in the line of its session, taken in the order of
 // arrival; nil when the method is not ordered or the parameters name no session. An urgent command
 // has no position: a stop must not wait for a store that is slow to accept earlier messages.
-func (c *client) turnOf(peer context.Context, m *rpc.Method, raw json.RawMessage) *turn {
+func (c *client) lineUp(peer context.Context, m *rpc.Method, raw json.RawMessage) *queuedCall {
 	if !m.InOrder {
 		return nil
 	}

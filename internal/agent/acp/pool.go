@@ -44,14 +44,14 @@ type seat struct {
 	since time.Time // when it was last given back
 }
 
-// place is a seat at which a turn is registered. before is a seat whose process must end first, or
+// seating is a seat at which a turn is registered. before is a seat whose process must end first, or
 // nil.
-type place struct{ seat, before *seat }
+type seating struct{ seat, before *seat }
 
 // waiter is a turn that waits for a place.
 type waiter struct {
 	session string
-	got     chan place // capacity 1; closed with the pool
+	got     chan seating // capacity 1; closed with the pool
 }
 
 var errClosed = errors.New("the runner is closed")
@@ -89,11 +89,11 @@ func (p *pool) take(ctx context.Context, session string, sub bool, waits func())
 }
 
 // enter registers a turn at the seat of its session, or as a waiter if no place is free.
-func (p *pool) enter(session string, sub bool) (place, *waiter, error) {
+func (p *pool) enter(session string, sub bool) (seating, *waiter, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
-		return place{}, nil, agent.NewError(chat.FailUnknown, "The gateway is about to end; try again later.", errClosed)
+		return seating{}, nil, agent.NewError(chat.FailUnknown, "The gateway is about to end; try again later.", errClosed)
 	}
 	if len(p.waiting) == 0 || p.seats[session] != nil {
 		if at, ok := p.find(session); ok {
@@ -101,19 +101,19 @@ func (p *pool) enter(session string, sub bool) (place, *waiter, error) {
 		}
 	}
 	if sub {
-		return place{}, nil, agent.NewError(chat.FailOverloaded, "All processes of this agent are at work; try again in a minute.", nil)
+		return seating{}, nil, agent.NewError(chat.FailOverloaded, "All processes of this agent are at work; try again in a minute.", nil)
 	}
-	w := &waiter{session: session, got: make(chan place, 1)}
+	w := &waiter{session: session, got: make(chan seating, 1)}
 	p.waiting = append(p.waiting, w)
-	return place{}, w, nil
+	return seating{}, w, nil
 }
 
 // await waits for the place of a waiter.
-func (p *pool) await(ctx context.Context, w *waiter) (place, error) {
+func (p *pool) await(ctx context.Context, w *waiter) (seating, error) {
 	select {
 	case at, ok := <-w.got:
 		if !ok {
-			return place{}, agent.NewError(chat.FailUnknown, "The gateway is about to end; try again later.", errClosed)
+			return seating{}, agent.NewError(chat.FailUnknown, "The gateway is about to end; try again later.", errClosed)
 		}
 		return at, nil
 	case <-ctx.Done():
@@ -129,17 +129,17 @@ func (p *pool) await(ctx context.Context, w *waiter) (place, error) {
 			p.leave(given.seat)
 		}
 	}
-	return place{}, agent.Ended(ctx)
+	return seating{}, agent.Ended(ctx)
 }
 
 // find registers a turn at the seat of its session and makes the seat if needed. At the limit, the
 // process that has been idle the longest is ended. The lock is held.
-func (p *pool) find(session string) (at place, ok bool) {
+func (p *pool) find(session string) (at seating, ok bool) {
 	s := p.seats[session]
 	if s == nil {
 		if len(p.seats)+len(p.leaving) >= p.most {
 			if at.before = p.makeRoom(); at.before == nil {
-				return place{}, false
+				return seating{}, false
 			}
 		}
 		s = &seat{session: session, free: make(chan struct{}, 1)}

@@ -134,7 +134,7 @@ func (s *sender) sendParts(ctx context.Context, to address, d *document, done *p
 			done.UpTo, done.Within, chunks = chunks[0].upTo, chunks[0].within, chunks[1:]
 			done.First = cmp.Or(done.First, part.Message)
 			if got.to != to {
-				done.At = &place{Chat: got.to.chat, Thread: got.to.thread}
+				done.At = &savedAddress{Chat: got.to.chat, Thread: got.to.thread}
 			}
 		case refused == nil:
 			return nil, err
@@ -369,7 +369,7 @@ type progress struct {
 	Within  int    `json:"within,omitempty"`
 	First   string `json:"first,omitempty"` // id of the first message, "" if nothing has arrived
 	// At is where it has arrived, nil = at the address of the reply.
-	At *place `json:"at,omitempty"`
+	At *savedAddress `json:"at,omitempty"`
 	// Preview is the message that the first one replaces, 0 if none.
 	Preview int `json:"preview,omitempty"`
 	// Markup is the keyboard under the last chunk, "" if none. Typed is true when Telegram refused
@@ -378,8 +378,8 @@ type progress struct {
 	Typed  bool   `json:"typed,omitempty"`
 }
 
-// place is an [address] in the form that is stored.
-type place struct {
+// savedAddress is an [address] in the form that is stored.
+type savedAddress struct {
 	Chat   int64 `json:"chat"`
 	Thread int   `json:"thread,omitempty"`
 }
