@@ -11,8 +11,8 @@ import (
 	"laneway/internal/store"
 )
 
-// queue handles messages between their acceptance and their turn: it wakes their sessions, and writes
-// the outcome of those that never become a turn.
+// queue handles messages between their acceptance and their turn: it wakes their sessions, and
+// writes the outcome of those that never become a turn.
 type queue struct {
 	*parts
 

@@ -275,7 +275,8 @@ func (c conversations) waits(list []store.Turn) map[string]chat.Waiting {
 	return waits
 }
 
-// waitingOf returns what a message waits for whose session waits for w, with so many messages ahead.
+// waitingOf returns what a message waits for whose session waits for w, with so many messages
+// ahead.
 func waitingOf(w scheduler.Wait, ahead int) chat.Waiting {
 	switch {
 	case w.Cause == scheduler.WaitDebounce:

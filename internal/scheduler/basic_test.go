@@ -195,7 +195,8 @@ func TestTurnsOfASessionBeginInTheirOrder(t *testing.T) {
 	})
 }
 
-// A turn that returns, or panics, before it begins gives its session back: the store is asked again.
+// A turn that returns, or panics, before it begins gives its session back: the store is asked
+// again.
 func TestSlotWithoutAnAnswerAsksAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -47,7 +47,8 @@ func names(n int) []string {
 	return keys
 }
 
-// turns wakes sessions for n turns, distributed over the keys, and waits until all turns have ended.
+// turns wakes sessions for n turns, distributed over the keys, and waits until all turns have
+// ended.
 func turns(b *testing.B, keys []string, n int) {
 	b.Helper()
 	var left sync.WaitGroup

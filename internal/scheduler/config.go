@@ -23,10 +23,10 @@ type Config struct {
 	// together (see Wake.Bounded). A turn over the bound waits without a slot. A session holds a
 	// place from the moment at which its next turn only needs a slot. 0 means no bound.
 	PrincipalTurns int
-	// Run executes one turn on a goroutine of its own, which holds the slot until Run has returned.
-	// It asks the store what to do with the slot, and calls Turn.Began or Turn.BeganNothing. ctx is cancelled with a *CancelCause. A nil error means answered. A panic is caught, logged
-	// with its stack, and ends the turn failed. Run must not wait for another turn except inside
-	// Turn.Yield.
+	// Run executes one turn on a goroutine of its own, which holds the slot until Run has returned. It
+	// asks the store what to do with the slot, and calls Turn.Began or Turn.BeganNothing. ctx is
+	// cancelled with a *CancelCause. A nil error means answered. A panic is caught, logged with its
+	// stack, and ends the turn failed. Run must not wait for another turn except inside Turn.Yield.
 	Run func(ctx context.Context, t *Turn) error
 	// TokenEstimate returns the size of the session's history and of the model's window, both in
 	// tokens. It is called before a second concurrent turn of a session starts, on a goroutine of

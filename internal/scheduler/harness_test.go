@@ -144,8 +144,8 @@ type submitted struct {
 	Ended    []string // ids of those that it displaced
 }
 
-// sched is a scheduler with a store in memory, which chooses the messages of turns by Next, and what
-// they displace by Admit. Every message gets one outcome.
+// sched is a scheduler with a store in memory, which chooses the messages of turns by Next, and
+// what they displace by Admit. Every message gets one outcome.
 type sched struct {
 	*scheduler.Scheduler
 

@@ -96,8 +96,8 @@ func collected(list []Unit, s Settings, now time.Time) []Row {
 	return take
 }
 
-// SteeredInto returns the waiting messages, oldest first, that a running turn of this thread takes as
-// input.
+// SteeredInto returns the waiting messages, oldest first, that a running turn of this thread takes
+// as input.
 func SteeredInto(rows []Row, thread string, s Settings, session QueueMode) []Row {
 	for i := range rows {
 		if r := &rows[i]; s.modeOf(r, session) != ModeSteer || !r.merges() || r.Thread != thread {

@@ -198,8 +198,8 @@ func (who *principal) subqueue(l *lane) *subqueue {
 // bounded reports whether the turn of the message counts for its principal.
 func (p *principals) bounded(w *Wake) bool { return p.bound > 0 && w.Bounded }
 
-// placed reports whether the session is already in the line of its first message. Then nothing needs
-// to be done, and the session keeps its position in the line.
+// placed reports whether the session is already in the line of its first message. Then nothing
+// needs to be done, and the session keeps its position in the line.
 func (p *principals) placed(x *session, l *lane) bool {
 	switch who := x.held; {
 	case who == nil:

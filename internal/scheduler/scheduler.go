@@ -1,21 +1,21 @@
 // Package scheduler decides when a session runs: it limits how many turns run concurrently, shares
-// them among principals and sessions, and stops them. What becomes of a session's messages is decided
-// by Admit and Next, from the rows of the store. It is independent of agents, channels, SQL and HTTP
-// and imports only the standard library.
+// them among principals and sessions, and stops them. What becomes of a session's messages is
+// decided by Admit and Next, from the rows of the store. It is independent of agents, channels, SQL
+// and HTTP and imports only the standard library.
 //
 // # Terms
 //
 // A message is one input to a session, and a row of the store. A turn is one execution over one or
-// several messages; the last of them leads it. A lane is a named limit on concurrent turns. A slot is
-// a place in a lane. The front of a session is the message that waits first in it.
+// several messages; the last of them leads it. A lane is a named limit on concurrent turns. A slot
+// is a place in a lane. The front of a session is the message that waits first in it.
 //
 // # Central ideas
 //
-// The rows own what waits and what becomes of it; the scheduler owns when a session runs. It knows no
-// message: Wake says that one waits, for which lane and principal, and that a person may still be
-// typing. Wakes may come in any order, too often, and some may be missing. A turn that has a slot asks
-// the store, which decides by Next in the transaction that starts the turn: Began has what it chose,
-// BeganNothing why it chose nothing, and both have what waits first now.
+// The rows own what waits and what becomes of it; the scheduler owns when a session runs. It knows
+// no message: Wake says that one waits, for which lane and principal, and that a person may still
+// be typing. Wakes may come in any order, too often, and some may be missing. A turn that has a
+// slot asks the store, which decides by Next in the transaction that starts the turn: Began has
+// what it chose, BeganNothing why it chose nothing, and both have what waits first now.
 //
 // A slot is for the front that it was given for. If another lane or principal turns out to be next,
 // the store begins nothing, and the session moves to its proper place.
@@ -39,9 +39,9 @@
 // Cancelling is a request. So a serial session never has two concurrent turns, whatever its runner
 // does with its context.
 //
-// A stop signals running turns; what waits is the store's. While a turn has not begun, stops of it are
-// noted, and apply when its messages are known: it then begins, and its context has ended. A message
-// that interrupts cancels running turns when it wakes its session, without a slot.
+// A stop signals running turns; what waits is the store's. While a turn has not begun, stops of it
+// are noted, and apply when its messages are known: it then begins, and its context has ended. A
+// message that interrupts cancels running turns when it wakes its session, without a slot.
 //
 // A turn that takes input gets a signal for each Wake of its session, and asks the store.
 //
@@ -62,8 +62,8 @@
 //     none.
 //   - A message is steered into a turn of its own thread; a turn of another thread does not shorten
 //     its window.
-//   - A stop that a slow store has not answered yet reports the turns of this process; what waited is
-//     stopped, but not in the reply.
+//   - A stop that a slow store has not answered yet reports the turns of this process; what waited
+//     is stopped, but not in the reply.
 //
 // # Who owns which state
 //
@@ -81,8 +81,8 @@
 //
 // A method of Scheduler or an exported method of Turn takes the mutex. A method of core or of a
 // part is called with the mutex held and never takes it. perform runs without it. Callbacks (Run,
-// TokenEstimate, OnStuck, Observer) run without any lock. Fields of a Turn that are fixed at its start
-// are read without the mutex.
+// TokenEstimate, OnStuck, Observer) run without any lock. Fields of a Turn that are fixed at its
+// start are read without the mutex.
 //
 // # Cost
 //
@@ -111,15 +111,15 @@
 // # What it does not do
 //
 // It does not persist state, does not retry, does not answer, and does not track which process owns
-// a session. It limits no turn in time: a runner does so with a context of its own. It does not limit
-// the number of waiting messages. Turns of a principal can be bounded (PrincipalTurns): a session
-// whose next turn exceeds the bound is in the principal's line instead of the lane's.
+// a session. It limits no turn in time: a runner does so with a context of its own. It does not
+// limit the number of waiting messages. Turns of a principal can be bounded (PrincipalTurns): a
+// session whose next turn exceeds the bound is in the principal's line instead of the lane's.
 //
 // # How it ends
 //
-// Drain starts nothing new, lets turns end until its context ends, cancels the rest, and returns when
-// everything that was started has ended or the grace has passed. What waits stays in the store. The
-// end of the work context of New does the same without waiting.
+// Drain starts nothing new, lets turns end until its context ends, cancels the rest, and returns
+// when everything that was started has ended or the grace has passed. What waits stays in the
+// store. The end of the work context of New does the same without waiting.
 package scheduler
 
 import (
@@ -150,8 +150,8 @@ type Scheduler struct {
 }
 
 // New creates a scheduler that is ready for messages. ctx is the work context, the parent of every
-// turn: its values reach each turn, and when it ends every turn is cancelled with its cause and nothing
-// new starts. It must not be the context of a request. The error matches ErrInvalid and
+// turn: its values reach each turn, and when it ends every turn is cancelled with its cause and
+// nothing new starts. It must not be the context of a request. The error matches ErrInvalid and
 // lists every fault of cfg.
 //
 // The scheduler has no goroutine of its own; Drain waits for those of its turns.
@@ -203,8 +203,9 @@ type Wake struct {
 }
 
 // Wake makes the session ask the store when it has a slot. It returns immediately, and reports
-// whether the session got one for this message, and how many messages waited before it. In mode interrupt, running turns with earlier messages
-// are cancelled, unless a person may still be typing. During a drain it does nothing.
+// whether the session got one for this message, and how many messages waited before it. In mode
+// interrupt, running turns with earlier messages are cancelled, unless a person may still be
+// typing. During a drain it does nothing.
 func (s *Scheduler) Wake(w Wake) (started bool, before int) {
 	fx := s.begin()
 	s.mu.Lock()
@@ -225,8 +226,8 @@ func (s *Scheduler) Ended(key string) {
 	}
 }
 
-// Front declares what waits first in a session, after a message that waited has ended; nil = nothing
-// waits. seen is the highest number of the session that was known then.
+// Front declares what waits first in a session, after a message that waited has ended; nil =
+// nothing waits. seen is the highest number of the session that was known then.
 func (s *Scheduler) Front(key string, seen int64, first *Wake) {
 	s.onSession(key, func(x *session, _ *effects) []string {
 		if !s.core.draining && x.heard <= seen {

@@ -67,9 +67,9 @@ func (s *Scheduler) ResetAll() {
 }
 
 // Cancel cancels every running turn, including settled ones, with err as the cause: for a process
-// that has lost its lease. Waiting messages stay, and will start; call ResetAll as well to get them
-// back. The cause is a *CancelCause that matches ErrLeaseLost or ErrDraining if err does, and
-// ErrCancelled otherwise; the messages end interrupted.
+// that has lost its lease. What waits stays, and will start, unless ResetAll is called as well. The
+// cause is a *CancelCause that matches ErrLeaseLost or ErrDraining if err does, and ErrCancelled
+// otherwise.
 func (s *Scheduler) Cancel(err error) {
 	reason := ReasonCancelled
 	switch {
@@ -133,8 +133,8 @@ func (c *core) stopAll(x *session, cause *CancelCause, cutoff int64, fx *effects
 	return runs
 }
 
-// Drain ends the scheduler. New messages are refused and waiting ones end cleared
-// (ErrGatewayDraining) at once, and no turn starts any more. Running turns may end until ctx ends;
+// Drain ends the scheduler. What waits is forgotten and stays in the store, and no turn starts any
+// more. Running turns may end until ctx ends;
 // then they are cancelled (ErrDraining) and have StopGrace to return. A turn that has not returned
 // after half of that is reported to OnStuck, so that its end can still be recorded.
 //
@@ -143,7 +143,9 @@ func (c *core) stopAll(x *session, cause *CancelCause, cutoff int64, fx *effects
 // by several goroutines.
 func (s *Scheduler) Drain(ctx context.Context) error {
 	s.beginDrain()
-	ended := s.pendingEnded()
+	s.mu.Lock()
+	ended := s.core.pending.ended()
+	s.mu.Unlock()
 	select {
 	case <-ended:
 		s.watch()
@@ -175,21 +177,13 @@ func (t *Turn) LeaveToNext() {
 	t.s.perform(&fx)
 }
 
-// beginDrain refuses everything new and ends waiting messages.
+// beginDrain starts nothing new any more, and forgets what waits.
 func (s *Scheduler) beginDrain() {
 	fx := s.begin()
 	s.mu.Lock()
 	s.core.drain(&fx)
 	s.mu.Unlock()
 	s.perform(&fx)
-}
-
-// pendingEnded returns a channel that is closed when everything that the scheduler has started has
-// ended.
-func (s *Scheduler) pendingEnded() <-chan struct{} {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.core.pending.ended()
 }
 
 // cancelAll cancels every running turn, including settled ones.
@@ -206,7 +200,7 @@ func (s *Scheduler) cancelAll(cause *CancelCause, grace time.Duration) {
 	s.perform(&fx)
 }
 
-// abandon gives every message of the remaining turns its outcome.
+// abandon decides the outcome of the remaining turns.
 func (s *Scheduler) abandon() error {
 	s.mu.Lock()
 	left := s.core.running()

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Turn is one execution. It is passed to Run. Its methods are safe for concurrent use; those with an
-// effect refuse when the turn has ended.
+// Turn is one execution. It is passed to Run. Its methods are safe for concurrent use; those with
+// an effect refuse when the turn has ended.
 type Turn struct {
 	// Fixed at the start.
 	s       *Scheduler
@@ -126,8 +126,8 @@ type Nothing struct {
 // BeganNothing declares that the store began no turn, and why; Run then returns.
 func (t *Turn) BeganNothing(why Nothing) { t.nothing = &why }
 
-// Took declares that the turn has taken messages with these ids as input, and what waits first in the
-// session now; nil = nothing does. seen is as in [Scheduler.Front].
+// Took declares that the turn has taken messages with these ids as input, and what waits first in
+// the session now; nil = nothing does. seen is as in [Scheduler.Front].
 func (t *Turn) Took(messages []string, seen int64, first *Wake) {
 	fx := t.s.begin()
 	t.s.mu.Lock()

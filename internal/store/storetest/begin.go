@@ -155,7 +155,8 @@ func stopEndsTheWholeWindow(w *world) {
 	equal(w, "waiting", w.session(key).Waiting, 1)
 }
 
-// stoppedRunEndsStale stops everything in a session whose turn waits again after a drain or a crash.
+// stoppedRunEndsStale stops everything in a session whose turn waits again after a drain or a
+// crash.
 func stoppedRunEndsStale(w *world) {
 	node, key := w.node(), w.key()
 	c, run, _ := w.turn(node, key)
