@@ -58,7 +58,7 @@ func ExamineStore(ctx context.Context, cfg config.Config, secrets []secret.Secre
 	s, err := openCommandStore(ctx, cfg)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return []Finding{{Weight: Fine, Text: "there is no database yet; laneway serve makes it"}}
+		return []Finding{{Weight: Fine, Text: "there is no database yet; laneway serve creates it"}}
 	case errors.Is(err, sqlite.ErrOldSchema):
 		return []Finding{{Failure, "the schema is older than this program", "run: laneway migrate up"}}
 	case errors.Is(err, store.ErrSchema), errors.Is(err, ErrUnreleased), errors.Is(err, chat.ErrStoreUnavailable): // the error says what to do

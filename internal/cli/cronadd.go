@@ -208,7 +208,7 @@ func (c *cronAdd) explain(ctx context.Context, conn gatewayConn, err error) erro
 		return fmt.Errorf("%d jobs have the name %s: %s; nothing was changed; change one by its id (laneway cron edit ID), or make another with --new",
 			len(ids), oneLine(c.Name), strings.Join(there, "; "))
 	}
-	return fmt.Errorf("a job has the name %s: %s; nothing was changed; --replace changes it, --new makes a second one", oneLine(c.Name), strings.Join(there, "; "))
+	return fmt.Errorf("a job has the name %s: %s; nothing was changed; --replace changes it, --new creates another one", oneLine(c.Name), strings.Join(there, "; "))
 }
 
 func (c *cronAdd) params() (map[string]any, error) {

@@ -222,7 +222,7 @@ func (j fileJob) check(env *environment) error {
 	m := cron.Members{}
 	for name, raw := range j.members {
 		if !slices.Contains(portable(), name) {
-			return fmt.Errorf("%s is no member of a job", cell(name, 64))
+			return fmt.Errorf("a job has no member %s", cell(name, 64))
 		}
 		if name != "lane" { // only the gateway knows its lanes
 			m[name] = raw
@@ -250,7 +250,7 @@ func readJobs(text []byte) ([]fileJob, error) {
 	case errors.Is(err, io.EOF):
 		return nil, errors.New("it has no jobs")
 	case err != nil:
-		return nil, fmt.Errorf("it is no list of jobs: %s", faultOf(err))
+		return nil, fmt.Errorf("it is not a list of jobs: %s", faultOf(err))
 	}
 	if err := dec.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
 		return nil, errors.New("something follows after the list of jobs")
@@ -272,7 +272,7 @@ func readJobs(text []byte) ([]fileJob, error) {
 		}
 		job := fileJob{line: n.Line}
 		if err := json.Unmarshal(raw, &job.members); err != nil || job.members == nil {
-			return nil, fmt.Errorf("line %d is no job", n.Line)
+			return nil, fmt.Errorf("line %d is not a job", n.Line)
 		}
 		jobs = append(jobs, job)
 	}
@@ -291,7 +291,7 @@ func jsonJobs(text []byte) (jobs []fileJob, err error) {
 		}
 		job := fileJob{line: n}
 		if err := json.Unmarshal(line, &job.members); err != nil {
-			return nil, fmt.Errorf("line %d is no job: %w", n, err)
+			return nil, fmt.Errorf("line %d is not a job: %w", n, err)
 		}
 		jobs = append(jobs, job)
 	}

@@ -201,7 +201,7 @@ func checkData(_ context.Context, p *patient) []finding {
 	info, err := os.Stat(data)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
-		return ok("%s does not exist yet; laneway serve makes it", data)
+		return ok("%s does not exist yet; laneway serve creates it", data)
 	case err != nil:
 		return failure(data+" cannot be read", "check who owns it")
 	case !info.IsDir():
@@ -395,7 +395,7 @@ func checkTokenFile(_ context.Context, p *patient) []finding {
 	path, err := p.loaded.CheckToken()
 	switch {
 	case errors.Is(err, os.ErrNotExist):
-		return ok("there is no token file; a token is given, or laneway serve makes one")
+		return ok("there is no token file; a token is given, or laneway serve creates one")
 	case errors.Is(err, os.ErrPermission):
 		return warning("the files of the gateway are closed to this user", "run laneway doctor as root or as the user of the gateway")
 	case err != nil:

@@ -177,7 +177,7 @@ func openLogFile(path string, limit int64, fallback io.Writer, now func() time.T
 
 func (l *logFile) open() error {
 	if info, err := os.Stat(l.path); err == nil && !info.Mode().IsRegular() {
-		return fmt.Errorf("%s is no regular file", l.path)
+		return fmt.Errorf("%s is not a regular file", l.path)
 	}
 	f, err := os.OpenFile(l.path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o640) //nolint:gosec // the group of the service may read its log
 	if err != nil {

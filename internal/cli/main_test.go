@@ -271,7 +271,7 @@ func TestTheLogFileIsBoundedAndSurvivesItsFile(t *testing.T) {
 	}
 	clock = clock.Add(lookAtLogFile)
 	write("not lost\n")
-	if !strings.HasSuffix(fallback.String(), "not lost\n") || !strings.Contains(fallback.String(), "is no regular file") {
+	if !strings.HasSuffix(fallback.String(), "not lost\n") || !strings.Contains(fallback.String(), "is not a regular file") {
 		t.Errorf("the fallback: %q", fallback.String())
 	}
 	if _, err := openLogFile(dir, 100, &fallback, time.Now); err == nil {

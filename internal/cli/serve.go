@@ -407,7 +407,7 @@ func (c *migrateUp) Run(ctx context.Context, env *environment) error {
 // Run takes one step back. While gateways run, it asks first.
 func (c *migrateDown) Run(ctx context.Context, env *environment) error {
 	if c.Force && !c.Yes && env.terminal == nil {
-		return usageError("--force asks a question, and this is no terminal; add --yes")
+		return usageError("--force asks a question, and this is not a terminal; add --yes")
 	}
 	err := c.run(ctx, env, "down", false)
 	var live *app.LiveNodesError

@@ -336,7 +336,7 @@ func (*sessionsDelete) Help() string {
 func (c *sessionsDelete) Run(ctx context.Context, env *environment) error {
 	if !c.Yes {
 		if env.terminal == nil {
-			return usageError("laneway sessions delete asks a question, and this is no terminal; add --yes")
+			return usageError("laneway sessions delete asks a question, and this is not a terminal; add --yes")
 		}
 		what := c.Key + " with its transcripts"
 		if c.Branches {

@@ -374,7 +374,7 @@ func probe(ctx context.Context, base, path string) (body []byte, status int, err
 		return nil, 0, unreachable(u.Host, err)
 	}
 	if !json.Valid(body) {
-		return nil, 0, fmt.Errorf("what listens on %s is no laneway gateway", u.Host)
+		return nil, 0, fmt.Errorf("what listens on %s is not a laneway gateway", u.Host)
 	}
 	return body, response.StatusCode, nil
 }
@@ -447,7 +447,7 @@ func (c *holdCmd) Run(ctx context.Context, env *environment) error {
 // Run shows the waiting work, asks, and releases the gateway.
 func (c *releaseCmd) Run(ctx context.Context, env *environment) error {
 	if !c.Yes && env.terminal == nil {
-		return usageError("laneway release asks a question, and this is no terminal; add --yes")
+		return usageError("laneway release asks a question, and this is not a terminal; add --yes")
 	}
 	loaded, err := c.loadBeside(env)
 	if err != nil {

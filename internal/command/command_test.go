@@ -448,7 +448,7 @@ func TestANameIdentifiesAJobOfAChat(t *testing.T) {
 		{"/cron add every 2h tea", true, "I was interrupted and do not know whether it was done; look at /jobs and write it again if not", ""},
 		{"/cron add every 90m tea", false, "", `add every:5400000 false "tea"key of tea`},
 		{"/cron add every 2h news", false, "there is a job of this name already: 2. news (daily at 09:00, UTC), paused. Write /cron replace WHEN TEXT to change it, or /cron new WHEN TEXT for a second one", ""},
-		{"/cron replace every 2h coffee", false, "there is no job named coffee to replace; /cron add makes one", ""},
+		{"/cron replace every 2h coffee", false, "there is no job named coffee to replace; /cron add creates one", ""},
 		{"/remind every 2h tea", false, "", `add every:7200000 true "tea"`},
 	} {
 		h := &fakeBackend{jobs: jobs}

@@ -160,7 +160,7 @@ func addCron(ctx context.Context, a Actions, c Call, verb, text string) (string,
 	}
 	switch {
 	case verb == "replace" && place < 0:
-		return "", chat.Errorf(chat.CodeInvalid, "there is no job named %s to replace; /cron add makes one", name)
+		return "", chat.Errorf(chat.CodeInvalid, "there is no job named %s to replace; /cron add creates one", name)
 	case verb == "replace":
 		n.Key = jobs[place].Key
 	case place >= 0 && c.Again: // the job of a relative time has another time now

@@ -262,7 +262,7 @@ func cutModel(s string) (model, baseURL string) {
 
 func (a *Agent) validate(at at, id string, global Queue) {
 	if !validAgentID(id) {
-		at.addf("is no agent id; use lower-case letters, digits, dashes and underscores, at most 64")
+		at.addf("is not an agent id; use lower-case letters, digits, dashes and underscores, at most 64")
 	}
 	if a.Runner == "" {
 		at.key("runner").addf("is needed; use echo, command, acp, http, openai or anthropic")
@@ -459,7 +459,7 @@ func (c Config) checkMCP(root at) {
 
 func (s MCPServer) check(at at, name string) {
 	if fits, err := regexp.MatchString(serverName, name); err != nil || !fits {
-		at.addf("is no name of a server; use lower-case letters, digits and dashes, at most 16")
+		at.addf("is not the name of a server; use lower-case letters, digits and dashes, at most 16")
 	}
 	switch {
 	case (len(s.Command) > 0) == (s.URL != ""):

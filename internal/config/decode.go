@@ -37,7 +37,7 @@ type defaulted interface{ setDefaults() }
 // file applies a YAML document to cfg. name is the name of the file in faults.
 func (l *layers) file(cfg *Config, name string, text []byte) {
 	if len(text) > maxFile {
-		l.faults = append(l.faults, Fault{Source: Source{SourceFile, name}, Message: "is larger than 1 MiB; it is no configuration"})
+		l.faults = append(l.faults, Fault{Source: Source{SourceFile, name}, Message: "is larger than 1 MiB; it is not a configuration"})
 		return
 	}
 	decoder := yaml.NewDecoder(strings.NewReader(string(text)))
@@ -159,7 +159,7 @@ func (in input) pairs(n *yaml.Node, path string, fn func(key, value *yaml.Node))
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key := n.Content[i]
 		if key.Kind != yaml.ScalarNode {
-			in.faultf(key, orRoot(path), "has a key that is no text")
+			in.faultf(key, orRoot(path), "has a key that is not a string")
 			continue
 		}
 		if line, twice := seen[key.Value]; twice {
@@ -339,8 +339,8 @@ func meant(given string, fields map[string]int) string {
 
 // Errors of values. They are wrapped in a [Fault] with the path and the place.
 var (
-	errNoPostgres  = errors.New("is no Postgres address")
-	errDatabaseURL = errors.New("is no valid address; write it as postgres://USER@HOST/NAME or sqlite:PATH")
+	errNoPostgres  = errors.New("is not a Postgres address")
+	errDatabaseURL = errors.New("is not a valid address; write it as postgres://USER@HOST/NAME or sqlite:PATH")
 )
 
 // Duration is a time.Duration that is written as `800ms`, `10m`, `1h30m` or `30d` (a day has 24

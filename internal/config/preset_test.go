@@ -146,9 +146,9 @@ func TestServersOfToolsAreChecked(t *testing.T) {
 	for _, tt := range []struct{ server, fault string }{
 		{`files: {command: [files-mcp, --root, /srv], env: {KEY: v}, dir: /srv, tools: [read, write], read_only: [read], timeout: 55s}`, ""},
 		{`files: {url: "https://tools.example.org/mcp", token: key, tools: [search]}`, ""},
-		{`Files: {command: [x], tools: [read]}`, "mcp.servers.Files is no name of a server"},
-		{`files_more: {command: [x], tools: [read]}`, "mcp.servers.files_more is no name of a server"},
-		{`a-name-of-17-char: {command: [x], tools: [read]}`, "is no name of a server"},
+		{`Files: {command: [x], tools: [read]}`, "mcp.servers.Files is not the name of a server"},
+		{`files_more: {command: [x], tools: [read]}`, "mcp.servers.files_more is not the name of a server"},
+		{`a-name-of-17-char: {command: [x], tools: [read]}`, "is not the name of a server"},
 		{`files: {tools: [read]}`, "mcp.servers.files needs either command or url"},
 		{`files: {command: [x], url: "http://127.0.0.1:1", tools: [read]}`, "mcp.servers.files needs either command or url"},
 		{`files: {url: "127.0.0.1:1", tools: [read]}`, "mcp.servers.files.url must look like"},

@@ -231,7 +231,7 @@ func (e Evidence) both(before, after time.Time) string {
 	case before.IsZero():
 		return "The next slot is " + e.when(after) + "."
 	case after.IsZero():
-		return "The slot before is " + e.when(before) + "."
+		return "The previous slot is " + e.when(before) + "."
 	}
 	return "The nearest slots are " + e.when(before) + " and " + e.when(after) + "."
 }
@@ -278,9 +278,9 @@ func (e Evidence) unplanned(at time.Time) (why Why, text string, cure Cure) {
 		}
 	}
 	if c, ok := e.changed(at); ok {
-		return WhyChanged, "It is no slot of the present schedule, which was changed at " + e.when(c.At) + " by " + c.Who + ".", Cure{}
+		return WhyChanged, "The present schedule has no slot at this time; it was changed at " + e.when(c.At) + " by " + c.Who + ".", Cure{}
 	}
-	return WhyUnplanned, "It is no slot of the schedule.", Cure{}
+	return WhyUnplanned, "The schedule has no slot at this time.", Cure{}
 }
 
 // changed is the oldest edit of the job after a moment. The schedule may have been different before
@@ -364,7 +364,7 @@ func (e Evidence) passed(slot time.Time) (why Why, text string, cure Cure) {
 		return WhyMadeLater, "The schedule is in force since " + e.when(j.State.ActivatedAt) + ".", Cure{}
 	}
 	if !j.State.Next.After(slot) {
-		return WhyWaiting, "It is due since " + lasting(e.Now.Sub(slot)) + " and not claimed yet.", Cure{Text: "laneway status shows whether jobs are claimed"}
+		return WhyWaiting, "It has been due for " + lasting(e.Now.Sub(slot)) + " and is not claimed yet.", Cure{Text: "laneway status shows whether jobs are claimed"}
 	}
 	return WhyUnknown, "The ledger has no row for this slot, and nothing explains it.", Cure{Text: "keep a copy of the database and report this with the log of the gateway"}
 }

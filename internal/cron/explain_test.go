@@ -156,11 +156,11 @@ func TestEachAnswerAboutASlotIsOneSentenceWithItsFigures(t *testing.T) {
 		}, cron.WhyMadeLater, "The schedule is in force since Wed 25 Mar 09:30."},
 		"no slot": {
 			clockOf(25, 10, 0), func(*cron.Evidence, *cron.Job) {}, cron.WhyUnplanned,
-			"It is no slot of the schedule. The nearest slots are Wed 25 Mar 09:00 and Thu 26 Mar 09:00.",
+			"The schedule has no slot at this time. The nearest slots are Wed 25 Mar 09:00 and Thu 26 Mar 09:00.",
 		},
 		"another schedule": {clockOf(24, 10, 0), func(e *cron.Evidence, j *cron.Job) {
 			j.State.ActivatedAt, e.Changes = clockOf(24, 16, 10), []cron.JobChange{{At: clockOf(24, 16, 10), Who: "ann", Verb: "cron.update"}}
-		}, cron.WhyChanged, "It is no slot of the present schedule, which was changed at Tue 24 Mar 16:10 by ann."},
+		}, cron.WhyChanged, "The present schedule has no slot at this time; it was changed at Tue 24 Mar 16:10 by ann."},
 		"a gap": {time.Date(2026, 3, 29, 1, 30, 0, 0, time.UTC), func(e *cron.Evidence, j *cron.Job) {
 			j.Schedule = schedule.Spec{Kind: schedule.KindCron, Expr: "30 2 * * *", TZ: "Europe/Berlin", Gap: schedule.GapSkip}
 			e.Now = noon.AddDate(0, 0, 7)
@@ -187,7 +187,7 @@ func TestEachAnswerAboutASlotIsOneSentenceWithItsFigures(t *testing.T) {
 		"coming": {clockOf(26, 9, 0), func(*cron.Evidence, *cron.Job) {}, cron.WhyNotDue, "It is due in 21 h."},
 		"due now": {clockOf(25, 12, 0), func(_ *cron.Evidence, j *cron.Job) {
 			j.Schedule.Expr, j.State.Next = "0 12 * * *", clockOf(25, 12, 0)
-		}, cron.WhyWaiting, "It is due since 0 ms and not claimed yet."},
+		}, cron.WhyWaiting, "It has been due for 0 ms and is not claimed yet."},
 		"nothing explains it": {nine, func(*cron.Evidence, *cron.Job) {}, cron.WhyUnknown, "The ledger has no row for this slot, and nothing explains it."},
 	} {
 		t.Run(name, func(t *testing.T) {

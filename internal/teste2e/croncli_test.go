@@ -107,10 +107,10 @@ func exportAndImport(t *testing.T, run func(code int, pattern string, args ...st
 		run(1, `.`, "cron", "get", "digest")
 		for _, broken := range []struct{ text, says string }{
 			{strings.Replace(asYAML, "30 9 * * 1-5", "61 9 * * 1-5", 1), `line \d+ of .*schedule.expr: .*nothing was changed`},
-			{asYAML + "  colour: red\n", `line \d+ of .*colour is no member of a job; nothing was changed`},
+			{asYAML + "  colour: red\n", `line \d+ of .*a job has no member colour; nothing was changed`},
 			{asYAML + "- name: [\n", `line \d+.*nothing was changed`},
 			{asYAML + "  name: twice\n", `already defined at line \d+.*nothing was changed`},
-			{asJSON + "{\"name\":\n", `line 4 is no job.*nothing was changed`},
+			{asJSON + "{\"name\":\n", `line 4 is not a job.*nothing was changed`},
 			{"name: digest\n", `no list of jobs.*nothing was changed`},
 		} {
 			run(1, `(?s)`+broken.says, "cron", "import", written("broken", broken.text))
@@ -411,7 +411,7 @@ func TestANameIdentifiesAJobOnTheCommandLine(t *testing.T) {
 			return out
 		}
 		first, _, _ := strings.Cut(run(0, `tea, next`, "cron", "add", "--every", "1h", "--name", "tea", "--message", "tea"), " ")
-		run(1, `a job has the name tea: `+first+` every 1h, enabled, next .*nothing was changed; --replace changes it, --new makes a second one\n$`,
+		run(1, `a job has the name tea: `+first+` every 1h, enabled, next .*nothing was changed; --replace changes it, --new creates another one\n$`,
 			"cron", "add", "--every", "2h", "--name", "tea", "--message", "tea")
 		run(1, `--replace changes it`, "cron", "add", "--every", "1h", "--name", "tea", "--message", "tea")
 		run(0, `^`+first+` tea, next`, "cron", "add", "--every", "2h", "--name", "tea", "--message", "green tea", "--replace")

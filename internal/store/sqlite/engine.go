@@ -282,7 +282,7 @@ var _ store.Admin = (*Visitor)(nil)
 // migrated first, [migrations.ErrUnreleased] when that is impossible.
 func Visit(ctx context.Context, cfg Config) (*Visitor, error) {
 	if _, err := os.Stat(cfg.Path); errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("there is no database at %s; laneway serve makes it: %w", cfg.Path, fs.ErrNotExist)
+		return nil, fmt.Errorf("there is no database at %s; laneway serve creates it: %w", cfg.Path, fs.ErrNotExist)
 	}
 	path, err := resolve(cfg.Path)
 	if err != nil {

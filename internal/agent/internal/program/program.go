@@ -126,7 +126,7 @@ const (
 
 var (
 	errOtherMachine = errors.New("its process was on another machine")
-	errOtherDir     = errors.New("it was made for another directory")
+	errOtherDir     = errors.New("it was created for another directory")
 )
 
 // Kept is where the session of an agent for one conversation is stored.
