@@ -9,7 +9,6 @@
 //   - the published JSON schema of the protocol, against every frame of the standard view;
 //   - three clients that share no code with the gateway: npm's ws, Python's standard library, a
 //     page in Chromium;
-//   - the refusals of unauthenticated and invalid requests, with exact codes;
 //   - nginx in front of the gateway;
 //   - OpenAI's client and the library ai at /v1, and a fake of the model APIs that another project
 //     makes;

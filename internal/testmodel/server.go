@@ -232,13 +232,6 @@ func (s *Server) Most(user string) int {
 	return s.most[user]
 }
 
-// MostOfAll returns the largest number of requests that were answered at once.
-func (s *Server) MostOfAll() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.highest
-}
-
 // Connections returns how many connections were made so far.
 func (s *Server) Connections() int {
 	s.mu.Lock()

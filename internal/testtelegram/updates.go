@@ -1,10 +1,8 @@
 package testtelegram
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
-	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -347,13 +345,6 @@ func (s *chatBook) Texts(chat int64) []string {
 		out = append(out, m.Text)
 	}
 	return out
-}
-
-// Chats lists the numbers of the chats.
-func (s *chatBook) Chats() []int64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.SortedFunc(maps.Keys(s.chats), cmp.Compare)
 }
 
 // reach returns the chat of a call, or the answer that refuses the call. The mutex is held.
