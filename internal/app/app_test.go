@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -503,6 +504,72 @@ func (c *webClient) call(method string, params map[string]any) error {
 			return nil
 		default:
 			return f.Error
+		}
+	}
+}
+
+func TestRevokedTokenLosesItsSocketsWithinFiveSeconds(t *testing.T) {
+	t.Parallel()
+	g := start(t)
+	_, secret, err := app.CreateToken(t.Context(), g.cfg, app.TokenRequest{Name: "ci", Scopes: []string{"write"}}, "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, scopes := g.untilKnown(secret.Reveal())
+	if strings.Join(scopes, " ") != "operator.read operator.write" {
+		t.Errorf("scopes %v", scopes)
+	}
+	second, _, _ := g.connect(secret.Reveal())
+	owner, _, _ := g.connect(ownerToken)
+	revoked := time.Now()
+	if err := app.RevokeToken(t.Context(), g.cfg, "ci", "test"); err != nil {
+		t.Fatal(err)
+	}
+	for _, ws := range []*websocket.Conn{first, second} {
+		if code := closeCode(ws); code != websocket.ClosePolicyViolation {
+			t.Errorf("closed with %d, want 1008", code)
+		}
+	}
+	if took := time.Since(revoked); took > 5*time.Second {
+		t.Errorf("it took %s", took)
+	}
+	if _, _, refused := g.connect(secret.Reveal()); refused == "" {
+		t.Error("the revoked token is taken")
+	}
+	if err := owner.WriteJSON(map[string]any{"type": "req", "id": "2", "method": "health"}); err != nil {
+		t.Errorf("the owner's socket: %v", err)
+	}
+	if list, err := app.ListTokens(t.Context(), g.cfg); err != nil || len(list) != 0 {
+		t.Errorf("left %+v, %v", list, err)
+	}
+}
+
+// untilKnown connects until a new token is accepted.
+func (g *gatewayAt) untilKnown(token string) (*websocket.Conn, []string) {
+	g.t.Helper()
+	again := time.NewTicker(200 * time.Millisecond) // the list of tokens is read every two seconds
+	defer again.Stop()
+	for end := time.Now().Add(patience); time.Now().Before(end); <-again.C {
+		ws, scopes, refused := g.connect(token)
+		if refused == "" {
+			return ws, scopes
+		}
+		_ = ws.Close()
+	}
+	g.t.Fatal("the new token is not taken")
+	return nil, nil
+}
+
+func closeCode(ws *websocket.Conn) int {
+	_ = ws.SetReadDeadline(time.Now().Add(patience))
+	for {
+		_, _, err := ws.ReadMessage()
+		var closed *websocket.CloseError
+		switch {
+		case errors.As(err, &closed):
+			return closed.Code
+		case err != nil:
+			return 0
 		}
 	}
 }

@@ -5,9 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -498,4 +501,181 @@ func TestNamesUsedBeforeTheyExist(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Sessions that a job and a hook reserve are free after the job and the hook.
+func TestReservedSessionsGoWithTheirLastName(t *testing.T) {
+	onBothStores(t, func(t *testing.T, database string) {
+		const rest = "agents: {main: {runner: echo}}\nlimits: {cron_writes: 0, chat: 0}\nmetrics_listen: \"off\"\nlisten: [\"127.0.0.1:0\"]\n"
+		g := Install(t, database, "agents: {main: {runner: echo}}\nlimits: {cron_writes: 0, chat: 0}\nhooks: {ci: {secret: "+ciSecret+", session: code}}\n")
+		g.Start()
+		op := &alice{Client: connect(t, g)}
+		var job struct{ ID string }
+		op.must(t, "cron.add", map[string]any{
+			"name": "nightly", "schedule": json.RawMessage(yearlyJob), "sessionTarget": "session:nightly",
+			"payload": map[string]any{"kind": "agentTurn", "message": trace}, "delivery": map[string]any{"mode": "none"},
+		}, &job)
+		reserved := func() int {
+			return OpenOracle(t, g, database).Count("SELECT count(*) FROM sessions WHERE key IN ('agent:main:nightly', 'agent:main:code')")
+		}
+		if n := reserved(); n != 2 {
+			t.Errorf("%d sessions are reserved", n)
+		}
+		op.must(t, "cron.remove", map[string]any{"id": job.ID}, nil)
+		g.Signal(syscall.SIGTERM)
+		g.WaitExit(time.Minute)
+		if err := os.WriteFile(g.config, []byte(rest), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		g.Start()
+		if n := reserved(); n != 0 {
+			t.Errorf("%d sessions are still reserved", n)
+		}
+	})
+}
+
+// The operator deletes sessions that a job and a hook name, and a small credential makes them
+// again: both write nothing there.
+func TestTakenSessionsGetNothing(t *testing.T) {
+	onBothStores(t, func(t *testing.T, database string) {
+		g := Install(t, database, "agents: {main: {runner: echo}}\nlimits: {cron_writes: 0, chat: 0}\nhooks: {ci: {secret: "+ciSecret+", session: code}}\n")
+		g.Start()
+		op := &alice{Client: connect(t, g)}
+		bob := &alice{Client: dialWhenKnown(t, g, g.named(t, "bob"), nil)}
+		ids := map[string]string{}
+		for name, more := range map[string]map[string]any{
+			"nightly": {"sessionTarget": "session:nightly", "delivery": map[string]any{"mode": "none"}},
+			"report":  {"sessionTarget": "isolated", "delivery": map[string]any{"mode": "announce", "channel": "web", "to": "reports"}},
+		} {
+			more["name"], more["schedule"], more["payload"] = name, json.RawMessage(yearlyJob), map[string]any{"kind": "agentTurn", "message": trace}
+			var job struct{ ID string }
+			op.must(t, "cron.add", more, &job)
+			ids[name] = job.ID
+		}
+		for _, key := range []string{"agent:main:nightly", "agent:main:reports", "agent:main:code"} {
+			op.must(t, "sessions.delete", map[string]any{"key": key}, nil)
+			bob.must(t, "chat.send", map[string]any{"sessionKey": key, "message": "mine now", "idempotencyKey": strings.ReplaceAll(key, ":", "-")}, nil)
+		}
+		if a := g.Hook("ci", ciSecret, trace); a.Status != http.StatusNotFound {
+			t.Errorf("the hook: %d %s", a.Status, a.Body)
+		}
+		var started struct{ RunID string }
+		for _, id := range ids {
+			op.must(t, "cron.run", map[string]any{"id": id}, &started)
+		}
+		o := OpenOracle(t, g, database)
+		testrun.Eventually(t, "the run ends, and both jobs alert their owner", func() bool {
+			return o.Count("SELECT count(*) FROM cron_run_logs WHERE state = 'error' AND error_class = 'session_taken'") == 1 &&
+				o.Count("SELECT count(*) FROM cron_run_logs WHERE state = 'ok' AND delivery = 'not-delivered'") == 1 &&
+				o.Count("SELECT count(*) FROM transcript WHERE session_key = 'agent:main:main' AND content LIKE '%job \"%'") == 2
+		})
+		g.Signal(syscall.SIGTERM)
+		g.WaitExit(time.Minute)
+		g.Start() // it knows since when the hook names its session
+		if a := g.Hook("ci", ciSecret, trace+" again"); a.Status != http.StatusNotFound {
+			t.Errorf("the hook after a restart: %d %s", a.Status, a.Body)
+		}
+		for _, key := range []string{"agent:main:nightly", "agent:main:reports", "agent:main:code"} {
+			if n := o.Count("SELECT count(*) FROM transcript WHERE session_key = '" + key + "' AND content LIKE '%" + trace + "%'"); n != 0 {
+				t.Errorf("%s has %d entries of others", key, n)
+			}
+		}
+	})
+}
+
+// The credential has every scope and sees only its own data.
+func TestATokenThatSeesItsOwnSeesNoBuiltInJobs(t *testing.T) {
+	onBothStores(t, func(t *testing.T, database string) {
+		g := Install(t, database, cronConfig)
+		g.Start()
+		alice, operator := dialWhenKnown(t, g, g.named(t, "alice"), nil), connect(t, g)
+		jobs := func(c *Client, method string, params map[string]any) int {
+			var list struct{ Jobs []json.RawMessage }
+			if err := c.Into(&list, method, params); err != nil {
+				t.Fatal(err)
+			}
+			return len(list.Jobs)
+		}
+		for method, params := range map[string]map[string]any{"cron.list": {"includeDisabled": true, "includeSystem": true}, "scheduler.status": nil} {
+			testrun.Eventually(t, method+" shows the operator built-in jobs", func() bool { return jobs(operator, method, params) > 0 })
+			if n := jobs(alice, method, params); n != 0 {
+				t.Errorf("%s shows %d built-in jobs to alice", method, n)
+			}
+		}
+	})
+}
+
+// The figures for a credential that sees only its own data do not depend on other principals:
+// counts, the next wake, the revision of the list, the lanes. Those for an operator do.
+func TestTheFiguresOfOneCredentialShowNothingOfOthers(t *testing.T) {
+	onBothStores(t, func(t *testing.T, database string) {
+		g := Install(t, database, "agents: {main: {runner: echo, script: true}}\nlimits: {cron_writes: 0, chat: 0, requests: 0}\n")
+		g.Start()
+		operatorReads(t, g, "that all parts run", `"health":{"ok":true`) // a gateway checks its parts every two seconds
+		token := g.named(t, "bob")
+		bob := dialWhenKnown(t, g, token, nil)
+		if err := bob.Into(&struct{}{}, "sessions.reset", map[string]any{"key": "bobs"}); err != nil {
+			t.Fatal(err)
+		}
+		quiet, all := figures(t, bob), figures(t, connect(t, g))
+		a := settle(t, dialWhenKnown(t, g, g.named(t, "alice"), nil))
+		connect(t, g)
+		operator := connect(t, g)
+		testrun.Eventually(t, "the operator reads more sessions", func() bool {
+			raw, err := operator.Call("status", nil, 30*time.Second)
+			return err == nil && regexp.MustCompile(`"known":([2-9]|\d\d)`).Match(raw)
+		})
+		bob.Close()
+		bob = dialWhenKnown(t, g, token, nil)
+		busy, now := figures(t, bob), figures(t, connect(t, g))
+		for what, before := range quiet {
+			if busy[what] != before {
+				t.Errorf("%s was %s\nand is, after what alice did, %s", what, before, busy[what])
+			}
+			if seen := all[what] != now[what]; !seen && what != "hello" && what != "health" { // these count no sessions
+				t.Errorf("%s shows the operator nothing of it: %s", what, now[what])
+			}
+		}
+		if !strings.Contains(busy["status"], `"known":1`) || !strings.Contains(busy["status"], `"clients":1`) {
+			t.Errorf("bob's own: %s", busy["status"])
+		}
+		names := slices.Concat(a.names(), []string{trace})
+		for what, text := range busy {
+			for _, name := range names {
+				if strings.Contains(text, name) {
+					t.Errorf("%s has %s: %s", what, name, text)
+				}
+			}
+		}
+	})
+}
+
+// operatorReads waits until the hello-ok of an operator matches the pattern.
+func operatorReads(t *testing.T, g *Gateway, what, pattern string) {
+	t.Helper()
+	re := regexp.MustCompile(pattern)
+	testrun.Eventually(t, "the operator reads in hello-ok "+what, func() bool {
+		c, err := Dial(g.URL(), g.Token(), nil)
+		if err != nil {
+			return false
+		}
+		defer c.Close()
+		return re.Match(c.hello)
+	})
+}
+
+// figures returns the answers in which totals would show the work of others.
+func figures(t *testing.T, c *Client) map[string]string {
+	t.Helper()
+	out := map[string]string{"hello": volatile.ReplaceAllString(regexp.MustCompile(`"(connId|version)":("[^"]*"|\d+)`).ReplaceAllString(
+		regexp.MustCompile(`"stateVersion":\{[^}]*\}`).ReplaceAllString(string(c.hello), ""), ""), `"$1":0`)}
+	for method, p := range map[string]map[string]any{
+		"health": {"probe": true, "extended": true}, "status": {}, "lanes.status": {}, "channels.status": {"probe": true}, "cron.status": {},
+		"cron.list": {"includeDisabled": true, "includeSystem": true}, "scheduler.status": {}, "sessions.list": {}, "cron.runs": {"includeActive": true},
+		"runs.list": {"state": "ended"}, "usage.status": {}, "usage.list": {"by": "agent"},
+	} {
+		raw, err := c.Call(method, p, 30*time.Second)
+		out[method] = withoutNames(raw, err, nil)
+	}
+	return out
 }

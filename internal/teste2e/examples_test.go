@@ -11,9 +11,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -390,4 +393,41 @@ func TestTheExampleOfAWebhookReceiverTakesDeliveriesOnce(t *testing.T) {
 	if want := []string{`"another" ok: "said by another"`, `"digest" ok: "said by digest"`}; !slices.Equal(said, want) {
 		t.Errorf("the receiver did %q, want %q", said, want)
 	}
+}
+
+// After kill -9 the program of the first attempt runs on. It is ended before the second attempt
+// begins.
+func TestProgramOfAKilledAttemptIsEnded(t *testing.T) {
+	NeedsProcesses(t)
+	if runtime.GOOS != "linux" {
+		t.Skip("this system cannot identify processes")
+	}
+	onBothStores(t, func(t *testing.T, database string) {
+		file := filepath.Join(t.TempDir(), "first")
+		script := `if [ "$LANEWAY_ATTEMPT" = 1 ]; then echo $$ >` + file + `; exec sleep 300; fi
+			if grep -q sleep /proc/$(cat ` + file + `)/cmdline; then echo beside; else echo alone; fi`
+		g := Install(t, database, fmt.Sprintf("agents: {main: {runner: command, command: [sh, -c, %q]}}\n", script))
+		g.Start()
+		say(t, mustDial(t, g, nil), "agent:main:killed", "killed", "hello")
+		var pid int
+		o := OpenOracle(t, g, database)
+		testrun.Eventually(t, "the program of the first attempt runs and is stored", func() bool {
+			raw, err := os.ReadFile(file)
+			if err == nil {
+				pid, err = strconv.Atoi(strings.TrimSpace(string(raw)))
+			}
+			return err == nil && o.Count("SELECT count(*) FROM runs WHERE id = 'killed' AND program <> ''") == 1
+		})
+		t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGKILL) }) // it has ended when the test passes
+		g.Kill()
+		if err := syscall.Kill(pid, 0); err != nil {
+			t.Fatalf("the program has ended with its gateway: %v", err)
+		}
+		g.Start()
+		c := mustDial(t, g, nil)
+		testrun.Eventually(t, "the second attempt ends", func() bool { return o.Count("SELECT count(*) FROM runs WHERE id = 'killed' AND state = 'ok'") == 1 })
+		if text := historyOf(t, c, "agent:main:killed"); !strings.Contains(text, "alone") { // a zombie has no command line
+			t.Error(text)
+		}
+	})
 }

@@ -2,8 +2,16 @@ package teste2e
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
 	"maps"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -183,4 +191,69 @@ func response(t *testing.T, b *bare) (string, Response) {
 		t.Fatal(err)
 	}
 	return r.ID, r.Response
+}
+
+// The gateway runs with files that may not grow, which SQLite sees like a full disk: nothing is
+// acknowledged that is not stored, the process lives and answers, and once there is space again
+// everything that was acknowledged exists.
+func TestAFullDiskRefusesAndRecovers(t *testing.T) {
+	NeedsProcesses(t)
+	t.Parallel()
+	g := Install(t, "", "agents: {main: {runner: echo}}\nlimits: {chat: 0, requests: 0, free_space: 0}\n")
+	g.Start()
+	c := mustDial(t, g, nil)
+	say(t, c, "main", "before", "hello")
+	prlimit, err := exec.LookPath("prlimit")
+	if err != nil {
+		t.Fatalf("prlimit (package util-linux) is needed: %v", err)
+	}
+	limit := func(bytes string) {
+		t.Helper()
+		pid := strconv.Itoa(g.pid())
+		if out, err := exec.Command(prlimit, "--pid", pid, "--fsize="+bytes+":unlimited").CombinedOutput(); err != nil {
+			t.Fatalf("prlimit: %v %s", err, out)
+		}
+	}
+	wal, err := os.Stat(filepath.Join(g.Dir, "data", "laneway.db-wal"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	limit(strconv.FormatInt(wal.Size()+64<<10, 10))
+	acknowledged := []string{"before"}
+	var refusal *WireError
+	for i := 0; i < 100 && refusal == nil; i++ {
+		id := fmt.Sprint("fill", i)
+		_, err := c.Call("chat.send", map[string]any{"sessionKey": fmt.Sprint("agent:main:f", i), "message": strings.Repeat("x", 20_000), "idempotencyKey": id}, 20*time.Second)
+		if refusal, _ = errors.AsType[*WireError](err); err == nil {
+			acknowledged = append(acknowledged, id)
+		} else if refusal == nil {
+			t.Fatalf("message %d: %v", i, err)
+		}
+	}
+	if refusal == nil || !refusal.Retryable || refusal.Message == "" {
+		t.Fatalf("with a full disk came %v, want a retryable refusal", refusal)
+	}
+	t.Logf("refused after %d messages: %v", len(acknowledged), refusal)
+	if code, _ := g.Get("/healthz"); code != http.StatusOK {
+		t.Errorf("/healthz with a full disk: %d", code)
+	}
+	if !g.ready(t, http.StatusServiceUnavailable, `"database":"failed"`) || !strings.Contains(g.statusOf(t), "not healthy") {
+		t.Errorf("neither /readyz nor status reports that messages are refused:\n%s", g.statusOf(t))
+	}
+	if _, err := c.Call("chat.history", map[string]any{"sessionKey": "main"}, 20*time.Second); err != nil {
+		t.Errorf("reading with a full disk: %v", err)
+	}
+	limit("unlimited")
+	testrun.Eventually(t, "messages are taken again", func() bool {
+		_, err := c.Call("chat.send", map[string]any{"sessionKey": "main", "message": "after", "idempotencyKey": "after"}, 20*time.Second)
+		return err == nil
+	})
+	testrun.Eventually(t, "readiness", func() bool { return g.ready(t, http.StatusOK, "") })
+	o := OpenOracle(t, g, "")
+	for _, id := range append(acknowledged, "after") {
+		testrun.Eventually(t, id+" is answered", func() bool {
+			return o.Count("SELECT count(*) FROM inbox WHERE message_id = '"+id+"' AND outcome = 'answered'") == 1
+		})
+	}
+	o.Check(15 * time.Second)
 }

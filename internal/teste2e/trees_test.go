@@ -1,9 +1,13 @@
 package teste2e
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os/exec"
+	"regexp"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -259,4 +263,73 @@ func TestAQuestionIsAnsweredOverTheProtocol(t *testing.T) {
 			t.Errorf("after the answer of the command line: %v", end)
 		}
 	})
+}
+
+// A permission is given and refused in a terminal, in laneway chat and in laneway send; the answer
+// of another client meanwhile ends the question on the screen.
+func TestPermissionsAreAnsweredInATerminal(t *testing.T) {
+	NeedsProcesses(t)
+	program := buildExample(t, "github.com/coder/acp-go-sdk/example/agent")
+	g := Install(t, "", "agents: {main: {runner: acp, command: ["+program+"], question_timeout: 120s}}\n")
+	g.Start()
+	ctx, cancel := context.WithTimeout(t.Context(), testrun.Patience)
+	defer cancel()
+	const allowed, refused = "The changes have been applied.", "I'll skip the configuration update."
+	c := mustDial(t, g, nil)
+	for name, row := range map[string]struct {
+		typed, other, end string
+	}{
+		"a number":       {typed: "1", end: allowed},
+		"a word":         {typed: "no", end: refused},
+		"another client": {other: "1", end: allowed},
+	} {
+		for _, args := range [][]string{{"chat", "--history", "0", "--session"}, {"send", "--session"}} {
+			what := args[0] + ", " + name
+			args = append(args, strings.ReplaceAll(what, ", ", "-"))
+			if args[0] == "send" {
+				args = append(args, "change the configuration")
+			}
+			cmd := exec.CommandContext(ctx, Binary(t), args...)
+			cmd.Env = append(slices.Clone(g.env), "LANEWAY_URL="+g.URL(), "TERM=xterm", "NO_COLOR=1", "HOME="+t.TempDir())
+			screen, err := testrun.OpenTerminal(cmd)
+			if err != nil {
+				t.Fatal(err)
+			}
+			wait := func(text string) {
+				t.Helper()
+				if err := screen.Await(ctx, regexp.MustCompile(regexp.QuoteMeta(text))); err != nil {
+					t.Fatalf("%s: %v", what, err)
+				}
+			}
+			press := func(text string) {
+				t.Helper()
+				if err := screen.Type(text); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if args[0] == "chat" {
+				wait("> ")
+				press("change the configuration\r")
+			}
+			wait("The agent main wants to do this for you: change the file")
+			wait("1  Allow: this change\n")
+			wait("2  Deny: Skip this change\n")
+			if row.typed != "" {
+				press(row.typed + "\r")
+			} else {
+				list := questionsOf(t, c)
+				if len(list) != 1 {
+					t.Fatalf("%s: the questions are %+v", what, list)
+				}
+				if err := c.Into(&wire.QuestionsAnswerResult{}, "questions.answer", map[string]any{"id": list[0].ID, "option": 1}); err != nil {
+					t.Fatal(err)
+				}
+				wait("answered elsewhere")
+			}
+			wait(row.end)
+			if exit, failed := errors.AsType[*exec.ExitError](screen.Leave()); failed {
+				t.Errorf("%s: %v: %s", what, exit, screen.Shown())
+			}
+		}
+	}
 }

@@ -2,7 +2,10 @@ package postgres_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"log/slog"
+	"reflect"
 	"slices"
 	"testing"
 	"time"
@@ -270,4 +273,65 @@ func TestALockedSessionHoldsUpItselfOnly(t *testing.T) {
 		t.Error(err)
 	}
 	checkInvariants(t, c.url)
+}
+
+// TestTwoProcessesShareOneDatabase has both processes offer the same messages to the same sessions,
+// in groups. Each message is stored once, each turn runs once, and no deadlock occurs.
+func TestTwoProcessesShareOneDatabase(t *testing.T) {
+	t.Parallel()
+	const sessions, messages = 12, 8
+	url := testpg.DB(t)
+	conflicts := &deadlocks{}
+	stores := map[string]*postgres.Store{}
+	for _, node := range []string{"here", "there"} {
+		s := open(t, postgres.Config{URL: url, Logger: slog.New(conflicts)})
+		defer func() { _ = s.Close() }()
+		if err := s.Register(t.Context(), store.Node{ID: node, Lease: time.Hour}); err != nil {
+			t.Fatal(err)
+		}
+		stores[node] = s
+	}
+	var load errgroup.Group
+	for node, s := range stores {
+		for i := range sessions {
+			load.Go(func() error {
+				for n := range messages {
+					if err := contend(t.Context(), s, node, named(fmt.Sprintf("s%d", i)), fmt.Sprintf("s%d-%d", i, n)); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		}
+	}
+	if err := load.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	got := query(t, url, `SELECT count(*), count(DISTINCT message_id), max(seq) FROM inbox`)[0]
+	if want := []any{int64(sessions * messages), int64(sessions * messages), int64(messages)}; !reflect.DeepEqual(got, want) {
+		t.Errorf("messages, different ones, highest number: %v, want %v", got, want)
+	}
+	if n := conflicts.n.Load(); n != 0 {
+		t.Errorf("%d deadlocks", n)
+	}
+	checkInvariants(t, url)
+}
+
+// contend offers a message and runs the part that this node owns. A node that is not the owner, or
+// comes second, is fenced or finds nothing.
+func contend(ctx context.Context, s *postgres.Store, node string, key chat.SessionKey, id string) error {
+	a, err := s.Accept(ctx, message(node, key, id))
+	if err != nil || !a.Mine || a.Duplicate {
+		return err
+	}
+	claim := store.Claim{Session: key, Node: node, Epoch: a.Epoch}
+	started, err := s.Start(ctx, starting(claim, id, a.Seq))
+	if err != nil || len(started.Seqs) == 0 {
+		return err
+	}
+	_, err = s.Finish(ctx, finishOp(claim, id))
+	if errors.Is(err, chat.ErrFenced) {
+		return fmt.Errorf("a run that no other node can end: %w", err)
+	}
+	return err
 }

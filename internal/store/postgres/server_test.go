@@ -6,8 +6,11 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"laneway/internal/chat"
 	"laneway/internal/cron"
@@ -596,5 +599,61 @@ func TestBeginReadsFewRowsOfALongQueue(t *testing.T) {
 	t.Logf("figure: %d rows read beside %d that wait", read, waiting)
 	if read > most {
 		t.Errorf("%d rows were read, want at most %d", read, most)
+	}
+}
+
+// TestServerCrashesUnderLoad crashes the server twice during a load. Everything that was
+// acknowledged exists afterwards exactly once, and every invariant holds.
+func TestServerCrashesUnderLoad(t *testing.T) {
+	t.Parallel()
+	const workers, turns = 8, 60
+	server := testpg.Private(t, testpg.ServerConfig{})
+	url := testpg.DBOn(t, server.URL())
+	s := open(t, postgres.Config{URL: url})
+	defer func() { _ = s.Close() }()
+	if err := s.Register(t.Context(), store.Node{ID: "n", Lease: time.Hour}); err != nil {
+		t.Fatal(err)
+	}
+	var done atomic.Int64
+	reached := make(chan struct{}, workers*turns)
+	load, ctx := errgroup.WithContext(t.Context())
+	for w := range workers {
+		load.Go(func() error {
+			for i := range turns {
+				key := chat.SessionKey{Agent: "main", Rest: fmt.Sprintf("w%d", w)}
+				if err := turn(ctx, s, "n", key, fmt.Sprintf("m-%d-%d", w, i)); err != nil {
+					return err
+				}
+				done.Add(1)
+				reached <- struct{}{}
+			}
+			return nil
+		})
+	}
+	for range 2 {
+		await(ctx, t, reached, workers*turns/4)
+		if err := server.Restart(t.Context(), true); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := load.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	ended := query(t, url, `SELECT count(*) FROM inbox WHERE state = 'done' AND outcome = 'answered'`)[0][0]
+	replies := query(t, url, `SELECT count(*) FROM outbox`)[0][0]
+	if ended != int64(workers*turns) || replies != ended {
+		t.Fatalf("%v messages answered and %v replies, want %d each", ended, replies, workers*turns)
+	}
+	checkInvariants(t, url)
+}
+
+func await(ctx context.Context, t *testing.T, reached <-chan struct{}, n int) {
+	t.Helper()
+	for range n {
+		select {
+		case <-reached:
+		case <-ctx.Done():
+			t.Fatalf("the load ended: %v", context.Cause(ctx))
+		}
 	}
 }
