@@ -418,3 +418,39 @@ func TestSessionOfAnotherProcessIsForgotten(t *testing.T) {
 		}
 	})
 }
+
+// A message comes after the store has decided, and before the scheduler knows what it decided.
+func TestWakeDuringTheDecisionOfTheStoreIsNotLost(t *testing.T) {
+	t.Parallel()
+	for _, began := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			asked := 0
+			s, err := scheduler.New(t.Context(), scheduler.Config{Run: func(_ context.Context, t *scheduler.Turn) error {
+				asked++
+				if asked == 1 {
+					linger(time.Second)
+				}
+				if asked == 1 && !began {
+					t.BeganNothing(scheduler.Nothing{Seen: 1})
+				} else {
+					t.Began(scheduler.Batch{RunID: "r", Seen: 1})
+				}
+				return nil
+			}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for seq := range int64(2) {
+				s.Wake(scheduler.Wake{Session: "s", Row: scheduler.Row{Seq: seq + 1}, Settings: scheduler.DefaultSettings()})
+				synctest.Wait()
+			}
+			pass(time.Second)
+			if asked != 2 {
+				t.Errorf("the store was asked %d times, want 2", asked)
+			}
+			if err := s.Drain(context.Background()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
