@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -41,22 +42,6 @@ type tokenRevoke struct {
 	tokenFlags
 	Name string `arg:"" help:"Name of the token."`
 }
-
-// Help is the example of the command.
-func (*tokenCreate) Help() string {
-	return `The secret is printed on standard output, once: laneway stores only its digest. A running gateway accepts the token within seconds.
-
-Examples:
-
-    laneway token create ci --scope write --expires 720h
-    laneway token create anna --scope write --visible own > anna.token`
-}
-
-// Help is the example of the command.
-func (*tokenList) Help() string { return "Example:\n\n    laneway token list --json" }
-
-// Help is the example of the command.
-func (*tokenRevoke) Help() string { return "Example:\n\n    laneway token revoke ci" }
 
 // tokenReport is a token as the commands print it.
 type tokenReport struct {
@@ -107,8 +92,7 @@ func (c *tokenCreate) Run(ctx context.Context, env *environment) error {
 		return printJSON(env.stdout, r)
 	}
 	env.note(fmt.Sprintf("token %s may %s and sees %s; this is its secret, shown only now", made.Name, scopeWords(made.Scopes), sees(made.Visible)))
-	_, err = fmt.Fprintln(env.stdout, secret.Reveal())
-	return err
+	return env.printLine(secret.Reveal())
 }
 
 // scopeWords returns scopes without their common prefix.
@@ -144,8 +128,7 @@ func (c *tokenList) Run(ctx context.Context, env *environment) error {
 	case c.JSON:
 		return printJSON(env.stdout, map[string]any{"tokens": reports})
 	case len(list) == 0:
-		_, err := fmt.Fprintln(env.stdout, "no named tokens; make one with laneway token create NAME")
-		return err
+		return env.printLine("no named tokens; make one with laneway token create NAME")
 	default:
 		return env.table(rows)
 	}
@@ -183,8 +166,7 @@ func (c *tokenRevoke) Run(ctx context.Context, env *environment) error {
 	if c.JSON {
 		return printJSON(env.stdout, map[string]any{"name": c.Name, "revoked": true})
 	}
-	_, err = fmt.Fprintf(env.stdout, "token %s is revoked; its connections end within seconds\n", c.Name)
-	return err
+	return env.print("token %s is revoked; its connections end within seconds\n", c.Name)
 }
 
 type pairCmd struct {
@@ -215,17 +197,6 @@ type pairRevoke struct {
 	ID      string `arg:"" help:"The user's number, from laneway pair list."`
 	Account string `help:"Only for this bot account." placeholder:"NAME"`
 }
-
-// Help is the example of the command.
-func (*pairList) Help() string { return "Example:\n\n    laneway pair list --json" }
-
-// Help is the example of the command.
-func (*pairApprove) Help() string {
-	return "A code is valid for one hour, and approves one user in one chat.\n\nExample:\n\n    laneway pair approve K7QF2M3A"
-}
-
-// Help is the example of the command.
-func (*pairRevoke) Help() string { return "Example:\n\n    laneway pair revoke 123456789" }
 
 // Run lists people.
 func (c *pairList) Run(ctx context.Context, env *environment) error {
@@ -263,20 +234,13 @@ func instant(iso string) time.Time {
 }
 
 func pairRow(p wire.PairingGrant, state, since string) []string {
-	by := p.ApprovedBy
-	if by == "" {
-		by = "-"
-	}
+	by := cmp.Or(p.ApprovedBy, "-")
 	return []string{cell(p.SenderID, 24), cell(p.SenderLabel, 40), cell(p.Channel+" "+p.AccountID, 40), state, since, cell(by, 40)}
 }
 
 // Run approves a person.
 func (c *pairApprove) Run(ctx context.Context, env *environment) error {
-	conn, err := c.connect(ctx, env)
-	if err != nil {
-		return err
-	}
-	defer closeQuietly(conn)
+	conn := c.gateway(env)
 	notify := !c.Quiet
 	params := wire.PairingApproveParams{Code: c.Code, Notify: &notify}
 	open, err := openRequests(ctx, conn)
@@ -298,8 +262,7 @@ func (c *pairApprove) Run(ctx context.Context, env *environment) error {
 	if done.Notification != "sent" {
 		notified = "has not been notified"
 	}
-	_, err = fmt.Fprintf(env.stdout, "%s can now use the bot and %s\n", user, notified)
-	return err
+	return env.print("%s can now use the bot and %s\n", user, notified)
 }
 
 func openRequests(ctx context.Context, conn gatewayConn) ([]wire.PairingRequest, error) {
@@ -317,18 +280,9 @@ func findRequest(open []wire.PairingRequest, id string) *wire.PairingRequest {
 	return &open[i]
 }
 
-// Help is the example of the command.
-func (*pairDismiss) Help() string {
-	return "Example:\n\n    laneway pair dismiss 01a2040c-57f3-74f5-8425-9f8d9b3d0e2c"
-}
-
 // Run refuses a request.
 func (c *pairDismiss) Run(ctx context.Context, env *environment) error {
-	conn, err := c.connect(ctx, env)
-	if err != nil {
-		return err
-	}
-	defer closeQuietly(conn)
+	conn := c.gateway(env)
 	open, err := openRequests(ctx, conn)
 	if err != nil {
 		return err
@@ -342,8 +296,7 @@ func (c *pairDismiss) Run(ctx context.Context, env *environment) error {
 	if err := conn.Call(ctx, "channels.pairing.dismiss", params, &done); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(env.stdout, "the request of %s is dismissed\n", oneLine(done.SenderID))
-	return err
+	return env.print("the request of %s is dismissed\n", oneLine(done.SenderID))
 }
 
 // Run revokes access.
@@ -359,8 +312,7 @@ func (c *pairRevoke) Run(ctx context.Context, env *environment) error {
 	if err := c.call(ctx, env, "channels.pairing.revoke", params, &done); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(env.stdout, "%s may not talk to the bot any more\n", oneLine(c.ID))
-	return err
+	return env.print("%s may not talk to the bot any more\n", oneLine(c.ID))
 }
 
 // byName is the error for words that are not a user's number.

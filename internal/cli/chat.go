@@ -24,23 +24,6 @@ type chatCmd struct {
 	History int    `help:"How many earlier messages to show first, on a terminal." default:"6"`
 }
 
-// Help is the long help of the command.
-func (*chatCmd) Help() string {
-	return `Answers appear while the agent writes them, with Markdown rendered (except with NO_COLOR). Lines that begin with / are commands: /help lists
-them. /stop or Ctrl-C stops the answer. Ctrl-C again, /quit and Ctrl-D leave; Ctrl-D waits for the answer first. Use the arrow keys for
-earlier lines, and Tab to complete commands.
-
-You also see what happens in the session meanwhile: answers of jobs, reminders, messages from other clients, and questions of the agent.
-Answer a question with the number of an answer, or a word such as yes.
-
-In a pipe, each line is sent after the answer to the line before.
-
-Examples:
-
-    laneway chat --session work
-    printf 'hello\nwhat did I say?\n' | laneway chat`
-}
-
 // Run opens the conversation.
 func (c *chatCmd) Run(ctx context.Context, env *environment) error {
 	if c.History < 0 || c.History > 1000 {
@@ -646,12 +629,7 @@ func (l *chatLoop) readyAgain() {
 }
 
 func (l *chatLoop) mine(run string) bool {
-	for _, p := range l.open {
-		if p.key == run {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(l.open, func(p pending) bool { return p.key == run })
 }
 
 func (l *chatLoop) settle(run string) {

@@ -2,8 +2,8 @@
 //
 // # Ideas
 //
-// A command is a struct in the table of [commands]: its fields are flags and arguments, Help has an
-// example, Run executes it. Each group of commands has its own file. The package makes no decisions
+// A command is a struct in the table of [commands]: its fields are flags and arguments, help.txt has
+// its examples, Run executes it. Each group of commands has its own file. The package makes no decisions
 // about sessions, lanes or jobs: `serve` checks the configuration and runs the process, the other
 // commands are clients of the public protocol like any other client.
 //
@@ -26,7 +26,9 @@
 package cli
 
 import (
+	"cmp"
 	"context"
+	_ "embed" // of helpText
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -137,6 +139,7 @@ type environment struct {
 
 	dial    dialer
 	upload  uploader
+	opened  []gatewayConn // connections of the command, which end with it
 	service service
 	migrate migrator
 }
@@ -147,6 +150,12 @@ const (
 	exitFailure = 1
 	exitUsage   = 2
 )
+
+// helpText has the long help of each command, with an example: a heading with the path of the
+// command, then the text.
+//
+//go:embed help.txt
+var helpText string
 
 // commands is the table of commands.
 type commands struct {
@@ -228,7 +237,14 @@ func run(ctx context.Context, args []string, env *environment) (code int) {
 	if parsed.Command() == "serve" { // it drains as long as its settings allow
 		return env.fail(parsed.Run(env))
 	}
-	return env.fail(env.untilSignal(ctx, func() error { return parsed.Run(env) }))
+	return env.fail(env.untilSignal(ctx, func() error {
+		defer func() {
+			for _, conn := range env.opened {
+				closeQuietly(conn)
+			}
+		}()
+		return parsed.Run(env)
+	}))
 }
 
 // signalGrace is how long a command may take to end after the first signal.
@@ -278,10 +294,7 @@ func spelled(args []string) []string {
 func tableFor(args []string) any {
 	whole := reflect.TypeFor[commands]()
 	for command := range whole.Fields() {
-		name := command.Tag.Get("name")
-		if name == "" {
-			name = strings.ToLower(command.Name)
-		}
+		name := cmp.Or(command.Tag.Get("name"), strings.ToLower(command.Name))
 		if _, is := command.Tag.Lookup("cmd"); is && len(args) > 0 && args[0] == name {
 			quiet, _ := whole.FieldByName("Quiet")
 			return reflect.New(reflect.StructOf([]reflect.StructField{quiet, command})).Interface()
@@ -309,6 +322,12 @@ func newParser(env *environment, table any) (*kong.Kong, error) {
 			child.Group = &kong.Group{Key: "commands", Title: "Commands:"}
 		}
 	}
+	for section := range strings.SplitSeq(helpText, "\n# ") {
+		path, text, _ := strings.Cut(section, "\n")
+		if node := nodeAt(parser.Model.Node, strings.Fields(path)); node != nil {
+			node.Detail = strings.TrimSpace(text)
+		}
+	}
 	return parser, nil
 }
 
@@ -323,6 +342,16 @@ func groups() []kong.Group {
 		{Key: "maintain", Title: "Maintain the gateway:"},
 		{Key: "shell", Title: "Set up your shell:"},
 	}
+}
+
+// nodeAt returns the command at a path; nil if the table does not have it.
+func nodeAt(node *kong.Node, path []string) *kong.Node {
+	for _, name := range path {
+		if node = childOf(node, name); node == nil {
+			return nil
+		}
+	}
+	return node
 }
 
 // badDuration matches the error of the parser for a value that is not a duration: the flag, the
@@ -445,6 +474,18 @@ func (env *environment) note(sentence string) {
 	if !env.quiet {
 		env.complain(sentence)
 	}
+}
+
+// print prints a part of the result of a command.
+func (env *environment) print(format string, args ...any) error {
+	_, err := fmt.Fprintf(env.stdout, format, args...)
+	return err
+}
+
+// printLine prints a line of the result of a command.
+func (env *environment) printLine(values ...any) error {
+	_, err := fmt.Fprintln(env.stdout, values...)
+	return err
 }
 
 // complainLines prints lines that are safe for a terminal, as they are.

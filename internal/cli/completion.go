@@ -23,15 +23,6 @@ type completionCmd struct {
 	Shell string `arg:"" enum:"bash,zsh,fish" help:"bash, zsh or fish."`
 }
 
-// Help is the example of the command.
-func (*completionCmd) Help() string {
-	return `Examples:
-
-    laneway completion bash > /etc/bash_completion.d/laneway
-    laneway completion zsh > "${fpath[1]}/_laneway"
-    laneway completion fish > ~/.config/fish/completions/laneway.fish`
-}
-
 // The scripts call the program for the candidates, so that they always match its table of commands.
 const (
 	bashScript = `_laneway() {
@@ -70,9 +61,6 @@ type completeCmd struct {
 	Words []string `arg:"" optional:"" passthrough:"" help:"The words after laneway; the last one is incomplete."`
 }
 
-// Help is the example of the command.
-func (*completeCmd) Help() string { return "Example:\n\n    laneway __complete -- sess" }
-
 // Run prints the candidates, one on a line.
 func (c *completeCmd) Run(ctx context.Context, env *environment) error {
 	parser, err := newParser(env, &commands{})
@@ -85,7 +73,7 @@ func (c *completeCmd) Run(ctx context.Context, env *environment) error {
 	}
 	names := func(what string) []string { return env.namesOf(ctx, what) }
 	for _, candidate := range candidates(parser.Model.Node, words, names) {
-		if _, err := fmt.Fprintln(env.stdout, candidate); err != nil {
+		if err := env.printLine(candidate); err != nil {
 			return err
 		}
 	}
@@ -259,9 +247,6 @@ type manCmd struct {
 	Dir       string `arg:"" help:"Directory for the pages; missing directories are created." type:"path"`
 	Reference bool   `help:"Write docs/cli.md and docs/cli instead, in Markdown."`
 }
-
-// Help is the example of the command.
-func (*manCmd) Help() string { return "Example:\n\n    laneway __man man1" }
 
 // Run writes a manual page for the program and for each command, or the reference.
 func (c *manCmd) Run(env *environment) error {

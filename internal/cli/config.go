@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -29,17 +30,6 @@ type configCmd struct {
 type configInit struct {
 	Agent string `help:"The agent, as for laneway serve --agent. Default: the one that was found." placeholder:"AGENT"`
 	File  string `arg:"" optional:"" help:"The file; - prints it. Default ~/.config/laneway/config.yaml, where laneway serve finds it." type:"path"`
-}
-
-// Help is the example of the command.
-func (*configInit) Help() string {
-	return `An existing file is never changed.
-
-Examples:
-
-    laneway config init
-    laneway config init --agent openai:llama3.2@http://127.0.0.1:11434/v1
-    laneway config init - | less`
 }
 
 // Run writes the file.
@@ -72,7 +62,7 @@ func (c *configInit) Run(env *environment) error {
 	if err := errors.Join(err, f.Close()); err != nil {
 		return fmt.Errorf("writing the file: %w", err)
 	}
-	if _, err := fmt.Fprintln(env.stdout, file); err != nil {
+	if err := env.printLine(file); err != nil {
 		return err
 	}
 	c.overrides(env, file)
@@ -157,9 +147,6 @@ type configKeys struct {
 	JSON   bool   `help:"Print JSON."`
 }
 
-// Help is the example of the command.
-func (*configKeys) Help() string { return "Example:\n\n    laneway config keys queue" }
-
 // Run prints the keys.
 func (c *configKeys) Run(env *environment) error {
 	all, err := config.Keys()
@@ -183,7 +170,7 @@ func (c *configKeys) Run(env *environment) error {
 		if k.Default != "" {
 			line += ", default " + k.Default
 		}
-		if _, err := fmt.Fprintf(env.stdout, "%s, %s)\n    %s\n", line, k.Variable, k.Meaning); err != nil {
+		if err := env.print("%s, %s)\n    %s\n", line, k.Variable, k.Meaning); err != nil {
 			return err
 		}
 	}
@@ -195,17 +182,9 @@ type agentsCmd struct {
 	Detect agentsDetectCmd `cmd:"" help:"Detect installed coding agents, and what the others need."`
 }
 
-// Help is the example of the command.
-func (*agentsCmd) Help() string {
-	return "Examples:\n\n    laneway agents\n    laneway agents detect"
-}
-
 type agentsDetectCmd struct {
 	JSON bool `help:"Print JSON."`
 }
-
-// Help is the example of the command.
-func (*agentsDetectCmd) Help() string { return "Example:\n\n    laneway agents detect" }
 
 // detected is one known agent on this host.
 type detected struct {
@@ -262,9 +241,6 @@ type agentsListCmd struct {
 	JSON bool `help:"Print JSON."`
 }
 
-// Help is the example of the command.
-func (*agentsListCmd) Help() string { return "Example:\n\n    laneway agents list" }
-
 // Run lists the agents and the servers of tools.
 func (c *agentsListCmd) Run(ctx context.Context, env *environment) error {
 	var raw json.RawMessage
@@ -283,7 +259,7 @@ func (c *agentsListCmd) Run(ctx context.Context, env *environment) error {
 	}
 	for _, a := range list.Agents {
 		for _, lack := range a.Lacks {
-			if _, err := fmt.Fprintln(env.stdout, "\n"+oneLine(lackOf(a.ID, lack))); err != nil {
+			if err := env.printLine("\n" + oneLine(lackOf(a.ID, lack))); err != nil {
 				return err
 			}
 		}
@@ -291,7 +267,7 @@ func (c *agentsListCmd) Run(ctx context.Context, env *environment) error {
 	if len(list.Servers) == 0 {
 		return nil
 	}
-	if _, err := fmt.Fprintln(env.stdout); err != nil {
+	if err := env.printLine(); err != nil {
 		return err
 	}
 	if err := env.table(env.serverRows(list.Servers)); err != nil {
@@ -299,7 +275,7 @@ func (c *agentsListCmd) Run(ctx context.Context, env *environment) error {
 	}
 	for _, s := range list.Servers {
 		for _, t := range s.LeftOut {
-			if _, err := fmt.Fprintf(env.stdout, "\n%s: the tool %s is not offered: %s\n", oneLine(s.Name), oneLine(t.Name), oneLine(t.Reason)); err != nil {
+			if err := env.print("\n%s: the tool %s is not offered: %s\n", oneLine(s.Name), oneLine(t.Name), oneLine(t.Reason)); err != nil {
 				return err
 			}
 		}
@@ -377,18 +353,13 @@ func versionOf(version, commit string) versionReport {
 			}
 		}
 	}
-	if r.Version == "" {
-		r.Version = "0.0.0-dev"
-	}
+	r.Version = cmp.Or(r.Version, "0.0.0-dev")
 	return r
 }
 
 type versionCmd struct {
 	JSON bool `help:"Print JSON."`
 }
-
-// Help is the example of the command.
-func (*versionCmd) Help() string { return "Example:\n\n    laneway version --json" }
 
 // Run prints the version.
 func (c *versionCmd) Run(env *environment) error {
@@ -400,6 +371,5 @@ func (c *versionCmd) Run(env *environment) error {
 	if r.Commit != "" {
 		line += " (" + r.Commit[:min(12, len(r.Commit))] + ")"
 	}
-	_, err := fmt.Fprintf(env.stdout, "%s %s %s/%s zones %s\n", line, r.Go, r.OS, r.Arch, r.Zones)
-	return err
+	return env.print("%s %s %s/%s zones %s\n", line, r.Go, r.OS, r.Arch, r.Zones)
 }

@@ -30,16 +30,19 @@ func openConsole(in, out *os.File) *console {
 	return &console{in: in, out: out}
 }
 
-// confirm asks a question on the terminal; any answer except y or yes means no.
-func (env *environment) confirm(question string) (bool, error) {
+// confirm asks a question, and returns an error that says refused unless the answer is yes.
+func (env *environment) confirm(question, refused string) error {
 	if _, err := fmt.Fprint(env.stderr, oneLine(question)+" [y/N] "); err != nil {
-		return false, err
+		return err
 	}
 	answer, err := bufio.NewReader(env.stdin).ReadString('\n')
 	if err != nil && !errors.Is(err, io.EOF) {
-		return false, fmt.Errorf("reading the answer: %w", err)
+		return fmt.Errorf("reading the answer: %w", err)
 	}
-	return slices.Contains([]string{"y", "yes"}, strings.ToLower(strings.TrimSpace(answer))), nil
+	if !slices.Contains([]string{"y", "yes"}, strings.ToLower(strings.TrimSpace(answer))) {
+		return errors.New(refused)
+	}
+	return nil
 }
 
 // screen is the input and output of a conversation: edited lines on a terminal, or plain lines of a

@@ -116,26 +116,13 @@ type cronAdd struct {
 	JSON    bool   `help:"Print JSON."`
 }
 
-// Help is the example of the command.
-func (*cronAdd) Help() string {
-	return `A name identifies a job. If it exists, choose --replace to update that job, or --new to create another one.
-
-Example:
-
-    laneway cron add --name digest --cron "0 9 * * 1-5" --tz Europe/Berlin --message "Write the daily digest"`
-}
-
 // Run makes the job.
 func (c *cronAdd) Run(ctx context.Context, env *environment) error {
 	params, err := c.params()
 	if err != nil {
 		return err
 	}
-	conn, err := c.connect(ctx, env)
-	if err != nil {
-		return err
-	}
-	defer closeQuietly(conn)
+	conn := c.gateway(env)
 	var raw json.RawMessage
 	if err := conn.Call(ctx, "cron.add", params, &raw); err != nil {
 		return c.explain(ctx, conn, inFlags(err))
@@ -159,8 +146,7 @@ func (c *cronAdd) Run(ctx context.Context, env *environment) error {
 	if job.Schedule.Kind == "cron" { // the other kinds are as they were typed
 		when = scheduleOf(job) + ", "
 	}
-	_, err = fmt.Fprintf(env.stdout, "%s %s, %s\n%s", cell(job.ID, 36), cell(job.Name, 60), when+nextOf(job), warningsOf(job))
-	return err
+	return env.print("%s %s, %s\n%s", cell(job.ID, 36), cell(job.Name, 60), when+nextOf(job), warningsOf(job))
 }
 
 // warningsOf are lines about what may surprise the maker of a job.

@@ -23,17 +23,6 @@ type cronEdit struct {
 	Yes   bool   `help:"Don't ask before saving."`
 }
 
-// Help is the example of the command.
-func (*cronEdit) Help() string {
-	return `Takes the flags of laneway cron add. Shows the changes and the next runs before it saves the job, and asks on a terminal.
-
-Examples:
-
-    laneway cron edit digest --cron "30 9 * * 1-5"
-    laneway cron edit digest --message "Write a short digest" --overlap buffer_one
-    laneway cron edit digest '{"overlap":"buffer_one"}'`
-}
-
 // editPreview is how many fires are shown before a job is saved.
 const editPreview = 3
 
@@ -46,11 +35,7 @@ func (c *cronEdit) Run(ctx context.Context, env *environment) error {
 	if c.Patch != "" {
 		return c.onJob(ctx, env, "cron.update", func(j wire.Job) string { return strings.TrimSuffix("changed, "+nextOf(j)+"\n"+warningsOf(j), "\n") }, map[string]any{"patch": members})
 	}
-	conn, err := c.connect(ctx, env)
-	if err != nil {
-		return err
-	}
-	defer closeQuietly(conn)
+	conn := c.gateway(env)
 	id, err := findJob(ctx, conn, c.Job)
 	if err != nil {
 		return err
@@ -108,8 +93,7 @@ func (c *cronEdit) edit(ctx context.Context, env *environment, conn gatewayConn,
 	fillSchedule(old, members)
 	lines := differences(old, members)
 	if len(lines) == 0 {
-		_, err := fmt.Fprintf(env.stdout, "%s is as you want it already\n", oneLine(c.Job))
-		return err
+		return env.print("%s is as you want it already\n", oneLine(c.Job))
 	}
 	fires, err := c.fires(ctx, conn, id, members)
 	if err != nil {
@@ -123,12 +107,8 @@ func (c *cronEdit) edit(ctx context.Context, env *environment, conn gatewayConn,
 		return err
 	}
 	if env.terminal != nil && !c.Yes {
-		agreed, err := env.confirm("Save " + c.Job + "?")
-		if err != nil {
+		if err := env.confirm("Save "+c.Job+"?", "nothing was changed"); err != nil {
 			return err
-		}
-		if !agreed {
-			return errors.New("nothing was changed")
 		}
 	}
 	var raw json.RawMessage
@@ -144,8 +124,7 @@ func (c *cronEdit) edit(ctx context.Context, env *environment, conn gatewayConn,
 		return fmt.Errorf("the answer cannot be read: %w", err)
 	}
 	saved.Warnings = slices.DeleteFunc(saved.Warnings, func(w string) bool { return slices.Contains(fires, "warning: "+oneLine(w)) })
-	_, err = fmt.Fprintf(env.stdout, "%s changed\n%s", oneLine(c.Job), warningsOf(saved))
-	return err
+	return env.print("%s changed\n%s", oneLine(c.Job), warningsOf(saved))
 }
 
 // fillSchedule completes a schedule with only a zone from the job's own, and adds the zone to one

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -30,9 +31,6 @@ type cronExport struct {
 
 	JSON bool `help:"One job per line, in JSON."`
 }
-
-// Help is the example of the command.
-func (*cronExport) Help() string { return "Example:\n\n    laneway cron export > jobs.yaml" }
 
 // Run prints the jobs.
 func (c *cronExport) Run(ctx context.Context, env *environment) error {
@@ -63,37 +61,21 @@ func (c *cronExport) Run(ctx context.Context, env *environment) error {
 
 // jobs returns the portable members of all jobs.
 func (c *cronExport) jobs(ctx context.Context, env *environment) (all []map[string]json.RawMessage, err error) {
-	conn, err := c.connect(ctx, env)
+	conn := c.gateway(env)
+	got, err := listing{method: "cron.list", member: "jobs", params: map[string]any{"includeDisabled": true, "extended": true}}.read(ctx, conn)
 	if err != nil {
 		return nil, err
 	}
-	defer closeQuietly(conn)
-	for offset := 0; ; {
-		var reply struct {
-			Jobs       []map[string]json.RawMessage `json:"jobs"`
-			NextOffset *int                         `json:"nextOffset"`
-		}
-		params := map[string]any{"includeDisabled": true, "limit": 200, "offset": offset, "extended": true}
-		if err := conn.Call(ctx, "cron.list", params, &reply); err != nil {
-			return nil, err
-		}
-		for _, job := range reply.Jobs {
-			out := map[string]json.RawMessage{}
-			for _, name := range portable() {
-				if value, given := job[name]; given {
-					out[name] = value
-				}
-			}
-			if string(job["keyDerived"]) == "true" { // it is derived from the name and the schedule, as in the other gateway
-				delete(out, "key")
-			}
-			all = append(all, out)
-		}
-		if reply.NextOffset == nil {
-			return all, nil
-		}
-		offset = *reply.NextOffset
+	if err := got.into(&all); err != nil {
+		return nil, fmt.Errorf("the list of jobs cannot be read: %w", err)
 	}
+	for _, job := range all {
+		if string(job["keyDerived"]) == "true" { // it is derived from the name and the schedule, as in the other gateway
+			delete(job, "key")
+		}
+		maps.DeleteFunc(job, func(name string, _ json.RawMessage) bool { return !slices.Contains(portable(), name) })
+	}
+	return all, nil
 }
 
 // yamlJob returns a job with its members in the order of [portable].
@@ -147,9 +129,6 @@ type cronImport struct {
 	File string `arg:"" help:"File of laneway cron export: YAML, or one job per line in JSON." type:"existingfile"`
 }
 
-// Help is the example of the command.
-func (*cronImport) Help() string { return "Example:\n\n    laneway cron import jobs.yaml" }
-
 // fileJob is a job of a file, with its position.
 type fileJob struct {
 	members cron.Members
@@ -173,19 +152,14 @@ func (c *cronImport) Run(ctx context.Context, env *environment) error {
 			return fmt.Errorf("line %d of %s: %w; nothing was changed", j.line, oneLine(c.File), err)
 		}
 	}
-	conn, err := c.connect(ctx, env)
-	if err != nil {
-		return err
-	}
-	defer closeQuietly(conn)
+	conn := c.gateway(env)
 	for i, j := range jobs {
 		var reply json.RawMessage
 		if err := conn.Call(ctx, "cron.add", j.members, &reply); err != nil {
 			return fmt.Errorf("line %d of %s, after %s: %w", j.line, oneLine(c.File), count(i, "job"), err)
 		}
 	}
-	_, err = fmt.Fprintln(env.stdout, count(len(jobs), "job"))
-	return err
+	return env.printLine(count(len(jobs), "job"))
 }
 
 // maxJobsFile limits a file of jobs, in bytes: some 50,000 typical jobs. Parsing YAML needs many

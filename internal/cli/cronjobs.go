@@ -71,11 +71,6 @@ type cronList struct {
 	JSON   bool   `help:"Print JSON."`
 }
 
-// Help is the example of the command.
-func (*cronList) Help() string {
-	return "Example:\n\n    laneway cron list --all\n    laneway cron list --only failing --sort last"
-}
-
 // params returns the parameters of cron.list.
 func (c *cronList) params() map[string]any {
 	order := map[string]string{"next": "nextRunAtMs", "name": "name", "last": "lastRunAtMs", "failing": "failing"}[c.Sort]
@@ -96,11 +91,7 @@ func (c *cronList) Run(ctx context.Context, env *environment) error {
 	if c.Limit < 0 || c.Offset < 0 {
 		return usageError("--limit and --offset must be 0 or more")
 	}
-	conn, err := c.connect(ctx, env)
-	if err != nil {
-		return err
-	}
-	defer closeQuietly(conn)
+	conn := c.gateway(env)
 	got, err := listing{method: "cron.list", member: "jobs", params: c.params(), offset: c.Offset, limit: c.Limit}.read(ctx, conn)
 	if err != nil {
 		return err
@@ -238,11 +229,7 @@ func missingJob(ctx context.Context, conn gatewayConn, what, name string) error 
 // onJob makes one call about the job and prints a line, or JSON. done describes the job that the
 // call returns.
 func (a jobArg) onJob(ctx context.Context, env *environment, method string, done func(wire.Job) string, params map[string]any) error {
-	conn, err := a.connect(ctx, env)
-	if err != nil {
-		return err
-	}
-	defer closeQuietly(conn)
+	conn := a.gateway(env)
 	id, err := findJob(ctx, conn, a.Job)
 	if err != nil {
 		return err
@@ -262,8 +249,7 @@ func (a jobArg) onJob(ctx context.Context, env *environment, method string, done
 	if err := json.Unmarshal(raw, &job); err != nil {
 		return fmt.Errorf("the answer cannot be read: %w", err)
 	}
-	_, err = fmt.Fprintf(env.stdout, "%s %s\n", oneLine(a.Job), done(job))
-	return err
+	return env.print("%s %s\n", oneLine(a.Job), done(job))
 }
 
 type cronRm struct {
@@ -271,9 +257,6 @@ type cronRm struct {
 
 	Cancel bool `help:"Also cancel its active runs."`
 }
-
-// Help is the example of the command.
-func (*cronRm) Help() string { return "Example:\n\n    laneway cron rm digest" }
 
 // Run removes the job.
 func (c *cronRm) Run(ctx context.Context, env *environment) error {
@@ -285,11 +268,6 @@ type cronPause struct {
 
 	Note string        `help:"The reason." default:"paused on the command line"`
 	For  time.Duration `help:"Resume automatically after this time." placeholder:"DURATION"`
-}
-
-// Help is the example of the command.
-func (*cronPause) Help() string {
-	return "Example:\n\n    laneway cron pause digest --note holidays --for 336h\n    laneway scheduler pause digest --note holidays"
 }
 
 // Run pauses the job.
@@ -311,11 +289,6 @@ func (c *cronPause) Run(ctx context.Context, env *environment) error {
 
 type cronResume struct{ jobArg }
 
-// Help is the example of the command.
-func (*cronResume) Help() string {
-	return "Example:\n\n    laneway cron resume digest\n    laneway scheduler resume digest"
-}
-
 // Run ends the pause.
 func (c *cronResume) Run(ctx context.Context, env *environment) error {
 	return c.onJob(ctx, env, "cron.resume", func(j wire.Job) string { return "resumed, " + nextOf(j) }, nil)
@@ -331,18 +304,9 @@ type cronBackfill struct {
 	Force bool   `help:"Also repeat successful runs."`
 }
 
-// Help is the example of the command.
-func (*cronBackfill) Help() string {
-	return "Example:\n\n    laneway cron backfill digest --from 2027-03-01T00:00:00Z --to 2027-03-03T00:00:00Z --dry-run"
-}
-
 // Run fills in runs and prints what is done about each fire.
 func (c *cronBackfill) Run(ctx context.Context, env *environment) error {
-	conn, err := c.connect(ctx, env)
-	if err != nil {
-		return err
-	}
-	defer closeQuietly(conn)
+	conn := c.gateway(env)
 	job, err := lookUpJob(ctx, conn, c.Job)
 	if err != nil {
 		return err
@@ -381,18 +345,9 @@ func (c *cronBackfill) print(env *environment, job wire.Job, done wire.CronBackf
 
 type cronGet struct{ jobArg }
 
-// Help is the example of the command.
-func (*cronGet) Help() string {
-	return "Examples:\n\n    laneway cron get digest\n    laneway cron get digest --json | jq .schedule"
-}
-
 // Run shows the job.
 func (c *cronGet) Run(ctx context.Context, env *environment) error {
-	conn, err := c.connect(ctx, env)
-	if err != nil {
-		return err
-	}
-	defer closeQuietly(conn)
+	conn := c.gateway(env)
 	id, err := findJob(ctx, conn, c.Job)
 	if err != nil {
 		return err
@@ -413,8 +368,7 @@ func (c *cronGet) Run(ctx context.Context, env *environment) error {
 	}
 	for _, text := range []*string{job.Payload.Message, job.Payload.Text, job.Payload.Script} {
 		if text != nil {
-			_, err = fmt.Fprintln(env.stdout, "\n"+strings.TrimSpace(plain(*text)))
-			return err
+			return env.printLine("\n" + strings.TrimSpace(plain(*text)))
 		}
 	}
 	return nil
@@ -488,11 +442,6 @@ type cronNext struct {
 	JSON  bool `help:"Print JSON."`
 }
 
-// Help is the example of the command.
-func (*cronNext) Help() string {
-	return "Example:\n\n    laneway cron next --cron \"0 9 * * 1-5\" --tz Europe/Berlin -n 10"
-}
-
 // Run computes the fires with the same function as the gateway.
 func (c *cronNext) Run(_ context.Context, env *environment) error {
 	if c.Count < 1 || c.Count > cron.MaxPreview {
@@ -536,7 +485,7 @@ func (c *cronNext) Run(_ context.Context, env *environment) error {
 		return err
 	}
 	for _, change := range p.Affected {
-		if _, err := fmt.Fprintln(env.stdout, "clock change: "+change.Text); err != nil {
+		if err := env.printLine("clock change: " + change.Text); err != nil {
 			return err
 		}
 	}

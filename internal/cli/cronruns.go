@@ -27,16 +27,9 @@ type cronRuns struct {
 	JSON   bool   `help:"Print JSON."`
 }
 
-// Help is the example of the command.
-func (*cronRuns) Help() string { return "Example:\n\n    laneway cron runs digest --limit 10" }
-
 // Run shows the ledger, the newest entries first.
 func (c *cronRuns) Run(ctx context.Context, env *environment) error {
-	conn, err := c.connect(ctx, env)
-	if err != nil {
-		return err
-	}
-	defer closeQuietly(conn)
+	conn := c.gateway(env)
 	if c.Limit < 1 || c.Limit > pageSize || c.Offset < 0 {
 		return usageError("--limit must be between 1 and 200, and --offset 0 or more")
 	}
@@ -199,18 +192,9 @@ type cronRun struct {
 	Mode string `help:"force, due or if-enabled." default:"force" enum:"force,due,if-enabled"`
 }
 
-// Help is the example of the command.
-func (*cronRun) Help() string {
-	return "Example:\n\n    laneway cron run digest --wait\n    laneway scheduler run digest"
-}
-
 // Run starts a run.
 func (c *cronRun) Run(ctx context.Context, env *environment) error {
-	conn, err := c.connect(ctx, env)
-	if err != nil {
-		return err
-	}
-	defer closeQuietly(conn)
+	conn := c.gateway(env)
 	id, err := findJob(ctx, conn, c.Job)
 	if err != nil {
 		return err
@@ -223,8 +207,7 @@ func (c *cronRun) Run(ctx context.Context, env *environment) error {
 		return fmt.Errorf("%s was not run: %s", oneLine(c.Job), oneLine(reply.Reason))
 	}
 	if !c.Wait {
-		_, err := fmt.Fprintln(env.stdout, cell(reply.RunID, 200))
-		return err
+		return env.printLine(cell(reply.RunID, 200))
 	}
 	r, err := waitForRun(ctx, conn, reply.RunID)
 	if err != nil {
@@ -233,8 +216,7 @@ func (c *cronRun) Run(ctx context.Context, env *environment) error {
 	if r.Outcome != "ok" {
 		return fmt.Errorf("the run ended as %s: %s", oneLine(r.Outcome), oneLine(r.Error))
 	}
-	_, err = fmt.Fprintln(env.stdout, plain(r.Summary))
-	return err
+	return env.printLine(plain(r.Summary))
 }
 
 // waitEvery is the interval of reads of the ledger when no event of the end arrives.
@@ -272,22 +254,19 @@ type cronCancel struct {
 	JSON   bool   `help:"Print JSON."`
 }
 
-// Help is the example of the command.
-func (*cronCancel) Help() string { return "Example:\n\n    laneway cron cancel digest" }
-
 // Run ends runs.
 func (c *cronCancel) Run(ctx context.Context, env *environment) error {
-	conn, err := c.connect(ctx, env)
-	if err != nil {
-		return err
-	}
-	defer closeQuietly(conn)
+	conn := c.gateway(env)
 	params := map[string]any{}
 	id, noJob := findJob(ctx, conn, c.What)
 	if noJob == nil {
 		params["id"] = id
-	} else if params["runId"], err = wholeRun(ctx, conn, c.What); err != nil {
-		return err
+	} else {
+		run, err := wholeRun(ctx, conn, c.What)
+		if err != nil {
+			return err
+		}
+		params["runId"] = run
 	}
 	if c.Reason != "" {
 		params["reason"] = c.Reason
@@ -306,8 +285,7 @@ func (c *cronCancel) Run(ctx context.Context, env *environment) error {
 	if len(reply.Cancelled) == 1 {
 		runs = "run ends"
 	}
-	_, err = fmt.Fprintln(env.stdout, len(reply.Cancelled), runs)
-	return err
+	return env.printLine(len(reply.Cancelled), runs)
 }
 
 type schedulerCmd struct {
@@ -331,9 +309,6 @@ type schedulerList struct {
 	JSON bool `help:"Print JSON."`
 }
 
-// Help is the example of the command.
-func (*schedulerList) Help() string { return "Example:\n\n    laneway scheduler list" }
-
 // Run lists them.
 func (c *schedulerList) Run(ctx context.Context, env *environment) error {
 	return showScheduler(ctx, env, c.clientFlags, "", c.JSON)
@@ -344,11 +319,6 @@ type schedulerStatus struct {
 
 	Name string `arg:"" help:"Name of the job." complete:"jobs"`
 	JSON bool   `help:"Print JSON."`
-}
-
-// Help is the example of the command.
-func (*schedulerStatus) Help() string {
-	return "Example:\n\n    laneway scheduler status \"ledger retention\""
 }
 
 // Run shows one.
@@ -401,18 +371,9 @@ type cronWhy struct {
 	JSON bool     `help:"Print JSON."`
 }
 
-// Help is the example of the command.
-func (*cronWhy) Help() string {
-	return "Example:\n\n    laneway cron why digest 9:00\n    laneway cron why digest yesterday 9:00"
-}
-
 // Run queries the gateway.
 func (c *cronWhy) Run(ctx context.Context, env *environment) error {
-	conn, err := c.connect(ctx, env)
-	if err != nil {
-		return err
-	}
-	defer closeQuietly(conn)
+	conn := c.gateway(env)
 	id, err := findJobEver(ctx, conn, c.Job)
 	if err != nil {
 		return err
@@ -453,8 +414,7 @@ func printWhy(env *environment, reply wire.CronExplainResult) error {
 		}
 		lines = append(lines, fmt.Sprintf("Changed since: %s by %s at %s", oneLine(change.Verb), oneLine(change.Who), time.UnixMilli(change.TS).In(zone).Format("Mon 2 Jan 15:04:05")))
 	}
-	_, err = fmt.Fprintln(env.stdout, strings.Join(lines, "\n"))
-	return err
+	return env.printLine(strings.Join(lines, "\n"))
 }
 
 // schedulerReport is the JSON form of a job in scheduler list, with the names of the other commands

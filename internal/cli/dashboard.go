@@ -34,20 +34,6 @@ type dashboardCmd struct {
 	URL   string        `name:"url" help:"Address of the gateway for the browser, such as https://gateway.example/laneway; default this host." placeholder:"URL"`
 }
 
-// Help is the example of the command.
-func (*dashboardCmd) Help() string {
-	return `Creates a token that expires, and opens the dashboard with it. The page asks once before it uses the token.
-
-The link is a credential. To keep it off the command line, which every user can see, the browser opens a private file in the data directory
-that forwards to the link. The file is deleted after a minute, or with Ctrl-C. To revoke the token, run "laneway token revoke NAME".
-
-Examples:
-
-    laneway dashboard
-    laneway dashboard --read --for 1h
-    laneway dashboard --print --url https://gateway.example/laneway`
-}
-
 // Run makes the token and opens the page.
 func (c *dashboardCmd) Run(ctx context.Context, env *environment) error {
 	if c.For < time.Minute || c.For > maxDashboard {
@@ -72,8 +58,7 @@ func (c *dashboardCmd) Run(ctx context.Context, env *environment) error {
 	words := fmt.Sprintf("token %s may %s for %s", made.Name, scopeWords(made.Scopes), short(c.For))
 	if c.Print {
 		env.note(words + "; the link is a credential")
-		_, err = fmt.Fprintln(env.stdout, link)
-		return err
+		return env.printLine(link)
 	}
 	if err := c.open(ctx, env, loaded.Config.Data, link, words); err != nil {
 		return errors.Join(err, app.RevokeToken(context.WithoutCancel(ctx), loaded.Config, made.Name, here()))

@@ -64,15 +64,6 @@ type doctorCmd struct {
 	JSON           bool          `help:"Print JSON."`
 }
 
-// Help is the long help of the command.
-func (*doctorCmd) Help() string {
-	return `Each line is ok, a warning or a failure, with what to do. Exit status 1 means that something failed.
-
-Example:
-
-    laneway doctor --config laneway.yaml`
-}
-
 // checks returns the checks in order; later ones may use the results of earlier ones.
 func checks() []check {
 	return []check{
@@ -134,7 +125,7 @@ func (c *doctorCmd) print(env *environment, all []finding) error {
 		if f.Cure != "" {
 			line += "; " + f.Cure
 		}
-		if _, err := fmt.Fprintln(env.stdout, line); err != nil {
+		if err := env.printLine(line); err != nil {
 			return err
 		}
 	}

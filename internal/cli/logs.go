@@ -23,17 +23,6 @@ type logsCmd struct {
 	Follow bool   `help:"Follow new lines until Ctrl-C." short:"f"`
 }
 
-// Help is the long help of the command.
-func (*logsCmd) Help() string {
-	return `Shows the file of log.file in the configuration, else the systemd journal of the unit. A gateway that you started in a terminal writes its log
-to that terminal.
-
-Examples:
-
-    laneway logs -n 20
-    laneway logs --follow`
-}
-
 const (
 	// maxLogLines is the largest value of --lines.
 	maxLogLines = 100_000

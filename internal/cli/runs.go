@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -21,11 +22,6 @@ type runsCmd struct {
 	JSON    bool   `help:"Print JSON."`
 }
 
-// Help is the example of the command.
-func (*runsCmd) Help() string {
-	return "Lists open runs with what they wait for, oldest first, or ended runs with the reason, newest first.\n\nExamples:\n\n    laneway runs --lane main\n    laneway runs --state ended --limit 10"
-}
-
 // Run lists runs, or shows one.
 func (c *runsCmd) Run(ctx context.Context, env *environment) error {
 	if c.ID != "" {
@@ -34,18 +30,14 @@ func (c *runsCmd) Run(ctx context.Context, env *environment) error {
 	if c.Limit < 1 || c.Limit > 200 {
 		return usageError("--limit must be between 1 and 200")
 	}
+	conn := c.gateway(env)
 	var out wire.RunsListResult
-	err := c.call(ctx, env, "runs.list", wire.RunsListParams{State: c.State, SessionKey: c.Session, Lane: c.Lane, Limit: new(int64(c.Limit))}, &out)
+	err := conn.Call(ctx, "runs.list", wire.RunsListParams{State: c.State, SessionKey: c.Session, Lane: c.Lane, Limit: new(int64(c.Limit))}, &out)
 	if err != nil {
 		return err
 	}
-	if len(out.Runs) == 0 && c.Lane != "" {
-		if err := c.checkLane(ctx, env); err != nil {
-			return err
-		}
-	}
 	if len(out.Runs) == 0 {
-		if err := c.checkSession(ctx, env, c.Session); err != nil {
+		if err := cmp.Or(c.checkLane(ctx, conn), checkSession(ctx, conn, c.Session)); err != nil {
 			return err
 		}
 	}
@@ -57,21 +49,22 @@ func (c *runsCmd) Run(ctx context.Context, env *environment) error {
 		if c.State == "open" {
 			words = "no open runs; those that have ended: laneway runs --state ended"
 		}
-		_, err := fmt.Fprintln(env.stdout, words)
-		return err
+		return env.printLine(words)
 	}
 	if err := env.table(runRows(env, out.Runs)); err != nil || out.NextCursor == "" {
 		return err
 	}
-	_, err = fmt.Fprintln(env.stdout, "There are more; see --limit, --lane and --session.")
-	return err
+	return env.printLine("There are more; see --limit, --lane and --session.")
 }
 
 // checkLane returns an error for a lane that the gateway does not have. A lane that was removed may
 // still have runs, so the check is made only when no run was found.
-func (c *runsCmd) checkLane(ctx context.Context, env *environment) error {
+func (c *runsCmd) checkLane(ctx context.Context, conn gatewayConn) error {
+	if c.Lane == "" {
+		return nil
+	}
 	var status wire.LanesStatusResult
-	if err := c.call(ctx, env, "lanes.status", struct{}{}, &status); err != nil {
+	if err := conn.Call(ctx, "lanes.status", struct{}{}, &status); err != nil {
 		return err
 	}
 	var names []string
@@ -98,10 +91,7 @@ func runRows(env *environment, runs []wire.Run) [][]string {
 
 // stateOfRun returns the outcome of a run that has ended, or its state.
 func stateOfRun(r *wire.Run) string {
-	if r.Outcome != "" {
-		return r.Outcome
-	}
-	return r.State
+	return cmp.Or(r.Outcome, r.State)
 }
 
 // runTime returns how long a run has waited, has been running, or ran.
@@ -120,10 +110,7 @@ func runTime(now time.Time, r *wire.Run) string {
 func runReason(now time.Time, r *wire.Run) string {
 	w := r.WaitingFor
 	if w == nil {
-		if r.Error != "" {
-			return r.Error
-		}
-		return r.Reason
+		return cmp.Or(r.Error, r.Reason)
 	}
 	text := w.Text
 	if w.UntilMs != 0 {
@@ -160,11 +147,7 @@ func wholeRun(ctx context.Context, conn gatewayConn, id string) (string, error) 
 
 // getRun reads a run by its id.
 func (f clientFlags) getRun(ctx context.Context, env *environment, id, session string) (out wire.RunsGetResult, err error) {
-	conn, err := f.connect(ctx, env)
-	if err != nil {
-		return out, err
-	}
-	defer closeQuietly(conn)
+	conn := f.gateway(env)
 	if id, err = wholeRun(ctx, conn, id); err != nil {
 		return out, err
 	}
@@ -233,11 +216,6 @@ type whyCmd struct {
 	JSON    bool   `help:"Print JSON."`
 }
 
-// Help is the example of the command.
-func (*whyCmd) Help() string {
-	return "In a chat, reply /why to your own message instead.\n\nExamples:\n\n    laneway why 01a221a6-d693-76bf-b7de-5991ff6d7e7e\n    laneway why 4711 --session agent:main:telegram:direct:7"
-}
-
 // Run queries the gateway.
 func (c *whyCmd) Run(ctx context.Context, env *environment) error {
 	out, err := c.getRun(ctx, env, c.ID, c.Session)
@@ -250,8 +228,7 @@ func (c *whyCmd) Run(ctx context.Context, env *environment) error {
 	if c.JSON {
 		return printJSON(env.stdout, out)
 	}
-	_, err = fmt.Fprintf(env.stdout, "%s  %s\n", cell(out.Answer.Why, 20), oneLine(out.Answer.Text))
-	return err
+	return env.print("%s  %s\n", cell(out.Answer.Why, 20), oneLine(out.Answer.Text))
 }
 
 type tasksCmd struct {
@@ -268,19 +245,12 @@ type tasksList struct {
 	JSON    bool   `help:"Print JSON."`
 }
 
-// Help is the example of the command.
-func (*tasksList) Help() string { return "Example:\n\n    laneway tasks list --all --limit 10" }
-
 // Run lists tasks.
 func (c *tasksList) Run(ctx context.Context, env *environment) error {
 	if c.Limit < 1 || c.Limit > 200 {
 		return usageError("--limit must be between 1 and 200")
 	}
-	conn, err := c.connect(ctx, env)
-	if err != nil {
-		return err
-	}
-	defer closeQuietly(conn)
+	conn := c.gateway(env)
 	var out wire.TasksListResult
 	if err := conn.Call(ctx, "tasks.list", wire.TasksListParams{SessionKey: c.Session, Open: !c.All, Limit: new(int64(c.Limit))}, &out); err != nil {
 		return err
@@ -317,12 +287,8 @@ func (c *tasksList) Run(ctx context.Context, env *environment) error {
 
 // withTask makes a call about a task, whose id a narrow terminal may have shortened.
 func (f clientFlags) withTask(ctx context.Context, env *environment, method, id string, out any) error {
-	conn, err := f.connect(ctx, env)
-	if err != nil {
-		return err
-	}
-	defer closeQuietly(conn)
-	id, err = wholeID(id, func() (ids []string, err error) {
+	conn := f.gateway(env)
+	id, err := wholeID(id, func() (ids []string, err error) {
 		var all wire.TasksListResult
 		err = conn.Call(ctx, "tasks.list", wire.TasksListParams{Limit: new(int64(pageSize))}, &all)
 		for _, t := range all.Tasks {
@@ -338,21 +304,13 @@ func (f clientFlags) withTask(ctx context.Context, env *environment, method, id 
 
 // stateOfTask returns the outcome of a task that has ended, or its state.
 func stateOfTask(t wire.Task) string {
-	if t.Outcome != "" {
-		return t.Outcome
-	}
-	return t.State
+	return cmp.Or(t.Outcome, t.State)
 }
 
 type tasksShow struct {
 	clientFlags
 	ID   string `arg:"" help:"Task." complete:"tasks"`
 	JSON bool   `help:"Print JSON."`
-}
-
-// Help is the example of the command.
-func (*tasksShow) Help() string {
-	return "To read its conversation, use laneway sessions show with the session of the task.\n\nExample:\n\n    laneway tasks show 0b6c1f7e-90a1-5c55-8a0e-1f2d3c4b5a69"
 }
 
 // Run shows a task.
@@ -386,11 +344,6 @@ type tasksStop struct {
 	JSON bool   `help:"Print JSON."`
 }
 
-// Help is the example of the command.
-func (*tasksStop) Help() string {
-	return "It works even when every lane is full.\n\nExample:\n\n    laneway tasks stop 0b6c1f7e-90a1-5c55-8a0e-1f2d3c4b5a69"
-}
-
 // Run stops a task.
 func (c *tasksStop) Run(ctx context.Context, env *environment) error {
 	var out wire.TasksStopResult
@@ -410,11 +363,9 @@ func (c *tasksStop) Run(ctx context.Context, env *environment) error {
 		return printJSON(env.stdout, out)
 	}
 	if !out.Stopped {
-		_, err := fmt.Fprintf(env.stdout, "nothing to stop in task %s\n", oneLine(c.ID))
-		return err
+		return env.print("nothing to stop in task %s\n", oneLine(c.ID))
 	}
-	_, err := fmt.Fprintf(env.stdout, "stopped %s\n", cell(strings.Join(out.RunIDs, " "), 400))
-	return err
+	return env.print("stopped %s\n", cell(strings.Join(out.RunIDs, " "), 400))
 }
 
 type usageCmd struct {
@@ -424,21 +375,12 @@ type usageCmd struct {
 	JSON bool   `help:"Print JSON."`
 }
 
-// Help is the example of the command.
-func (*usageCmd) Help() string {
-	return "Examples:\n\n    laneway usage\n    laneway usage --by agent --days 30\n    laneway usage --by job --json | jq .rows"
-}
-
 // Run reads usage.status and usage.list over one connection.
 func (c *usageCmd) Run(ctx context.Context, env *environment) error {
 	if c.Days < 1 || c.Days > 100 {
 		return usageError("--days must be 1 to 100")
 	}
-	conn, err := c.connect(ctx, env)
-	if err != nil {
-		return err
-	}
-	defer closeQuietly(conn)
+	conn := c.gateway(env)
 	var status wire.UsageStatusResult
 	if err := conn.Call(ctx, "usage.status", wire.UsageStatusParams{}, &status); err != nil {
 		return err
@@ -463,13 +405,12 @@ func (c *usageCmd) print(env *environment, status wire.UsageStatusResult, list w
 		if err := env.table(rows); err != nil {
 			return err
 		}
-		if _, err := fmt.Fprintln(env.stdout); err != nil {
+		if err := env.printLine(); err != nil {
 			return err
 		}
 	}
 	if len(list.Rows) == 0 {
-		_, err := fmt.Fprintln(env.stdout, "Nothing was used.")
-		return err
+		return env.printLine("Nothing was used.")
 	}
 	if err := env.table(usageRows(c.By, list)); err != nil {
 		return err
@@ -477,8 +418,7 @@ func (c *usageCmd) print(env *environment, status wire.UsageStatusResult, list w
 	if !list.HasMore {
 		return nil
 	}
-	_, err := fmt.Fprintln(env.stdout, "\nThere are more lines; ask for fewer days.")
-	return err
+	return env.printLine("\nThere are more lines; ask for fewer days.")
 }
 
 func budgetRows(s wire.UsageStatusResult) [][]string {
@@ -496,10 +436,7 @@ func budgetRows(s wire.UsageStatusResult) [][]string {
 		return show(n)
 	}
 	for _, b := range s.Budgets {
-		level := b.Level
-		if level == "" {
-			level = "-"
-		}
+		level := cmp.Or(b.Level, "-")
 		rows = append(rows, []string{
 			cell(b.Kind, 20), number(b.UsedTokens, decimal), limit(b.LimitTokens, decimal), number(b.UsedMicros, money), limit(b.LimitMicros, money), cell(level, 20),
 		})

@@ -33,21 +33,6 @@ type sendCmd struct {
 	JSON    bool          `help:"Print the answer, its run id and its outcome as JSON."`
 }
 
-// Help is the long help of the command.
-func (*sendCmd) Help() string {
-	return `Prints the answer on standard output. Exit status 0 means answered; 1 means not answered, with the reason on standard error. If the
-connection breaks, send reconnects; it never sends the message twice.
-
-If the agent asks for permission, the question appears on standard error with a number for each answer. On a terminal, type the number or a
-word such as yes. Elsewhere, send prints the command that answers the question, and waits; with --no-wait it fails immediately.
-
-Examples:
-
-    laneway send "What is on today?"
-    git diff | laneway send - --session review --timeout 5m
-    laneway send "What does it show?" --file chart.png`
-}
-
 // Run sends the message and waits for its end.
 func (c *sendCmd) Run(ctx context.Context, env *environment) error {
 	text, err := c.message(env)
@@ -286,7 +271,7 @@ func (c *sendCmd) print(env *environment, end turnEnd) error {
 		if env.terminal != nil {
 			text = plain(text)
 		}
-		if _, err := fmt.Fprintln(env.stdout, strings.TrimSuffix(text, "\n")); err != nil {
+		if err := env.printLine(strings.TrimSuffix(text, "\n")); err != nil {
 			return fmt.Errorf("writing the answer: %w", err)
 		}
 	}
@@ -312,16 +297,6 @@ type filesGetCmd struct {
 	clientFlags
 	ID     string `arg:"" help:"The file's id: the last word of its line in the answer."`
 	Output string `help:"Where to write it; - is standard output. Default: its own name, in this directory." short:"o" placeholder:"PATH"`
-}
-
-// Help is the long help of the command.
-func (*filesGetCmd) Help() string {
-	return `An answer ends with a line for each file: [file: chart.png, image/png, 81 bytes, file-0192…]. An existing file is not replaced.
-
-Examples:
-
-    laneway files get file-01923f6c5b6a7c1e8d3f4a5b6c7d8e9f0192aabbccddeeff
-    laneway files get file-01923f6c5b6a7c1e8d3f4a5b6c7d8e9f0192aabbccddeeff -o chart.png`
 }
 
 var fileID = regexp.MustCompile(`^file-[0-9a-f]{1,100}$`)
@@ -354,6 +329,5 @@ func (c *filesGetCmd) Run(ctx context.Context, env *environment) error {
 	if err = errors.Join(err, made.Close()); err != nil {
 		return errors.Join(err, os.Remove(path)) // an incomplete file must not look complete
 	}
-	_, err = fmt.Fprintln(env.stdout, filepath.Clean(path))
-	return err
+	return env.printLine(filepath.Clean(path))
 }

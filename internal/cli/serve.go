@@ -96,23 +96,6 @@ type serveCmd struct {
 	JSON          bool     `help:"With --print-config: print JSON."`
 }
 
-// Help is the long help of the command.
-func (*serveCmd) Help() string {
-	return `Without configuration, the gateway listens on 127.0.0.1:18790, stores everything in SQLite in its data directory, creates a token there, and
-answers with echo, a demo agent that repeats what you type.
-
-Ctrl-C or SIGTERM lets running turns finish; press it again to end immediately. SIGHUP reloads the configuration, SIGUSR1 restarts the
-scheduler in place.
-
-Examples:
-
-    laneway serve
-    laneway serve --agent claude
-    laneway serve --agent ollama:
-    laneway serve --agent openai:llama3.2@http://127.0.0.1:11434/v1
-    laneway serve --config laneway.yaml --print-config`
-}
-
 func (c *serveCmd) settings() []config.Setting {
 	all := given(
 		flagValue{"metrics_listen", "--metrics-listen", c.MetricsListen},
@@ -381,24 +364,6 @@ type (
 	migrateStatus struct{ migrateFlags }
 )
 
-// Help is the example of the command.
-func (*migrateUp) Help() string {
-	return "Several replicas may run it at the same time.\n\nExample:\n\n    laneway migrate up --config laneway.yaml"
-}
-
-// Help is the example of the command.
-func (*migrateDown) Help() string {
-	return `Stop every gateway on the database first, and back it up. While a gateway uses the database, the command changes nothing and ends with
-exit status 1.
-
-Example:
-
-    laneway migrate down`
-}
-
-// Help is the example of the command.
-func (*migrateStatus) Help() string { return "Example:\n\n    laneway migrate status --json" }
-
 // Run applies missing migrations.
 func (c *migrateUp) Run(ctx context.Context, env *environment) error {
 	return c.run(ctx, env, "up", false)
@@ -418,12 +383,8 @@ func (c *migrateDown) Run(ctx context.Context, env *environment) error {
 		return fmt.Errorf("%w; nothing was changed (--force takes the step nevertheless)", err)
 	}
 	if !c.Yes {
-		agreed, err := env.confirm(live.Error() + ". Take the step back nevertheless?")
-		if err != nil {
+		if err := env.confirm(live.Error()+". Take the step back nevertheless?", "nothing was changed"); err != nil {
 			return err
-		}
-		if !agreed {
-			return errors.New("nothing was changed")
 		}
 	}
 	return c.run(ctx, env, "down", true)

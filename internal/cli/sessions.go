@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -33,9 +34,6 @@ type sessionsList struct {
 	JSON   bool   `help:"Print JSON."`
 }
 
-// Help is the example of the command.
-func (*sessionsList) Help() string { return "Example:\n\n    laneway sessions list --limit 10" }
-
 // updatedAt returns when a session last changed; 0 = it does not exist yet.
 func updatedAt(s wire.SessionRow) int64 {
 	if s.UpdatedAt == nil {
@@ -56,11 +54,7 @@ func (c *sessionsList) Run(ctx context.Context, env *environment) error {
 	if c.Search != "" {
 		params["search"] = c.Search
 	}
-	conn, err := c.connect(ctx, env)
-	if err != nil {
-		return err
-	}
-	defer closeQuietly(conn)
+	conn := c.gateway(env)
 	got, err := listing{method: "sessions.list", member: "sessions", params: params, offset: c.Offset, limit: c.Limit}.read(ctx, conn)
 	if err != nil {
 		return err
@@ -95,19 +89,6 @@ func (*sessionsList) hidden(ctx context.Context, env *environment, conn gatewayC
 		env.note(counted(n, totals[1].TotalIsLowerBound) + " not listed, of job runs and tasks (--all)")
 	}
 	return nil
-}
-
-// checkSession is [checkSession] over a connection of its own.
-func (f clientFlags) checkSession(ctx context.Context, env *environment, key string) error {
-	if key == "" {
-		return nil
-	}
-	conn, err := f.connect(ctx, env)
-	if err != nil {
-		return err
-	}
-	defer closeQuietly(conn)
-	return checkSession(ctx, conn, key)
 }
 
 // checkSession returns an error for a session that does not exist; "" = all. A session that was
@@ -161,21 +142,12 @@ type sessionsShow struct {
 	JSON  bool   `help:"Print JSON."`
 }
 
-// Help is the example of the command.
-func (*sessionsShow) Help() string {
-	return "Example:\n\n    laneway sessions show agent:main:main --limit 5"
-}
-
 // Run shows the session's row and the end of its transcript.
 func (c *sessionsShow) Run(ctx context.Context, env *environment) error {
 	if c.Limit < 1 || c.Limit > 1000 {
 		return usageError("--limit must be between 1 and 1000")
 	}
-	conn, err := c.connect(ctx, env)
-	if err != nil {
-		return err
-	}
-	defer closeQuietly(conn)
+	conn := c.gateway(env)
 	described, err := findSession(ctx, conn, c.Key)
 	if err != nil {
 		return err
@@ -280,7 +252,7 @@ func writerOf(m wire.HistoryMessage) string {
 func printMessages(env *environment, messages []wire.HistoryMessage) error {
 	for _, m := range messages {
 		at := time.UnixMilli(m.Timestamp).Local().Format("2006-01-02 15:04:05")
-		if _, err := fmt.Fprintf(env.stdout, "\n%s  %s\n%s\n", at, cell(writerOf(m), 40), plain(m.Text())); err != nil {
+		if err := env.print("\n%s  %s\n%s\n", at, cell(writerOf(m), 40), plain(m.Text())); err != nil {
 			return err
 		}
 	}
@@ -293,18 +265,9 @@ type sessionsReset struct {
 	JSON bool   `help:"Print JSON."`
 }
 
-// Help is the example of the command.
-func (*sessionsReset) Help() string {
-	return "The old transcript is archived.\n\nExample:\n\n    laneway sessions reset agent:main:main"
-}
-
 // Run resets the session.
 func (c *sessionsReset) Run(ctx context.Context, env *environment) error {
-	conn, err := c.connect(ctx, env)
-	if err != nil {
-		return err
-	}
-	defer closeQuietly(conn)
+	conn := c.gateway(env)
 	if _, err := findSession(ctx, conn, c.Key); err != nil {
 		return err
 	}
@@ -315,8 +278,7 @@ func (c *sessionsReset) Run(ctx context.Context, env *environment) error {
 	if c.JSON {
 		return printJSON(env.stdout, raw)
 	}
-	_, err = fmt.Fprintf(env.stdout, "%s was reset\n", oneLine(c.Key))
-	return err
+	return env.print("%s was reset\n", oneLine(c.Key))
 }
 
 type sessionsDelete struct {
@@ -325,11 +287,6 @@ type sessionsDelete struct {
 	Branches bool   `help:"Also delete sessions that branched from it; otherwise they keep the messages they share."`
 	Yes      bool   `help:"Don't ask. Required without a terminal."`
 	JSON     bool   `help:"Print JSON."`
-}
-
-// Help is the example of the command.
-func (*sessionsDelete) Help() string {
-	return "You can't undo this.\n\nExample:\n\n    laneway sessions delete agent:main:test --yes"
 }
 
 // Run deletes the session after a confirmation.
@@ -342,19 +299,11 @@ func (c *sessionsDelete) Run(ctx context.Context, env *environment) error {
 		if c.Branches {
 			what += " and the sessions that have branched off it"
 		}
-		agreed, err := env.confirm("Delete the session " + what + "?")
-		if err != nil {
+		if err := env.confirm("Delete the session "+what+"?", "nothing was deleted"); err != nil {
 			return err
 		}
-		if !agreed {
-			return errors.New("nothing was deleted")
-		}
 	}
-	conn, err := c.connect(ctx, env)
-	if err != nil {
-		return err
-	}
-	defer closeQuietly(conn)
+	conn := c.gateway(env)
 	var done wire.SessionsDeleteResult
 	if err := conn.Call(ctx, "sessions.delete", wire.SessionsDeleteParams{Key: c.Key, DeleteBranches: c.Branches}, &done); err != nil {
 		return err
@@ -365,8 +314,7 @@ func (c *sessionsDelete) Run(ctx context.Context, env *environment) error {
 	if !done.Deleted {
 		return missingSession(ctx, conn, c.Key)
 	}
-	_, err = fmt.Fprintf(env.stdout, "%s is deleted\n", oneLine(c.Key))
-	return err
+	return env.print("%s is deleted\n", oneLine(c.Key))
 }
 
 type sessionsStop struct {
@@ -377,23 +325,15 @@ type sessionsStop struct {
 	JSON bool   `help:"Print JSON."`
 }
 
-// Help is the example of the command.
-func (*sessionsStop) Help() string {
-	return "It works even when every lane is full.\n\nExample:\n\n    laneway sessions stop agent:main:main --all"
-}
-
 // Run stops the named runs or all.
 func (c *sessionsStop) Run(ctx context.Context, env *environment) error {
-	conn, err := c.connect(ctx, env)
+	conn := c.gateway(env)
+	only, err := wholeRun(ctx, conn, c.Only)
 	if err != nil {
 		return err
 	}
-	defer closeQuietly(conn)
-	if c.Only, err = wholeRun(ctx, conn, c.Only); err != nil {
-		return err
-	}
 	var result wire.ChatAbortResult
-	if err := conn.Call(ctx, "chat.abort", wire.ChatAbortParams{SessionKey: c.Key, RunID: c.Only, All: c.All}, &result); err != nil {
+	if err := conn.Call(ctx, "chat.abort", wire.ChatAbortParams{SessionKey: c.Key, RunID: only, All: c.All}, &result); err != nil {
 		return err
 	}
 	switch {
@@ -403,11 +343,9 @@ func (c *sessionsStop) Run(ctx context.Context, env *environment) error {
 		if _, err := findSession(ctx, conn, c.Key); err != nil {
 			return err
 		}
-		_, err := fmt.Fprintf(env.stdout, "nothing to stop in %s\n", oneLine(c.Key))
-		return err
+		return env.print("nothing to stop in %s\n", oneLine(c.Key))
 	default:
-		_, err := fmt.Fprintf(env.stdout, "stopped %s\n", cell(strings.Join(result.RunIDs, " "), 400))
-		return err
+		return env.print("stopped %s\n", cell(strings.Join(result.RunIDs, " "), 400))
 	}
 }
 
@@ -420,11 +358,6 @@ type sessionsSearch struct {
 	Until   string        `help:"Only messages up to this time, to go further back." placeholder:"TIME"`
 	Limit   int           `help:"How many, 1 to 100." default:"20"`
 	JSON    bool          `help:"Print JSON."`
-}
-
-// Help is the example of the command.
-func (*sessionsSearch) Help() string {
-	return "Search ignores case and accents, and a word finds longer words that begin with it.\n\nExample:\n\n    laneway sessions search invoice 4711"
 }
 
 // Run searches the transcripts.
@@ -443,11 +376,7 @@ func (c *sessionsSearch) Run(ctx context.Context, env *environment) error {
 		}
 		params.UntilMs = new(until.UnixMilli())
 	}
-	conn, err := c.connect(ctx, env)
-	if err != nil {
-		return err
-	}
-	defer closeQuietly(conn)
+	conn := c.gateway(env)
 	var found wire.SessionsSearchResult
 	if err := conn.Call(ctx, "sessions.search", params, &found); err != nil {
 		return err
@@ -466,18 +395,16 @@ func (c *sessionsSearch) Run(ctx context.Context, env *environment) error {
 func (*sessionsSearch) print(env *environment, found wire.SessionsSearchResult) error {
 	for _, h := range found.Hits {
 		at := time.UnixMilli(h.Timestamp).Local().Format("2006-01-02 15:04:05")
-		if _, err := fmt.Fprintf(env.stdout, "%s  %s  %s\n    %s\n", at, cell(h.SessionKey, 512), cell(h.Role, 12), oneLine(h.Excerpt)); err != nil {
+		if err := env.print("%s  %s  %s\n    %s\n", at, cell(h.SessionKey, 512), cell(h.Role, 12), oneLine(h.Excerpt)); err != nil {
 			return err
 		}
 	}
 	switch {
 	case found.NextUntilMs != nil:
 		back := time.UnixMilli(*found.NextUntilMs).UTC().Format(time.RFC3339Nano)
-		_, err := fmt.Fprintf(env.stdout, "there may be older ones; continue with --until %s\n", back)
-		return err
+		return env.print("there may be older ones; continue with --until %s\n", back)
 	case len(found.Hits) == 0:
-		_, err := fmt.Fprintln(env.stdout, "no message has these words")
-		return err
+		return env.printLine("no message has these words")
 	}
 	return nil
 }
@@ -493,23 +420,19 @@ type tocCmd struct {
 	JSON    bool   `help:"Print JSON."`
 }
 
-// Help is the example of the command.
-func (*tocCmd) Help() string {
-	return "laneway writes summaries if history.summary_agent names an agent.\n\nExample:\n\n    laneway toc week --from 2026-W10"
-}
-
 // Run lists summaries.
 func (c *tocCmd) Run(ctx context.Context, env *environment) error {
 	if c.Limit < 1 || c.Limit > 100 || c.Offset < 0 {
 		return usageError("--limit must be between 1 and 100, and --offset must not be negative")
 	}
 	params := wire.TocListParams{Level: c.Level, Key: c.Session, From: c.From, To: c.To, Limit: new(int64(c.Limit)), Offset: int64(c.Offset)}
+	conn := c.gateway(env)
 	var found wire.TocListResult
-	if err := c.call(ctx, env, "toc.list", params, &found); err != nil {
+	if err := conn.Call(ctx, "toc.list", params, &found); err != nil {
 		return err
 	}
 	if len(found.Nodes) == 0 {
-		if err := c.checkSession(ctx, env, c.Session); err != nil {
+		if err := checkSession(ctx, conn, c.Session); err != nil {
 			return err
 		}
 	}
@@ -522,23 +445,19 @@ func (c *tocCmd) Run(ctx context.Context, env *environment) error {
 func (*tocCmd) print(env *environment, found wire.TocListResult) error {
 	for _, n := range found.Nodes {
 		where, stale := n.SessionKey, ""
-		if where == "" {
-			where = n.Principal
-		}
+		where = cmp.Or(where, n.Principal)
 		if n.Stale {
 			stale = "  (messages came since)"
 		}
-		if _, err := fmt.Fprintf(env.stdout, "%s  %s%s\n    %s\n", n.Period, cell(where, 512), stale, oneLine(n.Text)); err != nil {
+		if err := env.print("%s  %s%s\n    %s\n", n.Period, cell(where, 512), stale, oneLine(n.Text)); err != nil {
 			return err
 		}
 	}
 	switch {
 	case found.NextOffset != nil:
-		_, err := fmt.Fprintf(env.stdout, "there may be others; continue with --offset %d\n", *found.NextOffset)
-		return err
+		return env.print("there may be others; continue with --offset %d\n", *found.NextOffset)
 	case len(found.Nodes) == 0:
-		_, err := fmt.Fprintln(env.stdout, "there are no summaries")
-		return err
+		return env.printLine("there are no summaries")
 	}
 	return nil
 }

@@ -26,18 +26,9 @@ type statusCmd struct {
 	JSON  bool          `help:"Print JSON." xor:"how"`
 }
 
-// Help is the example of the command.
-func (*statusCmd) Help() string {
-	return "Examples:\n\n    laneway status --watch\n    laneway status --json | jq .lanes"
-}
-
 // Run reads status, lanes, channels and health over one connection.
 func (c *statusCmd) Run(ctx context.Context, env *environment) error {
-	conn, err := c.connect(ctx, env)
-	if err != nil {
-		return err
-	}
-	defer closeQuietly(conn)
+	conn := c.gateway(env)
 	if !c.Watch {
 		return c.once(ctx, env, conn)
 	}
@@ -57,7 +48,7 @@ func (c *statusCmd) Run(ctx context.Context, env *environment) error {
 			return nil
 		}
 		if !env.toTerminal {
-			if _, err := fmt.Fprintln(env.stdout); err != nil {
+			if err := env.printLine(); err != nil {
 				return err
 			}
 		}
@@ -127,7 +118,7 @@ func (c *statusCmd) print(env *environment, raw map[string]json.RawMessage) erro
 		if len(rows) < 2 {
 			continue
 		}
-		if _, err := fmt.Fprintln(env.stdout); err != nil {
+		if err := env.printLine(); err != nil {
 			return err
 		}
 		if err := env.table(rows); err != nil {
@@ -296,16 +287,6 @@ type healthCmd struct {
 	JSON    bool          `help:"Print the answer as JSON."`
 }
 
-// Help is the long help of the command.
-func (*healthCmd) Help() string {
-	return `You need no token. Exit status 0 means healthy; 1 means unhealthy or unreachable.
-
-Examples:
-
-    laneway health
-    laneway health --ready --url http://127.0.0.1:18790`
-}
-
 // Run requests /healthz or /readyz.
 func (c *healthCmd) Run(ctx context.Context, env *environment) error {
 	if c.Timeout <= 0 {
@@ -331,8 +312,7 @@ func (c *healthCmd) Run(ctx context.Context, env *environment) error {
 	case status == http.StatusOK && c.JSON:
 		return nil
 	case status == http.StatusOK:
-		_, err := fmt.Fprintln(env.stdout, "ok")
-		return err
+		return env.printLine("ok")
 	case c.JSON:
 		return errQuiet
 	default:
@@ -412,25 +392,6 @@ type releaseCmd struct {
 	Yes bool `help:"Don't ask."`
 }
 
-// Help is the example of the command.
-func (*holdCmd) Help() string {
-	return `Pauses every gateway on the configured store within some seconds: laneway sends nothing, receives nothing from chats, and starts no jobs.
-Running turns finish. You can still inspect everything, and administrators can chat. A backup starts paused. End it with laneway release.
-
-Example:
-
-    laneway hold --reason "moving to another machine"`
-}
-
-// Help is the example of the command.
-func (*releaseCmd) Help() string {
-	return `Shows what will start, and asks. Before you release a backup, stop the original; otherwise both send the same messages and run the same jobs.
-
-Example:
-
-    laneway release --data /var/backups/laneway-monday`
-}
-
 // Run holds the gateway.
 func (c *holdCmd) Run(ctx context.Context, env *environment) error {
 	loaded, err := c.loadBeside(env)
@@ -440,8 +401,7 @@ func (c *holdCmd) Run(ctx context.Context, env *environment) error {
 	if err := app.SetHold(ctx, loaded.Config, c.Reason, here()); err != nil {
 		return fmt.Errorf("holding the gateway: %w", err)
 	}
-	_, err = fmt.Fprintln(env.stdout, "the gateway is held; release it with: laneway release")
-	return err
+	return env.printLine("the gateway is held; release it with: laneway release")
 }
 
 // Run shows the waiting work, asks, and releases the gateway.
@@ -458,24 +418,18 @@ func (c *releaseCmd) Run(ctx context.Context, env *environment) error {
 		return fmt.Errorf("reading what is held: %w", err)
 	}
 	if waits.Hold == nil {
-		_, err = fmt.Fprintln(env.stdout, "the gateway is not held")
-		return err
+		return env.printLine("the gateway is not held")
 	}
-	if _, err := fmt.Fprintln(env.stdout, "with the release "+waits.Sentence()); err != nil {
+	if err := env.printLine("with the release " + waits.Sentence()); err != nil {
 		return err
 	}
 	if !c.Yes {
-		agreed, err := env.confirm("Release the gateway?")
-		if err != nil {
+		if err := env.confirm("Release the gateway?", "nothing was changed"); err != nil {
 			return err
-		}
-		if !agreed {
-			return errors.New("nothing was changed")
 		}
 	}
 	if err := app.ReleaseHold(ctx, loaded.Config, here()); err != nil {
 		return fmt.Errorf("releasing the gateway: %w", err)
 	}
-	_, err = fmt.Fprintln(env.stdout, "the gateway is released")
-	return err
+	return env.printLine("the gateway is released")
 }

@@ -22,20 +22,6 @@ type storeCopy struct {
 	JSON bool   `help:"Print JSON."`
 }
 
-// Help is the example of the command.
-func (*storeCopy) Help() string {
-	return `Stop every gateway on both databases first; while one runs, the command changes nothing and ends with exit status 1. If a copy is
-interrupted, run the same command again to continue. At the end, laneway compares the rows and checksums of every table. It never writes to
-the source. Copy the directory attachments of the data directory as well, because files are not in the database.
-
-Put a password into LANEWAY_DATABASE_URL (and leave out --from or --to), or into PGPASSFILE.
-
-Examples:
-
-    laneway store copy --from sqlite:/var/lib/laneway/laneway.db --to postgres://laneway@db/laneway
-    laneway store copy --from postgres://laneway@db/laneway --to sqlite:laneway.db`
-}
-
 // storeCopyReport is the JSON output of the command.
 type storeCopyReport struct {
 	From    string            `json:"from"`
@@ -134,8 +120,7 @@ func (r storeCopyReport) print(env *environment) error {
 	if r.Altered > 0 {
 		env.note(fmt.Sprintf("warning: %s had characters that PostgreSQL cannot store; they were left out", count(int(r.Altered), "text")))
 	}
-	_, err := fmt.Fprintf(env.stdout, "%s is equal to %s\n", r.To, r.From)
-	return err
+	return env.print("%s is equal to %s\n", r.To, r.From)
 }
 
 // copyProgress shows the progress of a copy: one line that changes on a terminal, otherwise a line
@@ -190,16 +175,6 @@ type backupCmd struct {
 	JSON bool   `help:"Print JSON."`
 }
 
-// Help is the example of the command.
-func (*backupCmd) Help() string {
-	return `Copies the SQLite database, attachments and the token while the gateway runs. To use the backup, run laneway serve --data DIR. It is as
-secret as the data directory. For PostgreSQL, use pg_dump.
-
-Example:
-
-    laneway backup /var/backups/laneway-monday`
-}
-
 // backupReport is what the command prints as JSON.
 type backupReport struct {
 	Dir           string `json:"dir"`
@@ -221,8 +196,7 @@ func (c *backupCmd) Run(ctx context.Context, env *environment) error {
 	if c.JSON {
 		return printJSON(env.stdout, backupReport{Dir: r.Dir, DatabaseBytes: r.DatabaseBytes, Files: r.Files, FileBytes: r.FileBytes})
 	}
-	_, err = fmt.Fprintf(env.stdout, "%s: the database (%s) and %s (%s)\n", r.Dir, size(r.DatabaseBytes), count(r.Files, "file"), size(r.FileBytes))
-	return err
+	return env.print("%s: the database (%s) and %s (%s)\n", r.Dir, size(r.DatabaseBytes), count(r.Files, "file"), size(r.FileBytes))
 }
 
 // size formats a number of bytes with the unit that a person would use.

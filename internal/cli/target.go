@@ -318,14 +318,43 @@ func (env *environment) dialOne(ctx context.Context, targets []target) (conn gat
 	return nil, to, err
 }
 
-// call opens a connection, makes one call, and closes it.
-func (f clientFlags) call(ctx context.Context, env *environment, method string, params, result any) error {
-	conn, err := f.connect(ctx, env)
-	if err != nil {
-		return err
+// gateway returns the connection that the flags describe. It is opened by the first call, which
+// returns the error of a connection that fails, and closed when the command has ended.
+func (f clientFlags) gateway(env *environment) gatewayConn {
+	conn := &lazyConn{open: func(ctx context.Context) (gatewayConn, error) { return f.connect(ctx, env) }}
+	env.opened = append(env.opened, conn)
+	return conn
+}
+
+// lazyConn is a connection that its first call opens. One goroutine uses it.
+type lazyConn struct {
+	gatewayConn
+
+	open func(ctx context.Context) (gatewayConn, error)
+}
+
+// Call implements gatewayConn.
+func (l *lazyConn) Call(ctx context.Context, method string, params, result any) (err error) {
+	if l.gatewayConn == nil {
+		if l.gatewayConn, err = l.open(ctx); err != nil {
+			l.gatewayConn = nil
+			return err
+		}
 	}
-	defer closeQuietly(conn)
-	return conn.Call(ctx, method, params, result)
+	return l.gatewayConn.Call(ctx, method, params, result)
+}
+
+// Close implements gatewayConn.
+func (l *lazyConn) Close() error {
+	if l.gatewayConn == nil {
+		return nil
+	}
+	return l.gatewayConn.Close()
+}
+
+// call makes one call on a connection of its own.
+func (f clientFlags) call(ctx context.Context, env *environment, method string, params, result any) error {
+	return f.gateway(env).Call(ctx, method, params, result)
 }
 
 // closeQuietly closes a connection whose answers have all arrived, so an error of the close does
@@ -360,17 +389,6 @@ func dialAs(version string, timeout time.Duration) dialer {
 }
 
 type mcpCmd struct{ clientFlags }
-
-// Help is the long help of the command.
-func (*mcpCmd) Help() string {
-	return `For programs that start their MCP servers themselves. The tools act for your token, and reach only what belongs to it. In an agent's turn,
-the command uses LANEWAY_MCP_URL and LANEWAY_MCP_TOKEN, and the tools act for the user of that turn.
-
-Examples:
-
-    laneway mcp
-    LANEWAY_TOKEN=... laneway mcp --url https://gateway.example.org`
-}
 
 // Run forwards requests until standard input ends.
 func (c *mcpCmd) Run(ctx context.Context, env *environment) error {

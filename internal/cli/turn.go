@@ -480,11 +480,6 @@ type questionsList struct {
 	JSON bool `help:"Print JSON."`
 }
 
-// Help is the example of the command.
-func (*questionsList) Help() string {
-	return "An administrator sees all questions, but only the user whom the agent asks can answer.\n\nExample:\n\n    laneway questions list"
-}
-
 // Run lists questions.
 func (c *questionsList) Run(ctx context.Context, env *environment) error {
 	var out wire.QuestionsListResult
@@ -495,8 +490,7 @@ func (c *questionsList) Run(ctx context.Context, env *environment) error {
 		return printJSON(env.stdout, out)
 	}
 	if len(out.Questions) == 0 {
-		_, err := fmt.Fprintln(env.stdout, "no questions")
-		return err
+		return env.printLine("no questions")
 	}
 	rows := [][]string{{"AGENT", "WANTS TO", "ANSWERS", "LEFT", "ASKED", "SESSION", "ID"}}
 	for i := range out.Questions {
@@ -528,11 +522,6 @@ type questionsAnswer struct {
 	JSON   bool   `help:"Print JSON."`
 }
 
-// Help is the example of the command.
-func (*questionsAnswer) Help() string {
-	return "The first answer counts.\n\nExample:\n\n    laneway questions answer 0b6c1f7e90a1 1"
-}
-
 // Run answers a question.
 func (c *questionsAnswer) Run(ctx context.Context, env *environment) error {
 	var out wire.QuestionsAnswerResult
@@ -546,6 +535,5 @@ func (c *questionsAnswer) Run(ctx context.Context, env *environment) error {
 	if c.JSON {
 		return printJSON(env.stdout, out)
 	}
-	_, err = fmt.Fprintln(env.stdout, plain(out.Text))
-	return err
+	return env.printLine(plain(out.Text))
 }
