@@ -40,6 +40,7 @@ package cron
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
@@ -82,9 +83,9 @@ const (
 // Payload is the content of a run. Text is the message of an agent turn, the text of a system event
 // or a script. Options is the rest of the object in JSON, as checked at the border, and may be nil.
 type Payload struct {
-	Kind    PayloadKind
-	Text    string
-	Options []byte
+	Kind    PayloadKind     `json:"kind"`
+	Text    string          `json:"text,omitempty"`
+	Options json.RawMessage `json:"options,omitempty"`
 }
 
 // DeliveryMode is where the answer goes.
@@ -99,14 +100,15 @@ const (
 
 // Delivery is the target of the answer. To is a chat or a URL.
 type Delivery struct {
-	Mode       DeliveryMode
-	Channel    string
-	To         string
-	Thread     string
-	Account    string
-	BestEffort bool   // a failed delivery does not make the run a failure
-	Urgent     bool   // quiet hours do not hold the answers
-	Options    []byte // further destinations in JSON, as checked at the border; see Failure and Completion
+	Mode       DeliveryMode `json:"mode,omitempty"`
+	Channel    string       `json:"channel,omitempty"`
+	To         string       `json:"to,omitempty"`
+	Thread     string       `json:"thread,omitempty"`
+	Account    string       `json:"account,omitempty"`
+	BestEffort bool         `json:"bestEffort,omitempty"` // a failed delivery does not make the run a failure
+	Urgent     bool         `json:"urgent,omitempty"`     // quiet hours do not hold the answers
+	// Options are further destinations, as checked at the border; see Failure and Completion.
+	Options json.RawMessage `json:"options,omitempty"`
 }
 
 // Alert is when people receive an alert about failures. The zero values of After and Cooldown mean
@@ -400,9 +402,7 @@ func (j Job) content(r PlannedRun) chat.Content {
 	if j.Timeout <= 0 {
 		c.Options.TimeoutMs = -1
 	}
-	if c.Text == "" {
-		c.Text = string(j.Payload.Kind)
-	}
+	c.Text = cmp.Or(c.Text, string(j.Payload.Kind))
 	if r.Trigger.Kind() == TriggerBackfill || (r.Trigger.Planned() && r.Late >= lateNote) {
 		c.Text += "\n\n(planned for " + j.localTime(r.Slot) + ")"
 	}

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -39,11 +38,11 @@ func EncodeParts(j Job) (Parts, error) {
 		value any
 	}{
 		{"schedule", &p.Schedule, spec},
-		{"payload", &p.Payload, payloadRow{Kind: j.Payload.Kind, Text: j.Payload.Text, Options: j.Payload.Options}},
-		{"delivery", &p.Delivery, deliveryRowOf(j.Delivery)},
+		{"payload", &p.Payload, j.Payload},
+		{"delivery", &p.Delivery, j.Delivery},
 		{"alert", &p.Alert, alertRow{
 			Off: j.Alert.Off, After: j.Alert.After, Cooldown: span(j.Alert.Cooldown),
-			IncludeSkipped: j.Alert.IncludeSkipped, Delivery: deliveryRowOf(j.Alert.Delivery),
+			IncludeSkipped: j.Alert.IncludeSkipped, Delivery: j.Alert.Delivery,
 		}},
 		{"policy", &p.Policy, policyRowOf(j)},
 	} {
@@ -69,39 +68,36 @@ const PayloadLeftOut = "null"
 // [Compile].
 func DecodeParts(p Parts, j *Job) error {
 	var (
-		spec     schedule.Spec
-		payload  payloadRow
-		delivery deliveryRow
-		alert    alertRow
-		policy   policyRow
+		spec   schedule.Spec
+		alert  alertRow
+		policy policyRow
 	)
+	read := *j
+	read.Payload, read.Delivery = Payload{}, Delivery{}
 	for _, part := range []struct {
 		name, text string
 		into       any
 	}{
 		{"schedule", p.Schedule, &spec},
-		{"payload", p.Payload, &payload},
-		{"delivery", p.Delivery, &delivery},
+		{"payload", p.Payload, &read.Payload},
+		{"delivery", p.Delivery, &read.Delivery},
 		{"alert", p.Alert, &alert},
 		{"policy", p.Policy, &policy},
 	} {
-		if part.text == nothing || (part.text == PayloadLeftOut && part.into == &payload) {
+		if part.text == nothing || (part.text == PayloadLeftOut && part.into == &read.Payload) {
 			continue // each row already has the values to be decoded
 		}
 		if err := decodeText(part.text, part.into); err != nil {
 			return fmt.Errorf("the stored %s cannot be read: %w", part.name, err)
 		}
 	}
-	read := *j
 	if !spec.At.IsZero() {
 		spec.At = spec.At.UTC()
 	}
 	read.Schedule = spec
-	read.Payload = Payload{Kind: payload.Kind, Text: payload.Text, Options: payload.Options}
-	read.Delivery = delivery.delivery()
 	read.Alert = Alert{
 		Off: alert.Off, After: alert.After, Cooldown: time.Duration(alert.Cooldown),
-		IncludeSkipped: alert.IncludeSkipped, Delivery: alert.Delivery.delivery(),
+		IncludeSkipped: alert.IncludeSkipped, Delivery: alert.Delivery,
 	}
 	policy.into(&read)
 	if err := read.checkStored(p.Payload == PayloadLeftOut); err != nil {
@@ -148,47 +144,12 @@ func (j Job) checkStored(withoutPayload bool) error {
 	return nil
 }
 
-type payloadRow struct {
-	Kind    PayloadKind     `json:"kind"`
-	Text    string          `json:"text,omitempty"`
-	Options json.RawMessage `json:"options,omitempty"`
-}
-
-type deliveryRow struct {
-	Mode       DeliveryMode    `json:"mode,omitempty"`
-	Channel    string          `json:"channel,omitempty"`
-	To         string          `json:"to,omitempty"`
-	Thread     string          `json:"thread,omitempty"`
-	Account    string          `json:"account,omitempty"`
-	BestEffort bool            `json:"bestEffort,omitempty"`
-	Urgent     bool            `json:"urgent,omitempty"`
-	Options    json.RawMessage `json:"options,omitempty"`
-}
-
-func deliveryRowOf(d Delivery) deliveryRow {
-	return deliveryRow{
-		Mode: d.Mode, Channel: d.Channel, To: d.To, Thread: d.Thread, Account: d.Account,
-		BestEffort: d.BestEffort, Urgent: d.Urgent, Options: d.Options,
-	}
-}
-
-func (r deliveryRow) delivery() Delivery {
-	return Delivery{
-		Mode: r.Mode, Channel: r.Channel, To: r.To, Thread: r.Thread, Account: r.Account,
-		BestEffort: r.BestEffort, Urgent: r.Urgent, Options: r.Options,
-	}
-}
-
 type alertRow struct {
-	Off            bool        `json:"off,omitempty"`
-	After          int         `json:"after,omitempty"`
-	Cooldown       span        `json:"cooldown,omitzero"`
-	IncludeSkipped bool        `json:"includeSkipped,omitempty"`
-	Delivery       deliveryRow `json:"delivery,omitzero"`
-}
-
-func (r deliveryRow) IsZero() bool {
-	return r.Mode == "" && r.Channel == "" && r.To == "" && r.Thread == "" && r.Account == "" && !r.BestEffort && !r.Urgent && r.Options == nil
+	Off            bool     `json:"off,omitempty"`
+	After          int      `json:"after,omitempty"`
+	Cooldown       span     `json:"cooldown,omitzero"`
+	IncludeSkipped bool     `json:"includeSkipped,omitempty"`
+	Delivery       Delivery `json:"delivery,omitzero"`
 }
 
 type policyRow struct {
@@ -286,9 +247,6 @@ func decodeText(text string, into any) error {
 
 // EncodeAttempts encodes the attempts of a run; no attempts are an empty list.
 func EncodeAttempts(list []Attempt) (string, error) {
-	if len(list) == 1 && list[0].simple() {
-		return list[0].text(), nil
-	}
 	rows := make([]attemptRow, 0, len(list))
 	for _, a := range list {
 		rows = append(rows, attemptRow{
@@ -303,48 +261,10 @@ func EncodeAttempts(list []Attempt) (string, error) {
 	return text, nil
 }
 
-// simple reports whether text can encode the attempt: it has no error, and its strings need no
-// escaping in JSON.
-func (a *Attempt) simple() bool {
-	return a.Error == "" && a.ErrorClass == "" && verbatim(string(a.State)) && verbatim(a.Node)
-}
-
-func verbatim(text string) bool {
-	for i := range len(text) {
-		if c := text[i]; c < ' ' || c == '"' || c == '\\' || c > '~' {
-			return false
-		}
-	}
-	return true
-}
-
-// text is the list of one simple attempt. Every run writes it twice, so it is built without
-// reflection.
-func (a *Attempt) text() string {
-	b := append(make([]byte, 0, 160), `[{"attempt":`...)
-	b = strconv.AppendInt(b, int64(a.Number), 10)
-	if a.State != "" {
-		b = append(append(append(b, `,"state":"`...), a.State...), '"')
-	}
-	if at := millis(a.StartedAt); at != 0 {
-		b = strconv.AppendInt(append(b, `,"startedAtMs":`...), at, 10)
-	}
-	if at := millis(a.FinishedAt); at != 0 {
-		b = strconv.AppendInt(append(b, `,"finishedAtMs":`...), at, 10)
-	}
-	if a.Node != "" {
-		b = append(append(append(b, `,"node":"`...), a.Node...), '"')
-	}
-	return string(append(b, "}]"...))
-}
-
 // DecodeAttempts decodes the result of [EncodeAttempts]. An empty string means no attempts.
 func DecodeAttempts(text string) ([]Attempt, error) {
 	if text == "" || text == "[]" {
 		return nil, nil
-	}
-	if a, ok := simpleAttempt(text); ok {
-		return []Attempt{a}, nil
 	}
 	var rows []attemptRow
 	if err := decodeText(text, &rows); err != nil {
@@ -358,55 +278,6 @@ func DecodeAttempts(text string) ([]Attempt, error) {
 		})
 	}
 	return list, nil
-}
-
-// simpleAttempt decodes the result of [Attempt.text]; ok is false for every other string. Every run
-// is read at its start, so this also avoids reflection.
-func simpleAttempt(text string) (a Attempt, ok bool) {
-	rest, ok := strings.CutPrefix(text, `[{"attempt":`)
-	if !ok {
-		return a, false
-	}
-	number, rest, ok := leadingNumber(rest)
-	a.Number = int(number)
-	if word, after, found := leadingWord(rest, `,"state":"`); found {
-		a.State, rest = AttemptState(word), after
-	}
-	for _, m := range []struct {
-		name string
-		at   *time.Time
-	}{{`,"startedAtMs":`, &a.StartedAt}, {`,"finishedAtMs":`, &a.FinishedAt}} {
-		after, found := strings.CutPrefix(rest, m.name)
-		if !found {
-			continue
-		}
-		ms, after, valid := leadingNumber(after)
-		*m.at, rest, ok = moment(ms), after, ok && valid
-	}
-	if word, after, found := leadingWord(rest, `,"node":"`); found {
-		a.Node, rest = word, after
-	}
-	return a, ok && rest == "}]"
-}
-
-// leadingNumber parses a leading non-negative number.
-func leadingNumber(text string) (n int64, rest string, ok bool) {
-	end := 0
-	for end < len(text) && text[end] >= '0' && text[end] <= '9' {
-		end++
-	}
-	n, err := strconv.ParseInt(text[:end], 10, 64)
-	return n, text[end:], err == nil && (text[0] != '0' || end == 1)
-}
-
-// leadingWord parses a leading JSON member whose string has no escapes.
-func leadingWord(text, name string) (word, rest string, ok bool) {
-	rest, ok = strings.CutPrefix(text, name)
-	if !ok {
-		return "", text, false
-	}
-	word, rest, ok = strings.Cut(rest, `"`)
-	return word, rest, ok && verbatim(word)
 }
 
 // Bounds of the cache of a [PartsDecoder].
@@ -429,9 +300,7 @@ type PartsDecoder struct {
 // Decode is DecodeParts.
 func (d *PartsDecoder) Decode(p Parts, j *Job) error {
 	if known, ok := d.find(p); ok {
-		j.Schedule, j.Payload, j.Delivery, j.Alert = known.Schedule, known.Payload, known.Delivery, known.Alert
-		j.Overlap, j.Missed, j.Retry, j.Timeout = known.Overlap, known.Missed, known.Retry, known.Timeout
-		j.AtMostOnce, j.DeleteAfter, j.PauseAfter = known.AtMostOnce, known.DeleteAfter, known.PauseAfter
+		j.copyParts(known)
 		return nil
 	}
 	if err := DecodeParts(p, j); err != nil {
@@ -470,9 +339,14 @@ func (d *PartsDecoder) remember(p Parts, j *Job) {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.add(p, &Job{
-		Schedule: j.Schedule, Payload: j.Payload, Delivery: j.Delivery, Alert: j.Alert,
-		Overlap: j.Overlap, Missed: j.Missed, Retry: j.Retry, Timeout: j.Timeout,
-		AtMostOnce: j.AtMostOnce, DeleteAfter: j.DeleteAfter, PauseAfter: j.PauseAfter,
-	})
+	known := &Job{}
+	known.copyParts(j)
+	d.add(p, known)
+}
+
+// copyParts copies what [Parts] describe.
+func (j *Job) copyParts(from *Job) {
+	j.Schedule, j.Payload, j.Delivery, j.Alert = from.Schedule, from.Payload, from.Delivery, from.Alert
+	j.Overlap, j.Missed, j.Retry, j.Timeout = from.Overlap, from.Missed, from.Retry, from.Timeout
+	j.AtMostOnce, j.DeleteAfter, j.PauseAfter = from.AtMostOnce, from.DeleteAfter, from.PauseAfter
 }

@@ -2,6 +2,7 @@ package cron
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
@@ -217,8 +218,8 @@ func (j Job) Clone() Job {
 		pause := *j.Pause
 		j.Pause = &pause
 	}
-	for _, text := range []*[]byte{&j.Payload.Options, &j.Delivery.Options, &j.Alert.Delivery.Options} {
-		*text = append([]byte(nil), *text...)
+	for _, text := range []*json.RawMessage{&j.Payload.Options, &j.Delivery.Options, &j.Alert.Delivery.Options} {
+		*text = slices.Clone(*text)
 	}
 	return j
 }
@@ -284,10 +285,7 @@ func (j *Job) failed(r Run, now time.Time) AlertKind {
 		j.State.LastAlertAt = now
 		return AlertDisabled
 	}
-	wait := j.Alert.Cooldown
-	if wait == 0 {
-		wait = DefaultAlertWait
-	}
+	wait := cmp.Or(j.Alert.Cooldown, DefaultAlertWait)
 	if j.Alert.Off || (j.State.ConsecutiveErrors < j.alertAfter() && !j.onlyChance(r)) {
 		return AlertNone
 	}
@@ -306,10 +304,7 @@ func (j Job) onlyChance(r Run) bool {
 }
 
 func (j Job) alertAfter() int {
-	if j.Alert.After == 0 {
-		return DefaultAlertAfter
-	}
-	return j.Alert.After
+	return cmp.Or(j.Alert.After, DefaultAlertAfter)
 }
 
 // Skipping reports whether an alert about skipped slots of the job is due: a claim has added some,
