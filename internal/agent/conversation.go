@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -303,10 +304,7 @@ const leastSame = 40
 // Stands reports whether entries have the text of an answered message. Chat networks show a text
 // without its marks, so only letters and digits are compared.
 func Stands(a *chat.Answered, entries []chat.TranscriptEntry) bool {
-	text := a.Text
-	if text == "" {
-		text = a.Selected
-	}
+	text := cmp.Or(a.Text, a.Selected)
 	want := letters(text)
 	if want == "" || len(entries) == 0 {
 		return false
@@ -357,10 +355,7 @@ func outsideFrom(sender chat.Sender) string {
 // withSender puts the sender's name before the text. Senders choose their own names, so a name is
 // reduced to one line.
 func withSender(sender chat.Sender, text string, named bool) string {
-	name := chat.Name(sender.Name)
-	if name == "" {
-		name = chat.Printable(sender.ID)
-	}
+	name := cmp.Or(chat.Name(sender.Name), chat.Printable(sender.ID))
 	if !named || name == "" {
 		return text
 	}
@@ -378,12 +373,7 @@ func lineBreak(r rune) bool {
 }
 
 func severalSenders(messages []chat.Content) bool {
-	for _, message := range messages {
-		if message.Sender.ID != messages[0].Sender.ID {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(messages, func(m chat.Content) bool { return m.Sender.ID != messages[0].Sender.ID })
 }
 
 // entryOverhead is the cost of a message besides its text (role, separators); providers count 3 to
@@ -470,10 +460,7 @@ const (
 )
 
 func (r Ratio) known() Ratio {
-	if r == 0 {
-		return 1
-	}
-	return r
+	return cmp.Or(r, 1)
 }
 
 // Window returns how many estimated tokens fit into so many tokens of the provider.

@@ -59,10 +59,7 @@ func (s surroundings) bridge() []string {
 
 // buildAgents returns the configured agents, the default one first.
 func buildAgents(cfg config.Config, around surroundings, log *slog.Logger) ([]dispatch.Agent, error) {
-	ids := make([]string, 0, len(cfg.Agents))
-	for id := range cfg.Agents {
-		ids = append(ids, id)
-	}
+	ids := slices.Collect(maps.Keys(cfg.Agents))
 	slices.SortFunc(ids, func(a, b string) int {
 		switch {
 		case a == b:
@@ -164,10 +161,7 @@ func isModel(a config.Agent) bool {
 }
 
 func nameOf(id string, a config.Agent) string {
-	if a.Name != "" {
-		return a.Name
-	}
-	return id
+	return cmp.Or(a.Name, id)
 }
 
 func buildRunner(a config.Agent, around surroundings, log *slog.Logger) (agent.Runner, error) {
@@ -244,10 +238,7 @@ func (s surroundings) env(a config.Agent) map[string]string {
 // retries maps the configured number, where 0 means no retries, to the runners' number, where a
 // negative one does.
 func retries(n int) int {
-	if n == 0 {
-		return -1
-	}
-	return n
+	return cmp.Or(n, -1)
 }
 
 // modelTransport returns a connection pool for one agent, so that a blocked endpoint does not delay

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -74,10 +75,7 @@ func (p *Process) openFiles() (err error) {
 }
 
 func (p *Process) botConfig(bot config.Telegram) telegram.Config {
-	agent := bot.Agent
-	if agent == "" {
-		agent = p.cfg.DefaultAgent
-	}
+	agent := cmp.Or(bot.Agent, p.cfg.DefaultAgent)
 	return telegram.Config{
 		Token: bot.Token.Reveal(), Account: bot.Account, Mode: bot.Mode, APIURL: bot.APIURL, FilesDir: bot.FilesDir, WebhookURL: bot.WebhookURL, WebhookSecret: bot.WebhookSecret.Reveal(),
 		Access: bot.Access, Allow: numbers(bot.Allow), Groups: numbers(bot.Groups), Members: bot.Members, Activation: bot.Activation,

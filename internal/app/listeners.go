@@ -116,10 +116,7 @@ func hookSessions(configured map[string]config.Hook, defaultAgent string) map[st
 
 // offIsNegative maps the configured 0 = off to the gateway's negative value.
 func offIsNegative(n int) int {
-	if n == 0 {
-		return auth.Off
-	}
-	return n
+	return cmp.Or(n, auth.Off)
 }
 
 // listen binds every address. An address in use fails the start with a sentence.

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -93,10 +94,7 @@ func tokenOf(c store.Credential) Token {
 }
 
 func (r TokenRequest) visible() string {
-	if r.Visible == "" {
-		return auth.VisibleAll
-	}
-	return r.Visible
+	return cmp.Or(r.Visible, auth.VisibleAll)
 }
 
 // check returns the scopes by their full names, lowest first.

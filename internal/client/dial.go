@@ -2,6 +2,7 @@ package client
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -69,10 +70,7 @@ func (o Options) withDefaults() Options {
 }
 
 func orWord(s, word string) string {
-	if s == "" {
-		return word
-	}
-	return s
+	return cmp.Or(s, word)
 }
 
 // Hello is the answer of the gateway to an accepted connect.
@@ -133,9 +131,7 @@ func webSocketURL(raw string, allowPlain bool) (string, error) {
 		return "", fmt.Errorf("%w: the token would cross the network to %s in clear; use wss://", ErrPlain, u.Hostname())
 	}
 	u.Fragment = ""
-	if u.Path == "" {
-		u.Path = "/"
-	}
+	u.Path = cmp.Or(u.Path, "/")
 	return u.String(), nil
 }
 

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -326,10 +327,7 @@ func shownDirs(dirs []string, chosen string) Answer {
 }
 
 func orNone(s string) string {
-	if s == "" {
-		return "not named"
-	}
-	return s
+	return cmp.Or(s, "not named")
 }
 
 func runAgent(_ context.Context, a Actions, c Call) (string, error) {

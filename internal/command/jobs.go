@@ -229,10 +229,7 @@ func JobName(text string) string {
 		return r
 	}, line))
 	line = cutRunes(line, maxJobName)
-	if line == "" {
-		return "job"
-	}
-	return line
+	return cmp.Or(line, "job")
 }
 
 // WireSchedule returns a schedule with the member names of the protocol.
@@ -354,9 +351,7 @@ func onJob(ctx context.Context, a Actions, c Call, verb, arg string) (Answer, er
 	case "show":
 		return showJob(ctx, a, c, job)
 	case "pause":
-		if note == "" {
-			note = "paused in the chat"
-		}
+		note = cmp.Or(note, "paused in the chat")
 		return Answer{Text: "Paused: " + job.Name + "."}, a.PauseJob(ctx, c, job.ID, note)
 	case "resume":
 		return resume(ctx, a, c, job)

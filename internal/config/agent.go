@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"net/url"
 	"path/filepath"
@@ -180,9 +181,7 @@ func newAgent() Agent {
 
 // fill adds the defaults that depend on the id and on the runner.
 func (a *Agent) fill(id string) {
-	if a.Name == "" {
-		a.Name = id
-	}
+	a.Name = cmp.Or(a.Name, id)
 	if a.Preset != "" && a.Runner == "" {
 		a.Runner = RunnerACP
 	}
@@ -193,19 +192,13 @@ func (a *Agent) fill(id string) {
 	case RunnerAnthropic:
 		window = 200_000
 		a.fillModel(AnthropicURL, anthropicKey)
-		if a.MaxTokens == 0 {
-			a.MaxTokens = 4096
-		}
+		a.MaxTokens = cmp.Or(a.MaxTokens, 4096)
 	}
-	if a.ContextWindow == 0 {
-		a.ContextWindow = window
-	}
+	a.ContextWindow = cmp.Or(a.ContextWindow, window)
 }
 
 func (a *Agent) fillModel(baseURL, keyEnv string) {
-	if a.BaseURL == "" {
-		a.BaseURL = baseURL
-	}
+	a.BaseURL = cmp.Or(a.BaseURL, baseURL)
 	keyGiven := a.APIKey.IsSet() || a.APIKeyEnv != "" || a.APIKeyFile != ""
 	if strings.TrimSuffix(a.BaseURL, "/") == baseURL && !keyGiven {
 		a.APIKeyEnv = keyEnv

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"net/url"
 	"path/filepath"
@@ -237,9 +238,7 @@ type QueueOverride struct {
 // Apply returns q with the changes of o. In the result, DebounceMaxMs is filled in.
 func (o QueueOverride) Apply(q Queue) Queue {
 	q = o.apply(q)
-	if q.DebounceMaxMs == 0 {
-		q.DebounceMaxMs = 3 * q.DebounceMs
-	}
+	q.DebounceMaxMs = cmp.Or(q.DebounceMaxMs, 3*q.DebounceMs)
 	return q
 }
 

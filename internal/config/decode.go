@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"encoding"
 	"errors"
 	"fmt"
@@ -297,10 +298,7 @@ func kindName(n *yaml.Node) string {
 func isNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.Tag == "!!null" }
 
 func orRoot(path string) string {
-	if path == "" {
-		return "the file"
-	}
-	return path
+	return cmp.Or(path, "the file")
 }
 
 func join(path, name string) string {

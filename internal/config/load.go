@@ -166,9 +166,7 @@ func (l *Loaded) overlay(in *layers, cfg *Config, flags []Setting) {
 	in.flags(cfg, flags)
 	l.agents(in, cfg, l.env)
 	in.env(reflect.ValueOf(cfg).Elem().FieldByName("Agents"), "agents", l.env)
-	if cfg.Data == "" {
-		cfg.Data = DefaultData(l.env)
-	}
+	cfg.Data = cmp.Or(cfg.Data, DefaultData(l.env))
 	fill(cfg)
 	l.noteUnused(cfg)
 }
@@ -220,26 +218,19 @@ func fill(cfg *Config) {
 		cfg.Agents[id] = a
 	}
 	for name, bot := range cfg.Channels.Telegram.Accounts {
-		if bot.Account == "" {
-			bot.Account = name
-		}
+		bot.Account = cmp.Or(bot.Account, name)
 		cfg.Channels.Telegram.Accounts[name] = bot
 	}
-	if cfg.DefaultAgent == "" {
-		cfg.DefaultAgent = onlyAgent(cfg.Agents)
-	}
+	cfg.DefaultAgent = cmp.Or(cfg.DefaultAgent, onlyAgent(cfg.Agents))
 }
 
 // onlyAgent returns main, or the only agent; "" when the user has to choose.
 func onlyAgent(agents map[string]Agent) string {
-	if _, ok := agents[MainAgent]; ok || len(agents) != 1 {
-		if ok {
-			return MainAgent
-		}
-		return ""
+	if _, ok := agents[MainAgent]; ok {
+		return MainAgent
 	}
-	for id := range agents {
-		return id
+	if ids := sortedNames(agents); len(ids) == 1 {
+		return ids[0]
 	}
 	return ""
 }
@@ -418,10 +409,10 @@ func listNode(items []string) *yaml.Node {
 
 // scalarNode has the tag that its target requires, because variables have no types.
 func scalarNode(v reflect.Value, value string) *yaml.Node {
-	if v.Kind() == reflect.String {
-		return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: value}
+	if v.Kind() != reflect.String {
+		value = strings.TrimSpace(value)
 	}
-	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: strings.TrimSpace(value)}
+	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: value}
 }
 
 func (l *layers) assignYAML(v reflect.Value, path string, source Source, text string) {

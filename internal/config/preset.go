@@ -308,8 +308,6 @@ func ollamaURL(host string) string {
 	if name == "0.0.0.0" {
 		name = "127.0.0.1"
 	}
-	if port == "" {
-		port = ollamaPort
-	}
+	port = cmp.Or(port, ollamaPort)
 	return u.Scheme + "://" + net.JoinHostPort(name, port) + strings.TrimSuffix(u.Path, "/") + "/v1"
 }

@@ -77,12 +77,7 @@ func resolveAgents(l *Loaded, in *layers, cfg *Config) {
 }
 
 func sortedNames[T any](m map[string]T) []string {
-	names := make([]string, 0, len(m))
-	for name := range m {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
+	return slices.Sorted(maps.Keys(m))
 }
 
 func (l *Loaded) resolveOne(in *layers, ref secretRef) {
@@ -366,12 +361,7 @@ func Strong(s secret.Secret) bool {
 		return false
 	}
 	plain := strings.Map(lettersAndDigits, text)
-	for _, p := range placeholders() {
-		if strings.Contains(plain, p) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(placeholders(), func(p string) bool { return strings.Contains(plain, p) })
 }
 
 func lettersAndDigits(r rune) rune {

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -78,10 +79,7 @@ func checkSecretMode(path, noun string, info fs.FileInfo, as identity) error {
 // names, or that of the data directory. path is the file. The error wraps fs.ErrNotExist when it
 // does not exist, and is [FaultsError] when the gateway would refuse it.
 func (l *Loaded) CheckToken() (path string, err error) {
-	path = l.Config.TokenFile
-	if path == "" {
-		path = TokenPath(l.Config.Data)
-	}
+	path = cmp.Or(l.Config.TokenFile, TokenPath(l.Config.Data))
 	info, err := os.Stat(path)
 	if err != nil {
 		return path, err

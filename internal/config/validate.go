@@ -302,11 +302,7 @@ type FaultsError []Fault
 
 // Error has one line for each fault.
 func (f FaultsError) Error() string {
-	lines := make([]string, len(f))
-	for i, one := range f {
-		lines[i] = one.String()
-	}
-	return strings.Join(lines, "\n")
+	return strings.Join(f.Lines(), "\n")
 }
 
 // ExitCode returns the exit status of the process.
@@ -323,12 +319,9 @@ func (f FaultsError) Lines() []string {
 
 // touch reports whether a fault concerns path, a part of it, or the group that contains it.
 func (f FaultsError) touch(path string) bool {
-	for _, one := range f {
-		if one.Path == path || strings.HasPrefix(path, one.Path+".") || strings.HasPrefix(one.Path, path+".") || strings.HasPrefix(one.Path, path+"[") {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(f, func(one Fault) bool {
+		return one.Path == path || strings.HasPrefix(path, one.Path+".") || strings.HasPrefix(one.Path, path+".") || strings.HasPrefix(one.Path, path+"[")
+	})
 }
 
 // err returns nil when there are no faults, so that callers never have a typed nil.

@@ -1,6 +1,7 @@
 package cron
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -320,9 +321,7 @@ func (p MissedPolicy) For(k schedule.Kind) MissedPolicy {
 	if p.Rule == "" || (k == schedule.KindAt && p.Rule == MissedSkip) {
 		p.Rule = MissedFireOnce
 	}
-	if p.MaxCatchup == 0 {
-		p.MaxCatchup = DefaultMaxCatchup
-	}
+	p.MaxCatchup = cmp.Or(p.MaxCatchup, DefaultMaxCatchup)
 	if p.Window == 0 {
 		p.Window = DefaultWindow
 		if k == schedule.KindAt {

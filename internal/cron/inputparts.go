@@ -1,6 +1,7 @@
 package cron
 
 import (
+	"cmp"
 	"encoding/json"
 	"net/url"
 	"slices"
@@ -58,13 +59,7 @@ func setSchedule(b Border, j *Job, raw json.RawMessage, all Members) error {
 			s.AnchorMs = *in.AnchorMs
 		}
 	case schedule.KindCron:
-		s.Expr, s.TZ = in.Expr, tz
-		if tz == "" {
-			s.TZ = b.Rules.DefaultTZ
-		}
-		if s.TZ == "" {
-			s.TZ = "UTC"
-		}
+		s.Expr, s.TZ = in.Expr, cmp.Or(tz, b.Rules.DefaultTZ, "UTC")
 		if old.Kind == schedule.KindCron {
 			s.Gap, s.Fold = old.Gap, old.Fold
 		}

@@ -1,6 +1,7 @@
 package cron
 
 import (
+	"encoding/json"
 	"errors"
 	"math/rand/v2"
 	"reflect"
@@ -449,7 +450,7 @@ func anotherValue(t *testing.T, of reflect.Type) reflect.Value {
 		v.SetString("x")
 	case of.Kind() == reflect.Bool:
 		v.SetBool(true)
-	case of == reflect.TypeFor[[]byte]():
+	case of == reflect.TypeFor[json.RawMessage]():
 		v.SetBytes([]byte("x"))
 	default:
 		t.Fatalf("a member has the type %s: add it", of)

@@ -1,6 +1,7 @@
 package cron
 
 import (
+	"cmp"
 	"strconv"
 	"strings"
 	"time"
@@ -338,10 +339,7 @@ func (j Job) sessionPrefix() string { return "cron:" + j.ID + ":" }
 
 // row is a ledger row of the job for one slot; the caller sets state and reason.
 func (j Job) row(f schedule.Fire, trigger Trigger) Run {
-	lane := j.Lane
-	if lane == "" {
-		lane = DefaultLane
-	}
+	lane := cmp.Or(j.Lane, DefaultLane)
 	return Run{
 		ID: RunID(trigger, j.ID, f.Slot), JobID: j.ID, JobName: j.Name, JobKey: j.Key, Owner: j.Owner, Agent: j.Agent, Lane: lane,
 		ScheduledFor: f.Slot, Trigger: trigger, DST: f.DST, SlotCount: 1, FireAt: f.At, Delivery: DeliveryNotRequested,

@@ -1,6 +1,7 @@
 package cron
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -205,10 +206,7 @@ type Preview struct {
 // decides the real ones. For a schedule without a job, JobID and JitterMs are empty. Warnings are
 // sentences about surprising behaviour.
 func (t Timetable) Preview(after time.Time, n int) Preview {
-	zone := t.Schedule.Zone()
-	if zone == "" {
-		zone = "UTC"
-	}
+	zone := cmp.Or(t.Schedule.Zone(), "UTC")
 	p := Preview{Timezone: zone, Fires: []PreviewFire{}, Affected: t.affected(after), Warnings: []string{}}
 	from := after
 	for range min(max(n, 1), MaxPreview) {

@@ -1,6 +1,7 @@
 package files
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -98,9 +99,7 @@ func (t *Turn) Take(named []chat.Attachment) (taken []chat.Attachment, left stri
 			continue
 		}
 		seen[where] = true
-		if f.Name == "" {
-			f.Name = f.Path
-		}
+		f.Name = cmp.Or(f.Name, f.Path)
 		f.Name = chat.FileName(f.Name)
 		size, err := t.check(f.Path)
 		switch {

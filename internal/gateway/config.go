@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -172,9 +173,7 @@ func (d Deadlines) withDefaults() Deadlines {
 }
 
 func (c Config) withDefaults() Config {
-	if c.MaxPayload == 0 {
-		c.MaxPayload = 1 << 20
-	}
+	c.MaxPayload = cmp.Or(c.MaxPayload, 1<<20)
 	c.MaxBuffered = orInt(c.MaxBuffered, 8<<20)
 	c.MaxSockets = orInt(c.MaxSockets, 10_000)
 	c.MaxUnauthenticated = orInt(c.MaxUnauthenticated, 512)

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -76,9 +77,7 @@ func chatFinal(ev *chat.Event) wire.ChatEvent {
 	p.Message.Command, p.Message.Note = ev.Command, ev.Message
 	p.Usage = usageOf(ev.Usage)
 	p.StopReason = ev.Reason
-	if p.StopReason == "" {
-		p.StopReason = "stop"
-	}
+	p.StopReason = cmp.Or(p.StopReason, "stop")
 	return p
 }
 

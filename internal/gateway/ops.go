@@ -506,9 +506,7 @@ func (o overview) usageList(ctx context.Context, c *rpc.Call, p wire.UsageListPa
 		return wire.UsageListResult{}, err
 	}
 	out := wire.UsageListResult{From: from, To: to, By: p.By, Currency: r.Currency, Rows: []wire.UsageRow{}}
-	if out.By == "" {
-		out.By = byDay
-	}
+	out.By = cmp.Or(out.By, byDay)
 	q := usage.Query{From: from, To: to, Principal: c.Visible(), Limit: int(p.Limit)}
 	if out.By != byDay {
 		q.By = usage.Grouping(out.By)

@@ -52,6 +52,7 @@
 package outbox
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -488,10 +489,7 @@ func (s *Sender) shown(d *delivery, text string, at chat.Target) *store.Shown {
 	if err != nil || key.String() == d.row.Origin.By {
 		return nil
 	}
-	run := d.row.RunID
-	if run == "" {
-		run = d.row.ID
-	}
+	run := cmp.Or(d.row.RunID, d.row.ID)
 	return &store.Shown{Session: key, Principal: principal, Entry: chat.TranscriptEntry{
 		RunID: run, Role: chat.RoleAssistant, Text: text, StopReason: "stop", Origin: d.row.Origin, Outside: d.row.Origin.Outside,
 	}}

@@ -55,6 +55,7 @@
 package ownership
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"maps"
@@ -142,15 +143,9 @@ type Config struct {
 }
 
 func (c Config) withDefaults() Config {
-	if c.Lease == 0 {
-		c.Lease = DefaultLease
-	}
-	if c.Heartbeat == 0 {
-		c.Heartbeat = c.Lease / 5
-	}
-	if c.Sweep == 0 {
-		c.Sweep = DefaultSweep
-	}
+	c.Lease = cmp.Or(c.Lease, DefaultLease)
+	c.Heartbeat = cmp.Or(c.Heartbeat, c.Lease/5)
+	c.Sweep = cmp.Or(c.Sweep, DefaultSweep)
 	return c
 }
 

@@ -42,6 +42,7 @@ package process
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -157,10 +158,7 @@ func Start(ctx context.Context, spec Spec) (*Process, error) {
 		closeAll([]*os.File{p.stdin, p.stdout, p.stderr})
 		return nil, fmt.Errorf("starting %s: %w", path, err)
 	}
-	grace := spec.Grace
-	if grace == 0 {
-		grace = DefaultGrace
-	}
+	grace := cmp.Or(spec.Grace, DefaultGrace)
 	p.supervise(ctx, grace)
 	if !spec.Talks {
 		p.feed(spec.Input)

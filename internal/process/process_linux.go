@@ -149,12 +149,7 @@ func (r *Reaper) wanted(c child) bool {
 	if _, known := r.strays[c.pid]; !known {
 		r.strays[c.pid] = stray{time.Now(), slices.Collect(maps.Values(r.programs))}
 	}
-	for _, one := range r.strays[c.pid].programs {
-		if !one.ended {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(r.strays[c.pid].programs, func(one *marked) bool { return !one.ended })
 }
 
 // child is a process whose parent is this one.

@@ -33,6 +33,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -257,12 +258,7 @@ func (m *Meter) Over(principal, job string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.beginDay()
-	for _, s := range (Key{Principal: principal, Job: job}).Scopes() {
-		if m.noted[s] == LevelReached {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(Key{Principal: principal, Job: job}.Scopes(), func(s Scope) bool { return m.noted[s] == LevelReached })
 }
 
 // States returns the budgets of a day for a principal and a job, with their usage; those without a

@@ -28,6 +28,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"maps"
 	"slices"
 	"strings"
 	"unicode"
@@ -242,12 +243,7 @@ func Index(text string) []string {
 		}
 		seen[strings.Clone(word)] = struct{}{}
 	}
-	list := make([]string, 0, len(seen))
-	for word := range seen {
-		list = append(list, word)
-	}
-	slices.Sort(list)
-	return list
+	return slices.Sorted(maps.Keys(seen))
 }
 
 // inWord reports letters, digits and combining marks. Replacement characters, which come from

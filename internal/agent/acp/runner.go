@@ -186,18 +186,10 @@ func (c Config) Validate() error {
 }
 
 func (c Config) filled() Config {
-	if c.MaxAnswer == 0 {
-		c.MaxAnswer = agent.DefaultMaxAnswer
-	}
-	if c.Idle == 0 {
-		c.Idle = DefaultIdle
-	}
-	if c.MaxProcesses == 0 {
-		c.MaxProcesses = DefaultMaxProcesses
-	}
-	if c.QuestionTime == 0 {
-		c.QuestionTime = DefaultQuestionTime
-	}
+	c.MaxAnswer = cmp.Or(c.MaxAnswer, agent.DefaultMaxAnswer)
+	c.Idle = cmp.Or(c.Idle, DefaultIdle)
+	c.MaxProcesses = cmp.Or(c.MaxProcesses, DefaultMaxProcesses)
+	c.QuestionTime = cmp.Or(c.QuestionTime, DefaultQuestionTime)
 	return c
 }
 

@@ -25,6 +25,7 @@
 package anthropic
 
 import (
+	"cmp"
 	"encoding/json"
 	"log/slog"
 	"maps"
@@ -61,18 +62,12 @@ func New(cfg Config, transport http.RoundTripper, log *slog.Logger) (*Runner, er
 	return model.New(model.Dialect{
 		Name: "anthropic",
 		URL: func(base string) string {
-			if base == "" {
-				base = DefaultBaseURL
-			}
+			base = cmp.Or(base, DefaultBaseURL)
 			return strings.TrimSuffix(base, "/v1") + "/v1/messages"
 		},
 		Filled: func(cfg Config) Config {
-			if cfg.ContextWindow == 0 {
-				cfg.ContextWindow = DefaultContextWindow
-			}
-			if cfg.MaxTokens == 0 {
-				cfg.MaxTokens = min(DefaultMaxTokens, cfg.ContextWindow/2)
-			}
+			cfg.ContextWindow = cmp.Or(cfg.ContextWindow, DefaultContextWindow)
+			cfg.MaxTokens = cmp.Or(cfg.MaxTokens, min(DefaultMaxTokens, cfg.ContextWindow/2))
 			return cfg
 		},
 		Authorize: func(header http.Header, key string) {

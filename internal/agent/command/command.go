@@ -191,18 +191,10 @@ func (c Config) checkArgv() []error {
 }
 
 func (c Config) filled() Config {
-	if c.Grace == 0 {
-		c.Grace = DefaultGrace
-	}
-	if c.MaxAnswer == 0 {
-		c.MaxAnswer = agent.DefaultMaxAnswer
-	}
-	if c.Input == "" {
-		c.Input = InputText
-	}
-	if c.Output == "" {
-		c.Output = OutputAuto
-	}
+	c.Grace = cmp.Or(c.Grace, DefaultGrace)
+	c.MaxAnswer = cmp.Or(c.MaxAnswer, agent.DefaultMaxAnswer)
+	c.Input = cmp.Or(c.Input, InputText)
+	c.Output = cmp.Or(c.Output, OutputAuto)
 	return c
 }
 

@@ -45,6 +45,7 @@
 package openai
 
 import (
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"log/slog"
@@ -78,15 +79,11 @@ func New(cfg Config, transport http.RoundTripper, log *slog.Logger) (*Runner, er
 	return model.New(model.Dialect{
 		Name: "openai",
 		URL: func(base string) string {
-			if base == "" {
-				base = DefaultBaseURL
-			}
+			base = cmp.Or(base, DefaultBaseURL)
 			return base + "/chat/completions"
 		},
 		Filled: func(cfg Config) Config {
-			if cfg.ContextWindow == 0 {
-				cfg.ContextWindow = max(DefaultContextWindow, 2*cfg.MaxTokens)
-			}
+			cfg.ContextWindow = cmp.Or(cfg.ContextWindow, max(DefaultContextWindow, 2*cfg.MaxTokens))
 			return cfg
 		},
 		Authorize: func(header http.Header, key string) {

@@ -1,6 +1,7 @@
 package telegram
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -133,9 +134,7 @@ func (a *access) activation(ctx context.Context, chatID int64) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("reading the activation of a group: %w", err)
 	}
-	if chosen == "" {
-		chosen = a.rules.activation
-	}
+	chosen = cmp.Or(chosen, a.rules.activation)
 	return chosen, nil
 }
 
@@ -163,10 +162,7 @@ func (a *access) isAdmin(ctx context.Context, chatID, userID int64) (bool, error
 // nameOf returns the display name of a person, safe to print anywhere. It does not identify the
 // person.
 func nameOf(u *tgbotapi.User) string {
-	name := strings.TrimSpace(u.FirstName + " " + u.LastName)
-	if name == "" {
-		name = u.UserName
-	}
+	name := cmp.Or(strings.TrimSpace(u.FirstName+" "+u.LastName), u.UserName)
 	return cleanName(name)
 }
 

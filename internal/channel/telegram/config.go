@@ -1,6 +1,7 @@
 package telegram
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -186,15 +187,9 @@ func (c Config) withDefaults() Config {
 			*value = fallback
 		}
 	}
-	if c.PollTimeout == 0 {
-		c.PollTimeout = DefaultPollTimeout
-	}
-	if c.UserRate == 0 {
-		c.UserRate = DefaultUserRate
-	}
-	if c.UserFileBytes == 0 {
-		c.UserFileBytes = DefaultUserFileBytes
-	}
+	c.PollTimeout = cmp.Or(c.PollTimeout, DefaultPollTimeout)
+	c.UserRate = cmp.Or(c.UserRate, DefaultUserRate)
+	c.UserFileBytes = cmp.Or(c.UserFileBytes, DefaultUserFileBytes)
 	c.APIURL = strings.TrimRight(c.APIURL, "/")
 	return c
 }

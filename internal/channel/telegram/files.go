@@ -2,6 +2,7 @@ package telegram
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -64,23 +65,16 @@ func fileOf(m *tgbotapi.Message) (file, bool) {
 	case m.Document != nil:
 		return file{id: m.Document.FileID, name: m.Document.FileName, kind: m.Document.MimeType, size: int64(m.Document.FileSize)}, true
 	case m.Voice != nil:
-		return file{id: m.Voice.FileID, name: "voice.ogg", kind: orElse(m.Voice.MimeType, "audio/ogg"), size: int64(m.Voice.FileSize)}, true
+		return file{id: m.Voice.FileID, name: "voice.ogg", kind: cmp.Or(m.Voice.MimeType, "audio/ogg"), size: int64(m.Voice.FileSize)}, true
 	case m.Audio != nil:
-		return file{id: m.Audio.FileID, name: orElse(m.Audio.FileName, "audio.mp3"), kind: m.Audio.MimeType, size: int64(m.Audio.FileSize)}, true
+		return file{id: m.Audio.FileID, name: cmp.Or(m.Audio.FileName, "audio.mp3"), kind: m.Audio.MimeType, size: int64(m.Audio.FileSize)}, true
 	case m.Video != nil:
-		return file{id: m.Video.FileID, name: orElse(m.Video.FileName, "video.mp4"), kind: m.Video.MimeType, size: int64(m.Video.FileSize)}, true
+		return file{id: m.Video.FileID, name: cmp.Or(m.Video.FileName, "video.mp4"), kind: m.Video.MimeType, size: int64(m.Video.FileSize)}, true
 	case m.VideoNote != nil:
 		return file{id: m.VideoNote.FileID, name: "video-note.mp4", kind: "video/mp4", size: int64(m.VideoNote.FileSize)}, true
 	default:
 		return file{}, false
 	}
-}
-
-func orElse(s, fallback string) string {
-	if s == "" {
-		return fallback
-	}
-	return s
 }
 
 // save downloads a file to a path made of key. within bounds the download and can end before ctx.
@@ -323,7 +317,7 @@ func (u *upload) envelope(params tgbotapi.Params) (head, tail []byte, kind strin
 	}
 	header := textproto.MIMEHeader{}
 	header.Set("Content-Disposition", multipart.FileContentDisposition(u.field, uploadName(u.name)))
-	header.Set("Content-Type", orElse(u.kind, "application/octet-stream"))
+	header.Set("Content-Type", cmp.Or(u.kind, "application/octet-stream"))
 	_, e := w.CreatePart(header)
 	head = bytes.Clone(b.Bytes())
 	b.Reset()

@@ -403,10 +403,7 @@ func sentence(note string) string { return strings.ToUpper(note[:1]) + note[1:] 
 
 // textOf returns the text or the caption of a message.
 func textOf(m *tgbotapi.Message) string {
-	if m.Text != "" {
-		return m.Text
-	}
-	return m.Caption
+	return cmp.Or(m.Text, m.Caption)
 }
 
 // entitiesOf returns the entities of [textOf].

@@ -23,6 +23,7 @@
 package webhook
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -183,10 +184,7 @@ func (c *Channel) request(ctx context.Context, u *url.URL, r chat.Reply) (*http.
 	if err != nil {
 		return nil, errors.New("the request cannot be made") // without the URL
 	}
-	key := r.RunID
-	if key == "" {
-		key = r.ID
-	}
+	key := cmp.Or(r.RunID, r.ID)
 	h := req.Header
 	h.Set("Content-Type", "application/json")
 	h.Set("User-Agent", "laneway")

@@ -49,6 +49,7 @@
 package schedule
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strconv"
@@ -93,10 +94,7 @@ func (s Spec) Signature() string {
 	case KindEvery:
 		return "every:" + strconv.FormatInt(s.EveryMs, 10)
 	case KindCron:
-		zone := s.TZ
-		if zone == "" {
-			zone = "UTC"
-		}
+		zone := cmp.Or(s.TZ, "UTC")
 		return "cron:" + strings.Join(strings.Fields(s.Expr), " ") + ":" + zone
 	default:
 		return string(s.Kind) + ":"
@@ -172,9 +170,7 @@ func compileCron(s Spec, zone func(string) (*time.Location, error), release func
 	if clock.gap, clock.fold, err = dstRules(s, clock.fields.repeats); err != nil {
 		return Schedule{}, err
 	}
-	if s.TZ == "" {
-		s.TZ = "UTC"
-	}
+	s.TZ = cmp.Or(s.TZ, "UTC")
 	out := Schedule{
 		spec: Spec{Kind: KindCron, Expr: expr.text, TZ: s.TZ, Gap: s.Gap, Fold: s.Fold},
 		wall: clock,

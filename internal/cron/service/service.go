@@ -44,6 +44,7 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -255,9 +256,7 @@ func (s *Service) Ticked() (last time.Time, running bool) { return s.loop.LastTi
 // Clock is the store's time and the name of the default zone of schedules.
 func (s *Service) Clock(ctx context.Context) (now time.Time, zone string, err error) {
 	zone = s.cfg.Rules.DefaultTZ
-	if zone == "" {
-		zone = "UTC"
-	}
+	zone = cmp.Or(zone, "UTC")
 	now, err = s.store.Now(ctx)
 	return now, zone, err
 }

@@ -41,6 +41,7 @@
 package auth
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -178,10 +179,7 @@ func (a *Authenticator) Identify(ctx context.Context, s Secret, addr netip.Addr)
 		a.failures.WithLabelValues("locked").Inc()
 		return Credential{}, lockedOut(left)
 	}
-	text := s.Token
-	if text == "" {
-		text = s.Password
-	}
+	text := cmp.Or(s.Token, s.Password)
 	if cred, ok := a.verify(ctx, text, now); ok {
 		return cred, nil
 	}
@@ -231,10 +229,7 @@ func (a *Authenticator) Bearer(r *http.Request, addr netip.Addr, scope string) (
 // missingScope names the scopes of the credential, and the command that makes one with more: over
 // HTTP its reader is a person.
 func missingScope(scope string, cred Credential) *fault.Error {
-	has := strings.Join(cred.Scopes, ", ")
-	if has == "" {
-		has = "no scope"
-	}
+	has := cmp.Or(strings.Join(cred.Scopes, ", "), "no scope")
 	e := fault.MissingScope(scope)
 	e.Message += fmt.Sprintf(" (this token has %s); the operator makes a token that has it with: laneway token create NAME --scope %s",
 		has, strings.TrimPrefix(scope, "operator."))

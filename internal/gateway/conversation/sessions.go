@@ -39,9 +39,7 @@ func rowOf(st chat.SessionStatus, by chat.Caller) wire.SessionRow {
 		HasActiveRun: len(st.ActiveRuns) > 0, ActiveRunIDs: shownRuns(st.ActiveRuns), EffectiveQueueMode: string(st.Mode), QueueDepth: st.QueueDepth,
 		Lane: cmp.Or(st.Lane, "main"), MayReset: by.MayChange(st.Key, st.Principal, !st.UpdatedAt.IsZero()),
 	}
-	if row.EffectiveQueueMode == "" {
-		row.EffectiveQueueMode = string(chat.ModeQueue)
-	}
+	row.EffectiveQueueMode = cmp.Or(row.EffectiveQueueMode, string(chat.ModeQueue))
 	if !st.UpdatedAt.IsZero() {
 		ms := st.UpdatedAt.UnixMilli()
 		row.UpdatedAt = &ms

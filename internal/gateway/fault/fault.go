@@ -135,9 +135,7 @@ func (rule wireCode) render(e *chat.Error) *Error {
 	if e.RetryAfter > 0 {
 		w.RetryAfterMs = e.RetryAfter.Milliseconds()
 	}
-	if w.Message == "" {
-		w.Message = string(e.Code)
-	}
+	w.Message = cmp.Or(w.Message, string(e.Code))
 	w.Details = maps.Clone(e.Details)
 	if rule.bare {
 		return w

@@ -15,6 +15,7 @@
 package main
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"errors"
 	"flag"
@@ -232,10 +233,7 @@ func (m meanings) add(types *ast.GenDecl) {
 			continue
 		}
 		for _, f := range s.Fields.List {
-			text := f.Doc.Text()
-			if text == "" {
-				text = f.Comment.Text()
-			}
+			text := cmp.Or(f.Doc.Text(), f.Comment.Text())
 			for _, name := range f.Names {
 				m.texts[t.Name.Name+"."+name.Name] = sentence(text)
 			}

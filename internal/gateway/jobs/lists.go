@@ -54,9 +54,7 @@ func jobFilter(p *wire.CronListParams) cron.JobFilter {
 // list lists jobs. When there is more than one page and no order was requested, the order is by id,
 // so that pages neither skip nor repeat jobs.
 func (h handlers) list(ctx context.Context, c *rpc.Call, p wire.CronListParams) (wire.CronListResult, error) {
-	if p.Limit == 0 {
-		p.Limit = mostJobs
-	}
+	p.Limit = cmp.Or(p.Limit, mostJobs)
 	if p.Cursor != "" && p.Offset > 0 {
 		return wire.CronListResult{}, c.BadParam("/cursor", "goes without offset")
 	}
@@ -148,9 +146,7 @@ func statesOf(word string) []cron.RunState {
 }
 
 func (h handlers) runs(ctx context.Context, c *rpc.Call, p wire.CronRunsParams) (wire.CronRunsResult, error) {
-	if p.Limit == 0 {
-		p.Limit = defaultRuns
-	}
+	p.Limit = cmp.Or(p.Limit, defaultRuns)
 	for _, s := range p.Statuses {
 		if s != "all" && s != "ok" && s != "error" && s != "skipped" && !cron.RunState(s).Final() {
 			return wire.CronRunsResult{}, c.BadParam("/statuses", "unknown status")

@@ -243,9 +243,7 @@ func (h handlers) cancel(ctx context.Context, c *rpc.Call, p wire.CronCancelPara
 const defaultBackfill = 100
 
 func (h handlers) backfill(ctx context.Context, c *rpc.Call, p wire.CronBackfillParams) (wire.CronBackfillResult, error) {
-	if p.MaxRuns == 0 {
-		p.MaxRuns = defaultBackfill
-	}
+	p.MaxRuns = cmp.Or(p.MaxRuns, defaultBackfill)
 	o, err := c.Once(p.IdempotencyKey)
 	if err != nil {
 		return wire.CronBackfillResult{}, err
@@ -296,9 +294,7 @@ func (h handlers) preview(ctx context.Context, c *rpc.Call, p wire.CronPreviewPa
 			m[name] = raw
 		}
 	}
-	if p.Count == 0 {
-		p.Count = defaultPreview
-	}
+	p.Count = cmp.Or(p.Count, defaultPreview)
 	found, err := h.backend.Preview(ctx, cron.PreviewParams{ID: p.ID, Schedule: m, From: momentOf(p.From), Count: int(p.Count)}, c.Caller())
 	if err != nil {
 		return wire.CronPreviewResult{}, err

@@ -11,6 +11,7 @@ package params
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -180,9 +181,7 @@ func unexpected(t *schema.Type, members map[string]json.RawMessage, at string) *
 	if len(names) == 0 {
 		return nil
 	}
-	if at == "" {
-		at = "root"
-	}
+	at = cmp.Or(at, "root")
 	return &Error{At: at, Text: "unexpected property '" + fault.CutName(slices.Min(names)) + "'"}
 }
 

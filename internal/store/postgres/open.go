@@ -57,6 +57,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -253,9 +254,7 @@ func setSession(cc *pgx.ConnConfig) {
 		"jit":                                 "off",
 	}
 	maps.Copy(cc.RuntimeParams, defaults)
-	if cc.ConnectTimeout == 0 {
-		cc.ConnectTimeout = 5 * time.Second
-	}
+	cc.ConnectTimeout = cmp.Or(cc.ConnectTimeout, 5*time.Second)
 }
 
 // planForTurns makes the statements of a turn find their rows only by index. They are planned once

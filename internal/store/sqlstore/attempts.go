@@ -1,7 +1,10 @@
 package sqlstore
 
 import (
+	"cmp"
 	"context"
+	"maps"
+	"slices"
 
 	"laneway/internal/chat"
 	"laneway/internal/cron"
@@ -56,9 +59,7 @@ func (s Cron) BeginAttempts(ctx context.Context, tx Tx, list []store.StartParams
 // beginOn is the start of an attempt, on the node that starts its message unless another is named.
 func beginOn(p *store.StartParams) cron.AttemptStart {
 	begin := *p.Cron
-	if begin.Node == "" {
-		begin.Node = p.Node
-	}
+	begin.Node = cmp.Or(begin.Node, p.Node)
 	return begin
 }
 
@@ -90,11 +91,7 @@ func (s Cron) readJobsOf(ctx context.Context, tx Tx, of map[string][]int, job fu
 	if len(of) == 0 {
 		return nil
 	}
-	ids := make([]string, 0, len(of))
-	for id := range of {
-		ids = append(ids, id)
-	}
-	which, arg := idIn(ids)
+	which, arg := idIn(slices.Collect(maps.Keys(of)))
 	scan := s.scanner()
 	return tx.Later(ctx, readJob+which, func(r Row) error {
 		j, err := scan(r)

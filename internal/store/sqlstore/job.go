@@ -1,6 +1,7 @@
 package sqlstore
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"hash/fnv"
@@ -117,9 +118,7 @@ func (v *jobScan) scan(row Row) (storedJob, error) {
 	}
 	if err := v.decode(j.parts, &j.Job); err != nil {
 		j.Schedule.Kind, j.broken = v.kind, err.Error()
-		if j.Invalid == "" {
-			j.Invalid = j.broken
-		}
+		j.Invalid = cmp.Or(j.Invalid, j.broken)
 	}
 	return *j, nil
 }

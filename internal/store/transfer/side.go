@@ -206,12 +206,7 @@ func inOrder(pairs map[string]pair) ([]pair, error) {
 }
 
 func ready(p pair, done map[string]bool) bool {
-	for _, name := range slices.Concat(p.from.References, p.to.References) {
-		if !done[name] && name != p.from.Name {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(slices.Concat(p.from.References, p.to.References), func(name string) bool { return !done[name] && name != p.from.Name })
 }
 
 // loose reports for each column whether NULL and the empty string mean the same, because one side

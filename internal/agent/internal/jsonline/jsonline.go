@@ -19,6 +19,7 @@ package jsonline
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"log/slog"
 	"slices"
@@ -127,9 +128,7 @@ func reported(sentence string, reason chat.FailReason) *agent.Error {
 		reason = chat.FailProgram
 	}
 	sentence = strings.TrimSpace(chat.Cut(chat.CleanText(sentence), maxSentence))
-	if sentence == "" {
-		sentence = "The program behind this agent reported a failure without a reason."
-	}
+	sentence = cmp.Or(sentence, "The program behind this agent reported a failure without a reason.")
 	return agent.NewError(reason, sentence, nil)
 }
 

@@ -2,6 +2,7 @@ package model
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -211,10 +212,7 @@ func (a *Answer) reply(ctx context.Context, t *turn, d *Draft) toolloop.Reply {
 		a.Calls.DropIncomplete()
 	}
 	out.Calls = a.Calls.List()
-	model := a.model
-	if model == "" {
-		model = d.Model
-	}
+	model := cmp.Or(a.model, d.Model)
 	out.Usage = chat.Usage{
 		InputTokens: a.Input, OutputTokens: a.Output, CachedTokens: a.Cached,
 		Model: chat.Cut(chat.CleanText(model), 200), Provider: t.dialect.Name,

@@ -212,10 +212,7 @@ type turn struct {
 }
 
 func (t *turn) model() string {
-	if t.req.Model != "" {
-		return t.req.Model
-	}
-	return t.cfg.Model
+	return cmp.Or(t.req.Model, t.cfg.Model)
 }
 
 // answerReserve is kept free of history for the answer when max_tokens is not set, a quarter of the

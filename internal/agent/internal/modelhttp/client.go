@@ -37,6 +37,7 @@ package modelhttp
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"errors"
@@ -159,10 +160,7 @@ func (c Config) filled() Config {
 }
 
 func orDefault[T ~int | ~int64](value, standard T) T {
-	if value == 0 {
-		return standard
-	}
-	return value
+	return cmp.Or(value, standard)
 }
 
 // checkURL does not quote the URL: it may carry a password.

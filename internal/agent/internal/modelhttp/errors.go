@@ -2,6 +2,7 @@ package modelhttp
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -10,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -290,9 +292,7 @@ func (e *StatusError) readCodes(members map[string]any) {
 func (e *StatusError) readCode(name, code string) {
 	switch status, err := strconv.Atoi(code); {
 	case err == nil && status >= http.StatusMultipleChoices && status < 600:
-		if e.Status == 0 {
-			e.Status = status
-		}
+		e.Status = cmp.Or(e.Status, status)
 	case name != "status" && name != "status_code" && code != "0":
 		fill(&e.Code, code)
 	}
@@ -442,12 +442,7 @@ func isOutput(words string) bool {
 }
 
 func containsAny(words string, signs ...string) bool {
-	for _, sign := range signs {
-		if strings.Contains(words, sign) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(signs, func(sign string) bool { return strings.Contains(words, sign) })
 }
 
 // outOfCredit recognises refusals that look like a rate limit but do not end by waiting.

@@ -1,6 +1,7 @@
 package toolloop
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -276,9 +277,7 @@ func (c *Calls) Add(pieces []Piece, merge func(before, piece map[string]any) map
 		}
 		taken[place] = true
 		call := c.list[place]
-		if call.id == "" {
-			call.id = p.ID
-		}
+		call.id = cmp.Or(call.id, p.ID)
 		if p.Name != call.name && len(call.name) < maxName {
 			call.name += p.Name
 		}
@@ -390,10 +389,7 @@ type Bounded struct {
 
 // Append adds what fits.
 func (b *Bounded) Append(text string) {
-	limit := b.limit
-	if limit == 0 {
-		limit = MaxJournal + 1
-	}
+	limit := cmp.Or(b.limit, MaxJournal+1)
 	b.text.WriteString(text[:min(len(text), max(0, limit-b.text.Len()))])
 }
 

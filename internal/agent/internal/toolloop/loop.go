@@ -34,6 +34,7 @@
 package toolloop
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -158,9 +159,7 @@ type Options struct {
 // Run executes a turn: it makes requests until the model answers without calls. The text of the
 // answer is in text. After a failure, text keeps what was emitted before it.
 func Run(ctx context.Context, req agent.Request, model Model, text *Text, options Options) (agent.Result, error) {
-	if options.CallTime == 0 {
-		options.CallTime = DefaultCallTime
-	}
+	options.CallTime = cmp.Or(options.CallTime, DefaultCallTime)
 	l := &loop{req: req, model: model, text: text, options: options}
 	switch {
 	case req.Client != nil:
