@@ -26,7 +26,7 @@ LINT    := $(GO) tool -modfile=tools/go.mod golangci-lint
 TESTPG  := $(GO) run ./cmd/testpg -no-fsync --
 export GO RACE PKG RUN TIMEOUT
 
-.PHONY: help build run test short stress processes lint fmt generate schema check arch tidy generated fuzz bench recording peers bench-once chaos \
+.PHONY: help build run test short stress processes lint fmt generate schema check arch tidy generated fuzz bench recording walk peers bench-once chaos \
   compat ui-test ui-shots oracle vuln zones zones-newest sbom reproducible packages packages-test dist image setup man install clean
 
 help: ## list the targets
@@ -84,6 +84,10 @@ fuzz: ## every fuzz target for FUZZTIME each (default 1m)
 
 bench: ## the table of figures: medians, worst, goals (COUNT=5, ROWS=regexp)
 	LANEWAY_BENCH_LARGE=1 $(GO) run ./cmd/testpg -- $(GO) run ./cmd/testbench -count $${COUNT:-5} -run "$${ROWS:-.}"
+
+walk: ## docs/architecture-walks.md: the functions that one message and one slot call, recorded
+	$(GO) run ./cmd/testwalk >docs/architecture-walks.md.new
+	mv docs/architecture-walks.md.new docs/architecture-walks.md
 
 recording: build ## docs/recording.svg: the terminal of the README, from a run
 	$(GO) run ./cmd/testrecording bin/laneway >docs/recording.svg.new

@@ -402,14 +402,15 @@ func writeReference(dir string, program *kong.Node) error {
 		}
 	}
 	const note = "`make generate` writes this page from the help in internal/cli.\n"
-	index := "# The command line\n\n" + note +
+	var index strings.Builder
+	index.WriteString("# The command line\n\n" + note +
 		"\nRun `laneway COMMAND --help` for the same in the terminal.\n" +
 		"Exit status: 0 done, 1 failed, 2 wrong usage, 78 a configuration that must not start.\n" +
-		"With `--json`, results go to standard output, and an error is one JSON object on standard error.\n"
+		"With `--json`, results go to standard output, and an error is one JSON object on standard error.\n")
 	pages, seen := map[string]string{}, map[string]string{}
 	for _, group := range groups() {
 		title := strings.TrimSuffix(group.Title, ":")
-		index += "\n## " + title + "\n\n| command | does |\n|---|---|\n"
+		index.WriteString("\n## " + title + "\n\n| command | does |\n|---|---|\n")
 		for _, command := range leaves(program) {
 			top := topOf(command)
 			if top.Group == nil || top.Group.Key != group.Key {
@@ -424,19 +425,19 @@ func writeReference(dir string, program *kong.Node) error {
 				clear(seen)
 			}
 			name := strings.TrimPrefix(command.FullPath(), "laneway ")
-			index += fmt.Sprintf("| [`%s`](cli/%s.md#%s) | %s |\n", name, page, strings.ReplaceAll(name, " ", "-"), onOneLine(command.Help))
+			fmt.Fprintf(&index, "| [`%s`](cli/%s.md#%s) | %s |\n", name, page, strings.ReplaceAll(name, " ", "-"), onOneLine(command.Help))
 			pages[page] += "\n## " + name + "\n\n" + commandSection(command, name, uses, seen)
 		}
 	}
-	index += "\n## Flags of most commands\n\nCommands that call a gateway use the second `--config` and `--data`, the others the first.\n\n"
+	index.WriteString("\n## Flags of most commands\n\nCommands that call a gateway use the second `--config` and `--data`, the others the first.\n\n")
 	for _, command := range leaves(program) {
 		for _, flag := range command.Flags {
-			if row := flagRow(flag); uses[row] >= sharedBy && !strings.Contains(index, row) {
-				index += row
+			if row := flagRow(flag); uses[row] >= sharedBy && !strings.Contains(index.String(), row) {
+				index.WriteString(row)
 			}
 		}
 	}
-	pages["../cli"] = index
+	pages["../cli"] = index.String()
 	for name, text := range pages {
 		if err := os.WriteFile(filepath.Join(dir, "cli", name+".md"), []byte(text), 0o644); err != nil { //nolint:gosec // a public text
 			return fmt.Errorf("writing a page: %w", err)
@@ -458,9 +459,10 @@ func commandSection(command *kong.Node, name string, uses map[string]int, seen m
 			b.WriteString("\n" + onOneLine(paragraph) + "\n")
 		}
 	}
-	rows, also := "", map[string][]string{}
+	var rows strings.Builder
+	also := map[string][]string{}
 	for _, argument := range command.Positional {
-		rows += fmt.Sprintf("- `%s`: %s\n", argument.Summary(), onOneLine(argument.Help))
+		fmt.Fprintf(&rows, "- `%s`: %s\n", argument.Summary(), onOneLine(argument.Help))
 	}
 	for _, flag := range command.Flags {
 		switch row := flagRow(flag); {
@@ -468,11 +470,12 @@ func commandSection(command *kong.Node, name string, uses map[string]int, seen m
 		case seen[row] != "":
 			also[seen[row]] = append(also[seen[row]], "`--"+flag.Name+"`")
 		default:
-			seen[row], rows = name, rows+row
+			seen[row] = name
+			rows.WriteString(row)
 		}
 	}
-	if rows != "" {
-		b.WriteString("\n" + rows)
+	if rows.Len() > 0 {
+		b.WriteString("\n" + rows.String())
 	}
 	for _, other := range slices.Sorted(maps.Keys(also)) {
 		fmt.Fprintf(&b, "\nAs for `%s`: %s.\n", other, strings.Join(also[other], ", "))

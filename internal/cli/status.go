@@ -35,24 +35,22 @@ func (c *statusCmd) Run(ctx context.Context, env *environment) error {
 	if c.Every < 100*time.Millisecond {
 		return usageError("--every must be 100ms or more")
 	}
-	for {
-		if env.toTerminal {
+	for first := true; first || retry.Sleep(ctx, c.Every) == nil; first = false { // until the user ends it
+		switch {
+		case env.toTerminal:
 			if _, err := io.WriteString(env.stdout, clearScreen); err != nil {
+				return err
+			}
+		case !first:
+			if err := env.printLine(); err != nil {
 				return err
 			}
 		}
 		if err := c.once(ctx, env, conn); err != nil {
 			return err
 		}
-		if err := retry.Sleep(ctx, c.Every); err != nil {
-			return nil
-		}
-		if !env.toTerminal {
-			if err := env.printLine(); err != nil {
-				return err
-			}
-		}
 	}
+	return nil
 }
 
 // statusRuns is how many runs are shown.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -119,17 +118,6 @@ func TestAFirstConversation(t *testing.T) {
 		}
 		OpenOracle(t, g, database).Check(15 * time.Second)
 	})
-}
-
-func second(t *testing.T, first *Gateway) *Gateway {
-	t.Helper()
-	g := Install(t, "", "")
-	for i, v := range g.env {
-		if strings.HasPrefix(v, "LANEWAY_DATA=") {
-			g.env[i] = "LANEWAY_DATA=" + filepath.Join(first.Dir, "data")
-		}
-	}
-	return g
 }
 
 // SIGHUP changes a lane and SIGUSR1 restarts the scheduler while turns run.

@@ -444,15 +444,6 @@ func shortened(v any) any {
 	return v
 }
 
-// rounds describes the input of a model, one word for each message.
-func rounds(call testmodel.Call) string {
-	var out []string
-	for _, m := range call.Messages {
-		out = append(out, m.Role[:1]+":"+m.Content)
-	}
-	return strings.Join(out, " ")
-}
-
 // onePixel is a picture.
 const onePixel = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 
