@@ -104,13 +104,6 @@ func compactMessage(key chat.SessionKey, transcript, principal string) chat.Mess
 	}
 }
 
-// endCompaction lets the next compaction of the conversation start.
-func (ts *turns) endCompaction(t *turn, end ending) {
-	if c, ok := t.attempt.(compaction); ok {
-		ts.compactions.end(c.transcript, end.outcome == chat.OutcomeAnswered, time.Now())
-	}
-}
-
 // nothingToCompact is the answer when there is nothing to compact.
 const nothingToCompact = "There is nothing to summarise."
 
@@ -418,6 +411,13 @@ type compactions struct {
 
 func newCompactions() *compactions {
 	return &compactions{writing: make(chan struct{}, compactAtOnce), until: map[string]time.Time{}, asking: map[string]bool{}, counts: map[chat.SessionKey]counted{}}
+}
+
+// ended lets the next compaction of the conversation start, if the turn was one.
+func (c *compactions) ended(t *turn, end ending) {
+	if of, ok := t.attempt.(compaction); ok {
+		c.end(of.transcript, end.outcome == chat.OutcomeAnswered, time.Now())
+	}
 }
 
 // begin reports whether a compaction of a transcript may start, and records it.

@@ -330,6 +330,8 @@ func (d *Dispatcher) connect(ctx context.Context, deps Deps) error {
 	p.cfg.Cron.OverBudget, p.cfg.Cron.Metrics = func(j cron.Job) bool { return d.Meter.Over(j.Owner, j.ID) }, deps.Metrics
 	d.Pairings = NewPairings(p.store, d.sender.Wake, p.log)
 	p.node, p.events, p.outbox = d.owner, d.publisher, d.sender
+	d.turns.outputs = &outputs{dir: cfg.Files, kept: cfg.KeptFiles, log: p.log}
+	d.turns.spending = &spending{meter: p.meter, store: p.store, node: p.node, outbox: p.outbox, log: p.log}
 	p.sched, err = scheduler.New(ctx, scheduler.Config{
 		Lanes: cfg.Lanes, Run: d.turns.run, ThrottleAt: cfg.ThrottleAt, TokenEstimate: d.turns.estimate,
 		PrincipalTurns: cfg.UserTurns, StopGrace: cfg.StopGrace, OnStuck: d.turns.stuck, Observer: newLaneCounters(deps.Metrics, cfg.Lanes), Logger: p.log,
@@ -358,6 +360,7 @@ func (d *Dispatcher) connectJobs() error {
 	p.jobs = d.Jobs
 	d.turns.tools = tool.New(tool.Deps{Jobs: actions{d}, Editor: d.Jobs, Sessions: toolSessions{d}, Questions: d.questions, External: p.cfg.External, Log: p.log})
 	d.questions.tools = d.turns.tools
+	d.turns.clocks = clocks{tools: d.turns.tools, log: p.log}
 	return nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"laneway/internal/chat"
 	"laneway/internal/cron/service"
 	"laneway/internal/events"
+	"laneway/internal/files"
 	"laneway/internal/scheduler"
 	"laneway/internal/store"
 )
@@ -254,7 +256,7 @@ func (ts *turns) writeFinish(ctx context.Context, t *turn, end ending, stillRunn
 		p.Transcript = ts.answer(t, end)
 		p.Outgoing = outgoing(lead, t.run.RunID, end)
 		originate(p.Outgoing, lead, t.readOutside())
-		ts.onceADay(t, p.Outgoing)
+		ts.spending.onceADay(t, p.Outgoing)
 	}
 	ts.signs.closePreview(ctx, t, p.Outgoing) // when the end is committed, any process may send the answer or run the turn again
 	publish := t.attempt.End(ctx, t.ofAttempt(), end.ofAttempt(t.readOutside()), &p)
@@ -344,7 +346,7 @@ func (ts *turns) publishEnd(ctx context.Context, t *turn, end ending, fin store.
 		ts.node.SweepNow()
 		return
 	}
-	ts.endCompaction(t, end)
+	ts.compactions.ended(t, end)
 	ts.compactLater(ctx, t, fin)
 	for _, m := range fin.Merged {
 		ts.events.Publish(chat.Event{Kind: chat.EventFinal, Session: m.Session, Principal: t.run.Principal, RunID: m.MessageID, Seq: events.FirstOfTurn, Lane: t.run.Lane, MergedInto: t.run.RunID, Reason: "merged"})
@@ -414,33 +416,40 @@ func replies(lead store.Waiting, runID string, end ending) []store.Outgoing {
 	return rows
 }
 
-// outputOf returns a function that creates the directory for the files of a turn on demand.
-func (ts *turns) outputOf(t *turn) func() (string, error) {
-	if ts.cfg.Files == nil {
+// outputs are the files that agents make in their turns.
+type outputs struct {
+	dir  *files.Dir // nil = agents can send only text
+	kept int64      // bytes of files that are kept for one principal
+	log  *slog.Logger
+}
+
+// of returns a function that creates the directory for the files of a turn on demand.
+func (o *outputs) of(t *turn) func() (string, error) {
+	if o.dir == nil {
 		return nil
 	}
 	return func() (string, error) {
 		t.outputMu.Lock()
 		defer t.outputMu.Unlock()
-		if err := ts.openOutput(t); err != nil {
+		if err := o.open(t); err != nil {
 			return "", err
 		}
 		return t.output.Path(), nil
 	}
 }
 
-// openOutput creates the directory of a turn unless it exists. The caller holds its lock.
-func (ts *turns) openOutput(t *turn) error {
+// open creates the directory of a turn unless it exists. The caller holds its lock.
+func (o *outputs) open(t *turn) error {
 	if t.output != nil {
 		return nil
 	}
-	made, err := ts.cfg.Files.NewTurn()
+	made, err := o.dir.NewTurn()
 	t.output = made
 	return err
 }
 
-// endOutput removes the directory of a turn that has returned.
-func (ts *turns) endOutput(ctx context.Context, t *turn) {
+// end removes the directory of a turn that has returned.
+func (o *outputs) end(ctx context.Context, t *turn) {
 	t.outputMu.Lock()
 	defer t.outputMu.Unlock()
 	t.outputEnded = true
@@ -448,14 +457,14 @@ func (ts *turns) endOutput(ctx context.Context, t *turn) {
 		return
 	}
 	if err := t.output.Remove(); err != nil {
-		ts.log.WarnContext(ctx, "the directory for the files of a turn stays until the next clean-up", "run_id", t.run.RunID, "err", err)
+		o.log.WarnContext(ctx, "the directory for the files of a turn stays until the next clean-up", "run_id", t.run.RunID, "err", err)
 	}
 }
 
-// takeFiles stores the files of an answer before the answer is committed: a file is on the disk
+// take stores the files of an answer before the answer is committed: a file is on the disk
 // when the row that names it is written. It appends to the text a sentence about omitted files, and
 // one line for each file for readers of plain text, such as later turns.
-func (ts *turns) takeFiles(ctx context.Context, t *turn, end *ending, made []chat.Attachment) {
+func (o *outputs) take(ctx context.Context, t *turn, end *ending, made []chat.Attachment) {
 	t.outputMu.Lock()
 	defer t.outputMu.Unlock()
 	if end.outcome != chat.OutcomeAnswered || len(made) == 0 || t.output == nil {
@@ -464,11 +473,11 @@ func (ts *turns) takeFiles(ctx context.Context, t *turn, end *ending, made []cha
 	before := end.text
 	taken, left, err := t.output.Take(made)
 	if err != nil {
-		ts.log.ErrorContext(ctx, "the files of an answer could not be kept", "run_id", t.run.RunID, "err", err)
+		o.log.ErrorContext(ctx, "the files of an answer could not be kept", "run_id", t.run.RunID, "err", err)
 		taken, left = nil, "laneway could not save the files of this answer; its log says why."
 	}
 	if t.rows[len(t.rows)-1].Content.Options.ReplyTo.IsZero() { // no channel sends the files: clients fetch them
-		taken, left = ts.keepFiles(ctx, t, taken, left)
+		taken, left = o.keep(ctx, t, taken, left)
 	} else {
 		end.files = taken
 	}
@@ -483,18 +492,18 @@ func (ts *turns) takeFiles(ctx context.Context, t *turn, end *ending, made []cha
 	t.run.Grow(strings.TrimPrefix(end.text, before)) // subscribers see the text of the transcript; a preview in a chat shows no lines for files
 }
 
-// keepFiles keeps the files of an answer for the owner of the session. A turn that is repeated
+// keep keeps the files of an answer for the owner of the session. A turn that is repeated
 // after a crash makes them again; retention removes the first ones.
-func (ts *turns) keepFiles(ctx context.Context, t *turn, taken []chat.Attachment, left string) ([]chat.Attachment, string) {
+func (o *outputs) keep(ctx context.Context, t *turn, taken []chat.Attachment, left string) ([]chat.Attachment, string) {
 	kept := make([]chat.Attachment, 0, len(taken))
 	for _, f := range taken {
-		k, err := ts.cfg.Files.Keep(t.started.Principal, f, ts.cfg.KeptFiles)
+		k, err := o.dir.Keep(t.started.Principal, f, o.kept)
 		if err != nil {
-			ts.log.ErrorContext(ctx, "a file of an answer could not be kept", "run_id", t.run.RunID, "err", err)
+			o.log.ErrorContext(ctx, "a file of an answer could not be kept", "run_id", t.run.RunID, "err", err)
 		}
 		if k.ID == "" {
 			left = "laneway could not save the files of this answer; its log says why."
-			ts.dropFiles(ctx, t, []chat.Attachment{f})
+			o.drop(ctx, t, []chat.Attachment{f})
 			continue
 		}
 		kept = append(kept, k)
@@ -502,9 +511,9 @@ func (ts *turns) keepFiles(ctx context.Context, t *turn, taken []chat.Attachment
 	return kept, left
 }
 
-// dropFiles deletes files of an answer that nothing names.
-func (ts *turns) dropFiles(ctx context.Context, t *turn, taken []chat.Attachment) {
-	if err := ts.cfg.Files.Drop(taken); err != nil {
-		ts.log.WarnContext(ctx, "files of an answer remain until retention removes them", "run_id", t.run.RunID, "err", err)
+// drop deletes files of an answer that nothing names.
+func (o *outputs) drop(ctx context.Context, t *turn, taken []chat.Attachment) {
+	if err := o.dir.Drop(taken); err != nil {
+		o.log.WarnContext(ctx, "files of an answer remain until retention removes them", "run_id", t.run.RunID, "err", err)
 	}
 }

@@ -19,7 +19,7 @@ func (ts *turns) request(ctx context.Context, t *turn) (agent.Request, error) {
 	lead := t.rows[len(t.rows)-1]
 	ts.tools.Await(ctx, t.agent.Tools.Servers) // otherwise the first turns after a start lack the tools of a server that is still connecting
 	req := ts.baseRequest(ctx, t)
-	req.Clock = ts.clock(ctx, t, req.Tools)
+	req.Clock = ts.clocks.clock(ctx, t, req.Tools)
 	req.SystemPrompt, req.Thinking, req.Params = t.agent.SystemPrompt, lead.Content.Options.Thinking, lead.Content.Options.Params
 	if task := lead.Content.Options.Task; task != nil {
 		req.Awaited = task.Parent != "" && !task.Announce
@@ -48,10 +48,10 @@ func (ts *turns) request(ctx context.Context, t *turn) (agent.Request, error) {
 	}
 	req.History = agent.CutHistory(history, budget)
 	if slices.ContainsFunc(req.History, func(e chat.TranscriptEntry) bool { return e.Origin != nil }) {
-		req.Zone = ts.zone(ctx, t)
+		req.Zone = ts.clocks.zone(ctx, t)
 	}
 	t.outside = hasOutside(req.History)
-	req.BeforeRound = func(ctx context.Context) error { return ts.allow(ctx, t) }
+	req.BeforeRound = func(ctx context.Context) error { return ts.spending.allow(ctx, t) }
 	if t.agent.EstimateUsage {
 		t.journal.estimate = func() int { return estimateRequest(req) }
 	}
@@ -86,7 +86,7 @@ func (ts *turns) resolve(ctx context.Context, rows []store.Waiting) {
 			found.Text = cmp.Or(shows.Shows(whole, m.From, m.To), whole)
 		}
 		found.Part = m.File != nil || m.From > 0 || found.Text != cmp.Or(shows.Shows(whole, 0, math.MaxInt), whole)
-		found.Origin = m.SentAt.In(ts.zoneOf(ctx, r.Principal)).Format("15:04")
+		found.Origin = m.SentAt.In(ts.clocks.zoneOf(ctx, r.Principal)).Format("15:04")
 		if m.Origin != nil && m.Origin.By != r.Session.String() { // else a tool has sent it from here
 			found.Origin = strings.TrimSuffix(m.Origin.Who(), ",") + ", " + found.Origin
 		}
@@ -116,7 +116,7 @@ func (ts *turns) baseRequest(ctx context.Context, t *turn) agent.Request {
 	deadline, _ := ctx.Deadline()
 	req := agent.Request{
 		Session: key, RunID: t.run.RunID, Attempt: t.started.Attempt, IdempotencyKey: key.String() + "/" + t.run.RunID, Deadline: deadline,
-		OutputDir: ts.outputOf(t), Asker: ts.questions.asker(t), Left: t.started.Program,
+		OutputDir: ts.outputs.of(t), Asker: ts.questions.asker(t), Left: t.started.Program,
 		KeepProgram: func(ctx context.Context, p chat.Program) error {
 			return ts.node.WhileAlive(ctx, func(ctx context.Context) error { return ts.store.RecordProgram(ctx, t.claim, t.run.RunID, p) })
 		},
@@ -189,7 +189,7 @@ func toolTokens(tools agent.Toolbox) int {
 // summarise requests a summary from the agent of a turn, within its budgets. The text of the result
 // is never empty.
 func (ts *turns) summarise(ctx context.Context, t *turn, s agent.Summary) (agent.Result, error) {
-	if err := ts.allow(ctx, t); err != nil {
+	if err := ts.spending.allow(ctx, t); err != nil {
 		return agent.Result{}, err
 	}
 	req := ts.baseRequest(ctx, t)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -54,40 +55,46 @@ func (ts *turns) toolbox(t *turn) agent.Toolbox {
 	return ts.tools.For(tool.Turn{
 		Owner: lead.sender, Session: root.Session, Sender: lead.Content.Sender, Channel: root.Channel, Target: root.Content.Options.ReplyTo, Asked: person,
 		Servers: t.agent.Tools.Servers,
-		NoActs:  func() string { return t.noActs(ts.asks(t), person) },
-		Asks:    func() string { return ts.asks(t) },
+		NoActs:  func() string { return t.noActs(t.asks(), person) },
+		Asks:    t.asks,
 		Barred:  func() string { return barred(t.journal.messages()) },
 		Outside: t.readOutside,
 		Files:   ts.filesOf(t, root.Content.Options.ReplyTo), Audience: t.audience,
-		Tasks: turnTasks{ts.trees, t, ts.asks},
+		Tasks: turnTasks{ts.trees, t},
 	}, names)
+}
+
+// clocks knows the time of the people of turns.
+type clocks struct {
+	tools *tool.Table
+	log   *slog.Logger
 }
 
 // clock returns [agent.Request.Clock] for a turn with these tools. If the store is unavailable, it
 // is empty, and the tools name the zone in their results.
-func (ts *turns) clock(ctx context.Context, t *turn, tools agent.Toolbox) string {
+func (c clocks) clock(ctx context.Context, t *turn, tools agent.Toolbox) string {
 	if tools == nil || t.agent.Program || !tool.ReadTimes(tools.Specs()) { // a program can read the clock itself
 		return ""
 	}
 	texts := t.journal.messages()
-	clock, err := ts.tools.Clock(ctx, texts[len(texts)-1].sender)
+	clock, err := c.tools.Clock(ctx, texts[len(texts)-1].sender)
 	if err != nil {
-		ts.log.WarnContext(ctx, "the clock of a person cannot be read", "run_id", t.run.RunID, "err", err)
+		c.log.WarnContext(ctx, "the clock of a person cannot be read", "run_id", t.run.RunID, "err", err)
 	}
 	return clock
 }
 
 // zone returns the time zone of the person of a turn.
-func (ts *turns) zone(ctx context.Context, t *turn) *time.Location {
+func (c clocks) zone(ctx context.Context, t *turn) *time.Location {
 	texts := t.journal.messages()
-	return ts.zoneOf(ctx, texts[len(texts)-1].sender)
+	return c.zoneOf(ctx, texts[len(texts)-1].sender)
 }
 
 // zoneOf returns the time zone of a person, or UTC when it cannot be read.
-func (ts *turns) zoneOf(ctx context.Context, person string) *time.Location {
-	zone, err := ts.tools.Zone(ctx, person)
+func (c clocks) zoneOf(ctx context.Context, person string) *time.Location {
+	zone, err := c.tools.Zone(ctx, person)
 	if err != nil {
-		ts.log.WarnContext(ctx, "the time zone of a person cannot be read; times are in UTC", "principal", person, "err", err)
+		c.log.WarnContext(ctx, "the time zone of a person cannot be read; times are in UTC", "principal", person, "err", err)
 		return time.UTC
 	}
 	return zone
@@ -151,7 +158,7 @@ func barred(texts []fromWhom) string {
 
 // asks returns why a person has to allow what a turn creates or sends, as the end of a sentence; ""
 // = their own words requested it. A sub-turn inherits it.
-func (ts *turns) asks(t *turn) string {
+func (t *turn) asks() string {
 	texts := t.journal.messages()
 	switch place := t.place(); {
 	case place.Asks != "":
@@ -276,7 +283,7 @@ func (f *turnFiles) take(named func(dir *files.Turn) (chat.Attachment, error)) (
 	if f.t.outputEnded {
 		return chat.Attachment{}, chat.Errorf(chat.CodeInvalid, "the turn has ended")
 	}
-	if err := f.ts.openOutput(f.t); err != nil {
+	if err := f.ts.outputs.open(f.t); err != nil {
 		return chat.Attachment{}, err
 	}
 	file, err := named(f.t.output)
@@ -301,7 +308,7 @@ func (f *turnFiles) take(named func(dir *files.Turn) (chat.Attachment, error)) (
 
 // DropFile implements [tool.Files].
 func (f *turnFiles) DropFile(file chat.Attachment) {
-	if err := f.ts.cfg.Files.Drop([]chat.Attachment{file}); err != nil {
+	if err := f.ts.outputs.dir.Drop([]chat.Attachment{file}); err != nil {
 		f.ts.log.WarnContext(context.Background(), "a file that was not sent remains until retention removes it", "err", err) //nolint:forbidigo // for the log alone
 	}
 }

@@ -65,8 +65,7 @@ type endedTask struct {
 type turnTasks struct {
 	*trees
 
-	t    *turn
-	asks func(t *turn) string // see turns.asks
+	t *turn
 }
 
 var _ tool.Tasks = turnTasks{}
@@ -149,7 +148,7 @@ func (tt turnTasks) message(n tool.NewTask) (chat.Message, error) {
 	}
 	place.Depth++
 	place.Parent, place.ParentSession, place.Announces, place.Announce = tt.t.run.RunID, tt.t.run.Session.String(), "", n.Announce
-	place.Asks, place.Audience = tt.asks(tt.t), tt.t.audience
+	place.Asks, place.Audience = tt.t.asks(), tt.t.audience
 	place.NoActs = tt.t.noActs(place.Asks, tt.personOf(tt.t.atRoot(lead, place), tt.t.run.Principal))
 	return chat.Message{
 		Session: chat.TaskKey(n.Agent, n.ID), ID: n.ID, Lane: n.Lane, Principal: lead.sender, Channel: chat.ChannelTask,

@@ -68,9 +68,12 @@ type turn struct {
 type turns struct {
 	*parts
 
-	queue *queue
-	signs *signs
-	tools *tool.Table
+	queue    *queue
+	signs    *signs
+	tools    *tool.Table
+	clocks   clocks
+	outputs  *outputs
+	spending *spending
 	// questions asks people on behalf of the agents of the turns.
 	questions *questions
 	running   runningTurns
@@ -90,7 +93,7 @@ func (ts *turns) run(ctx context.Context, st *scheduler.Turn) error {
 	}
 	defer ts.events.Stop(t.run)
 	defer ts.running.remove(st)
-	defer ts.endOutput(ctx, t)
+	defer ts.outputs.end(ctx, t)
 	began := time.Now()
 	res, err := ts.execute(ctx, t, st)
 	if t.waits != nil {
@@ -99,10 +102,10 @@ func (ts *turns) run(ctx context.Context, st *scheduler.Turn) error {
 	if refused := st.Settle(); refused != nil { // a stop was first: whatever the agent returned, the person was informed that it stops
 		err = refused
 	}
-	ts.endUsage(ctx, t, res.Usage)
+	ts.spending.end(ctx, t, res.Usage)
 	end := ts.judge(ctx, t, res, err)
 	t.past.measure(t, res)
-	ts.takeFiles(ctx, t, &end, res.Attachments)
+	ts.outputs.take(ctx, t, &end, res.Attachments)
 	t.noteEmpty(&end)
 	ts.finish(ctx, t, end)
 	took, waited := time.Since(began), t.started.StartedAt.Sub(t.rows[0].AcceptedAt)
@@ -197,7 +200,7 @@ func (ts *turns) start(ctx context.Context, st *scheduler.Turn) (*turn, bool, er
 	t.attempt = ts.attemptOf(lead)
 	t.journal = &journal{parts: ts.parts, claim: t.claim, runID: b.RunID, again: t.started.Attempt > 1, mark: outsideMark{set: t.started.Outside}}
 	t.journal.add(sendersOf(t.rows), t.started.Seqs)
-	t.usage = ts.meterOf(t)
+	t.usage = ts.spending.of(t)
 	t.journal.usage = t.usage
 	t.run = ts.events.Start(events.RunInfo{
 		Session: lead.Session, RunID: b.RunID, Lane: st.Lane(), Principal: t.started.Principal,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"time"
 
@@ -14,6 +15,8 @@ import (
 	"laneway/internal/channel"
 	"laneway/internal/chat"
 	"laneway/internal/cron/schedule"
+	"laneway/internal/outbox"
+	"laneway/internal/ownership"
 	"laneway/internal/retry"
 	"laneway/internal/store"
 	"laneway/internal/usage"
@@ -40,17 +43,26 @@ func (p *parts) newMeter(r prometheus.Registerer) (*usage.Meter, error) {
 	return usage.New(cfg, p.store), nil
 }
 
-// meterOf starts to count a turn, for the sender of the leading message.
-func (ts *turns) meterOf(t *turn) *usage.Turn {
+// spending counts what turns use, and reports budgets that are used up.
+type spending struct {
+	meter  *usage.Meter
+	store  Store
+	node   *ownership.Node
+	outbox *outbox.Sender
+	log    *slog.Logger
+}
+
+// of starts to count a turn, for the sender of the leading message.
+func (sp *spending) of(t *turn) *usage.Turn {
 	texts := t.journal.messages()
 	lead := texts[len(texts)-1]
-	return ts.meter.Turn(usage.Who{Principal: lead.sender, Agent: lead.Session.Agent, Job: t.attempt.JobID()})
+	return sp.meter.Turn(usage.Who{Principal: lead.sender, Agent: lead.Session.Agent, Job: t.attempt.JobID()})
 }
 
 // allow checks the budgets before a round. Its error is for the person.
-func (ts *turns) allow(ctx context.Context, t *turn) error {
+func (sp *spending) allow(ctx context.Context, t *turn) error {
 	err := repeated(ctx, t.usage.Allow)
-	ts.notifyBudgets(ctx, t)
+	sp.notify(ctx, t)
 	if over, ok := errors.AsType[*usage.OverError](err); ok {
 		if over.State.Kind != usage.KindTurn {
 			t.over = &over.State
@@ -79,9 +91,9 @@ func repeated(ctx context.Context, op func(context.Context) error) error {
 	return retry.Do(ctx, retry.Options{Policy: retry.Policy{Base: 20 * time.Millisecond, Max: time.Second}, Retryable: store.CommitUnknown}, op)
 }
 
-// endUsage counts a turn whose agent has returned. It is committed before the end of the turn: a
-// turn whose end is lost runs again, and is charged again.
-func (ts *turns) endUsage(ctx context.Context, t *turn, whole chat.Usage) {
+// end counts a turn whose agent has returned. It is committed before the end of the turn: a turn
+// whose end is lost runs again, and is charged again.
+func (sp *spending) end(ctx context.Context, t *turn, whole chat.Usage) {
 	if !t.asked {
 		return
 	}
@@ -92,14 +104,14 @@ func (ts *turns) endUsage(ctx context.Context, t *turn, whole chat.Usage) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endUsageTime)
 	defer cancel()
 	if err := repeated(ctx, t.usage.Settle); err != nil {
-		ts.log.WarnContext(ctx, "the usage of a turn is written later than its end", "run_id", t.run.RunID, "err", err)
+		sp.log.WarnContext(ctx, "the usage of a turn is written later than its end", "run_id", t.run.RunID, "err", err)
 	}
-	ts.notifyBudgets(ctx, t)
+	sp.notify(ctx, t)
 }
 
-// notifyBudgets sends the notices about budgets that this turn has brought to a new level: one for
+// notify sends the notices about budgets that this turn has brought to a new level: one for
 // each budget, level and day, in all replicas together.
-func (ts *turns) notifyBudgets(ctx context.Context, t *turn) {
+func (sp *spending) notify(ctx context.Context, t *turn) {
 	states := t.usage.Notices()
 	if len(states) == 0 {
 		return
@@ -116,29 +128,29 @@ func (ts *turns) notifyBudgets(ctx context.Context, t *turn) {
 	rows := make([]store.Outgoing, 0, len(states))
 	for _, s := range states {
 		row := newNotice(lead.Session, t.run.Principal, to)
-		row.RunID, row.N = "budget/"+ts.meter.Today()+"/"+string(s.Kind)+"/"+s.Name, int(s.Level())
+		row.RunID, row.N = "budget/"+sp.meter.Today()+"/"+string(s.Kind)+"/"+s.Name, int(s.Level())
 		row.Text, row.ExpiresAt = s.Sentence(), time.Now().Add(noticeLife)
 		rows = append(rows, *row)
-		ts.log.WarnContext(ctx, "a budget is used", "budget", string(s.Kind), "name", s.Name, "percent", int(s.Level()), "tokens", s.Spent.Tokens, "cost", s.Spent.Cost.String())
+		sp.log.WarnContext(ctx, "a budget is used", "budget", string(s.Kind), "name", s.Name, "percent", int(s.Level()), "tokens", s.Spent.Tokens, "cost", s.Spent.Cost.String())
 	}
-	err := ts.node.Final(ctx, "sending a notice about a budget", func(ctx context.Context) error { return ts.store.Enqueue(ctx, rows) })
+	err := sp.node.Final(ctx, "sending a notice about a budget", func(ctx context.Context) error { return sp.store.Enqueue(ctx, rows) })
 	if err != nil {
-		ts.log.ErrorContext(ctx, "a notice about a budget was not sent", "err", err)
+		sp.log.ErrorContext(ctx, "a notice about a budget was not sent", "err", err)
 	}
-	ts.outbox.Wake()
+	sp.outbox.Wake()
 }
 
 // onceADay gives one id to the notices that a person would receive for each message until the
 // budget resets: rows with the same id are sent once. The text differs from the notice that the
 // budget is used up, because channels send an identical notice once.
-func (ts *turns) onceADay(t *turn, rows []store.Outgoing) {
+func (sp *spending) onceADay(t *turn, rows []store.Outgoing) {
 	if t.over == nil || len(rows) != 1 || rows[0].Kind != store.KindNotice {
 		return
 	}
 	texts := t.journal.messages()
 	to := rows[0].Target
 	name := strings.Join([]string{
-		"laneway:budget", ts.meter.Today(), string(t.over.Kind), t.over.Name, texts[len(texts)-1].sender, to.Channel, to.ChatID, to.Thread,
+		"laneway:budget", sp.meter.Today(), string(t.over.Kind), t.over.Name, texts[len(texts)-1].sender, to.Channel, to.ChatID, to.Thread,
 	}, "\x00")
 	rows[0].ID = uuid.NewSHA1(uuid.NameSpaceURL, []byte(name)).String()
 	rows[0].Text = "This was not answered. " + t.over.Sentence() + " Until then there is no further reply here."
