@@ -27,17 +27,16 @@ type key struct{ bench, metric string }
 
 func groups() []group {
 	return []group{
-		{"./internal/scheduler", "Turn|Million|Idle|SubmitFull|StopTen|SubmitToStart", "1s", []row{
+		{"./internal/scheduler", "Turn|Million|Idle|WakeFull|WakeToStart", "1s", []row{
 			{what: "scheduler: submit, start, finish; 1 session", bench: "Turn/sessions=1", metric: "ns/op", unit: "ns", goal: 1686},
 			{what: "scheduler: the same; 10 000 sessions", bench: "Turn/sessions=10000", metric: "ns/op", unit: "ns", goal: 1686},
 			{what: "scheduler: allocations per turn; 10 000 sessions", bench: "Turn/sessions=10000", metric: "allocs/op", unit: "", goal: 3},
 			{what: "scheduler: 1 000 000 sessions once each", bench: "MillionSessionsOnce", metric: "ns/session", unit: "ns", goal: 1000},
 			{what: "scheduler: left per idle session", bench: "IdleSession", metric: "B/session", unit: "B", goal: 1},
 			{what: "scheduler: goroutines left", bench: "IdleSession", metric: "goroutines", unit: "", goal: 0},
-			{what: "scheduler: submit to start, free lane, p50", bench: "SubmitToStart", metric: "p50-ns", unit: "ns", goal: 500},
-			{what: "scheduler: submit to start, free lane, p99", bench: "SubmitToStart", metric: "p99-ns", unit: "ns", goal: 2000},
-			{what: "scheduler: submit while the lane is full", bench: "SubmitFullLane", metric: "ns/op", unit: "ns", goal: 10_000},
-			{what: "scheduler: stop with 10 000 waiting", bench: "StopTenThousandWaiting", metric: "ns/op", unit: "ns", goal: 10_000},
+			{what: "scheduler: wake to start, free lane, p50", bench: "WakeToStart", metric: "p50-ns", unit: "ns", goal: 500},
+			{what: "scheduler: wake to start, free lane, p99", bench: "WakeToStart", metric: "p99-ns", unit: "ns", goal: 2000},
+			{what: "scheduler: wake while the lane is full", bench: "WakeFullLane", metric: "ns/op", unit: "ns", goal: 10_000},
 		}},
 		{"./internal/store/sqlite", "^BenchmarkCron$/late", "200x", lateRows("SQLite")},
 		{"./internal/store/postgres", "^BenchmarkCron$/late", "200x", lateRows("PostgreSQL")},
