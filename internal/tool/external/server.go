@@ -55,7 +55,8 @@ type server struct {
 	leftOut []chat.LeftOutTool
 	state   string
 	last    string
-	next    chan struct{} // closed at the next change of session
+	next    chan struct{}      // closed at the next change of session
+	over    *mcp.ClientSession // the last session, if its end is why the server is not connected; nil after a failed attempt to connect
 }
 
 func newServer(cfg Config, open opener, log *slog.Logger) *server {
@@ -92,14 +93,15 @@ func (s *server) useless(session *mcp.ClientSession, why error) {
 	offer(s.broken, broken{session, why})
 }
 
-// after returns the connection that follows one that has been dropped; nil when none can be made
-// before ctx is done.
+// after returns the connection that follows one that has been dropped; nil when an attempt fails, or
+// none can be made before ctx is done. The end of the old connection may be noticed in the answer to
+// a call and by itself, in any order.
 func (s *server) after(ctx context.Context, old *mcp.ClientSession) *mcp.ClientSession {
 	for {
 		s.mu.Lock()
-		session, state, next := s.session, s.state, s.next
+		session, failed, next := s.session, s.state == StateFailed && s.over != old, s.next
 		s.mu.Unlock()
-		if session != nil && session != old || state == StateFailed {
+		if session != nil && session != old || failed {
 			return session
 		}
 		select {
@@ -152,6 +154,12 @@ func (s *server) run(ctx context.Context) {
 func (s *server) connection(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	var session *mcp.ClientSession // once it can be used
+	defer func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.over = session
+	}()
 	way, err := s.open.link(ctx, s.cfg, s.log)
 	if err != nil {
 		return err
@@ -159,18 +167,19 @@ func (s *server) connection(ctx context.Context) error {
 	defer way.end()
 	start, stop := context.WithTimeout(ctx, startTime)
 	defer stop()
-	session, err := s.client().Connect(start, way.transport, nil)
+	made, err := s.client().Connect(start, way.transport, nil)
 	if err != nil {
 		way.end()
 		return way.failed(fmt.Errorf("connecting: %w", err))
 	}
-	tools, leftOut, err := s.read(start, session)
+	tools, leftOut, err := s.read(start, made)
 	stop()
 	if err != nil {
 		way.end()
-		_ = session.Close()
+		_ = made.Close()
 		return way.failed(err)
 	}
+	session = made
 	s.have(session, tools, leftOut)
 	s.log.InfoContext(ctx, "a server of tools is connected", "tools", len(tools))
 	ended := make(chan struct{})
