@@ -160,17 +160,20 @@ func TestTurnsOfASessionBeginInTheirOrder(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var j journal
-		base, n := time.Now(), 0
+		base := time.Now()
+		var begun atomic.Int32
 		set := scheduler.DefaultSettings()
 		set.MaxConcurrent = 3
 		s, err := scheduler.New(t.Context(), scheduler.Config{Lanes: lanes(map[string]int{"main": 3}), Run: func(_ context.Context, t *scheduler.Turn) error {
+			var (
+				n    int32
+				left *scheduler.Wake
+			)
 			if t.Session() == "s" {
 				linger(3 * time.Second)
-				n++
-			}
-			var left *scheduler.Wake
-			if t.Session() == "s" && n < 3 {
-				left = &scheduler.Wake{Session: "s", Settings: set}
+				if n = begun.Add(1); n < 3 {
+					left = &scheduler.Wake{Session: "s", Settings: set}
+				}
 			}
 			t.Began(scheduler.Batch{RunID: fmt.Sprint(t.Session(), n), Left: left})
 			j.add("%v %s", time.Since(base), t.RunID())
