@@ -111,7 +111,7 @@ func exportAndImport(t *testing.T, run func(code int, pattern string, args ...st
 			{asYAML + "- name: [\n", `line \d+.*nothing was changed`},
 			{asYAML + "  name: twice\n", `already defined at line \d+.*nothing was changed`},
 			{asJSON + "{\"name\":\n", `line 4 is not a job.*nothing was changed`},
-			{"name: digest\n", `no list of jobs.*nothing was changed`},
+			{"name: digest\n", `not a list of jobs.*nothing was changed`},
 		} {
 			run(1, `(?s)`+broken.says, "cron", "import", written("broken", broken.text))
 		}

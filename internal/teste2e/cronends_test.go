@@ -69,7 +69,8 @@ func everyEndIsAnEvent(t *testing.T, database string, all ...*Gateway) {
 			pause(50 * time.Millisecond)
 		}
 		if got, want := heard[i].finished(), over(); !slices.Equal(got, want) {
-			t.Errorf("replica %d heard of the ends\n%s\nthe ledger has\n%s", i, strings.Join(got, "\n"), strings.Join(want, "\n"))
+			t.Errorf("replica %d heard of the ends\n%s\nthe ledger has\n%s", i, strings.Join(got, "\n"),
+				strings.Join(o.Rows("SELECT id, state, reason, started_at, finished_at FROM cron_run_logs WHERE owner <> 'system' ORDER BY id"), "\n"))
 		}
 	}
 }
