@@ -352,10 +352,12 @@ func (a *Attempt) publishEnd(ctx context.Context, how Ending, out *end) {
 }
 
 // endedRun is the ended run: as the store passed it to the job, or, when the job was removed, as
-// stored.
+// stored. A removal with its runs has cancelled the context of the turn by then.
 func (a *Attempt) endedRun(ctx context.Context, out *end) (cron.Run, error) {
 	if out.run != nil {
 		return *out.run, nil
 	}
+	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), readTime, errors.New("reading an ended run took too long"))
+	defer cancel()
 	return a.jobs.Run(ctx, a.runID, "")
 }

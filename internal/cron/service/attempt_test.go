@@ -1,6 +1,7 @@
 package service_test
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -61,8 +62,8 @@ func (p *process) start(l cron.Launched) (*service.Attempt, store.Claim) {
 }
 
 // run starts a run of a job by hand and returns the parameters of its end, and the function that
-// publishes that end.
-func (p *process) run(j cron.Job, how service.Ending) (params store.FinishParams, publish func(endedAt time.Time)) {
+// publishes that end. ctx is the context of the turn.
+func (p *process) run(ctx context.Context, j cron.Job, how service.Ending) (params store.FinishParams, publish func(endedAt time.Time)) {
 	p.t.Helper()
 	if _, reason, err := p.Runs.Start(p.t.Context(), j.ID, cron.RunForce, operator, nil); err != nil || reason != "" {
 		p.t.Fatalf("started: %q, %v", reason, err)
@@ -72,7 +73,7 @@ func (p *process) run(j cron.Job, how service.Ending) (params store.FinishParams
 	turn := service.Turn{Session: l.Message.Session, RunID: l.Message.ID, Lane: "cron", Node: l.Owner, StartedAt: p.now, Began: time.Now(), Number: 1}
 	a.Started(p.t.Context(), turn, &j)
 	params = store.FinishParams{Claim: claim, RunID: l.Message.ID, State: store.RunOK, Outcome: how.Outcome}
-	return params, a.End(p.t.Context(), turn, how, &params)
+	return params, a.End(ctx, turn, how, &params)
 }
 
 // TestAnEndThatWasTriedTwicePublishesWhatIsCommitted covers a first try that passed the run to the
@@ -87,7 +88,7 @@ func TestAnEndThatWasTriedTwicePublishesWhatIsCommitted(t *testing.T) {
 			took = append(took, e.Run.Duration)
 		}
 	}, func() bool { return true })
-	params, publish := p.run(j, service.Ending{Outcome: chat.OutcomeAnswered})
+	params, publish := p.run(t.Context(), j, service.Ending{Outcome: chat.OutcomeAnswered})
 	params.Cron.Job(j, cron.Run{ID: params.RunID, State: cron.RunOK, StartedAt: noon, FinishedAt: noon.Add(5 * time.Millisecond), Duration: 5 * time.Millisecond}, noon)
 	if err := p.Editor.Remove(t.Context(), j.ID, true, operator); err != nil {
 		t.Fatal(err)
@@ -103,12 +104,34 @@ func TestAnEndThatWasTriedTwicePublishesWhatIsCommitted(t *testing.T) {
 	}
 }
 
+// A job is removed with its running run: the turn was cancelled, and its end is read again because
+// the job received no run.
+func TestEndOfARemovedJobIsPublishedAfterAStop(t *testing.T) {
+	t.Parallel()
+	p := open(t)
+	j := p.add(nil)
+	ctx, stop := context.WithCancel(t.Context())
+	params, publish := p.run(ctx, j, service.Ending{Outcome: chat.OutcomeStopped, Reason: string(cron.ReasonRemoved)})
+	params.State = store.RunStopped
+	if err := p.Editor.Remove(t.Context(), j.ID, true, operator); err != nil {
+		t.Fatal(err)
+	}
+	stop()
+	p.takeEvents()
+	fin, err := p.store.Finish(t.Context(), params)
+	if err != nil {
+		t.Fatal(err)
+	}
+	publish(fin.EndedAt)
+	equal(t, "events", p.takeEvents(), "finished digest cancelled")
+}
+
 // TestARetryIsPublishedAlikeOnEveryReplica covers a next attempt that has begun before another
 // replica reads the run.
 func TestARetryIsPublishedAlikeOnEveryReplica(t *testing.T) {
 	t.Parallel()
 	p := open(t)
-	params, publish := p.run(p.add(map[string]any{"retry": map[string]any{"maxRetries": 2}}), service.Ending{Outcome: chat.OutcomeFailed, Reason: string(chat.FailOverloaded)})
+	params, publish := p.run(t.Context(), p.add(map[string]any{"retry": map[string]any{"maxRetries": 2}}), service.Ending{Outcome: chat.OutcomeFailed, Reason: string(chat.FailOverloaded)})
 	params.State = store.RunFailed
 	fin, err := p.store.Finish(t.Context(), params)
 	if err != nil {
