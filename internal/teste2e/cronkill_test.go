@@ -429,13 +429,8 @@ func TestAnAttemptOfAJobCallsTheModelOnce(t *testing.T) {
 		g := Install(t, database, providersConfig(model))
 		g.Start()
 		c, o := connect(t, g), OpenOracle(t, g, database)
-		calls := func(word string) (n int) {
-			for _, call := range model.Calls() {
-				if strings.Contains(string(call.Body), word) {
-					n++
-				}
-			}
-			return n
+		calls := func(word string) int {
+			return model.Count(func(call testmodel.Call) bool { return strings.Contains(string(call.Body), word) })
 		}
 		for _, agent := range []string{"main", "sister"} {
 			for retries, word := range []string{"once-" + agent, "twice-" + agent} {

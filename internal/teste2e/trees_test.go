@@ -84,17 +84,21 @@ func (k treeKill) run(t *testing.T, database string) {
 	t.Helper()
 	model := testmodel.Start(t)
 	killed := make(chan struct{})
-	asked := map[string]int{}
 	hangs := make(chan struct{}, 16)
-	model.Answer(func(call testmodel.Call) testmodel.Reply {
-		place := "ask"
+	placeOf := func(call testmodel.Call) string {
 		switch {
 		case len(call.Results()) > 0:
-			place = "second"
+			return "second"
 		case strings.HasSuffix(call.Last(), "lines") || strings.HasSuffix(call.Last(), "work"):
-			place = "child"
+			return "child"
 		}
-		asked[place]++
+		return "ask"
+	}
+	asked := func(place string) int {
+		return model.Count(func(call testmodel.Call) bool { return placeOf(call) == place })
+	}
+	model.Answer(func(call testmodel.Call) testmodel.Reply {
+		place := placeOf(call)
 		select {
 		case <-killed:
 		default:
@@ -108,7 +112,7 @@ func (k treeKill) run(t *testing.T, database string) {
 			return testmodel.Reply{Pieces: []string{"Done: " + call.Results()[0].Text}}
 		case place == "child":
 			return testmodel.Reply{Pieces: []string{"42."}}
-		case asked["ask"] > 1:
+		case asked("ask") > 1:
 			return testmodel.Reply{Pieces: []string{"Something else."}, Calls: []testmodel.ToolCall{taskCall("z", "sister", "other work", true)}}
 		default:
 			return testmodel.Reply{Pieces: []string{"I ask."}, Calls: []testmodel.ToolCall{taskCall("a", "sister", "count the lines", true)}}
@@ -142,8 +146,8 @@ func (k treeKill) run(t *testing.T, database string) {
 	if n := o.Count("SELECT count(*) FROM inbox WHERE parent IS NOT NULL"); n != 1 {
 		t.Errorf("%d sub-turns, want one", n)
 	}
-	if asked["ask"] != k.asks || asked["child"] != k.work {
-		t.Errorf("the model was asked %d times for the first round and %d times for the task, want %d and %d", asked["ask"], asked["child"], k.asks, k.work)
+	if asked("ask") != k.asks || asked("child") != k.work {
+		t.Errorf("the model was asked %d times for the first round and %d times for the task, want %d and %d", asked("ask"), asked("child"), k.asks, k.work)
 	}
 	if n := o.Count(fmt.Sprintf("SELECT count(*) FROM transcript WHERE content = '%s' AND role = 'user' AND session_key LIKE 'agent:sister:task:%%'", k.task)); n != 1 {
 		t.Errorf("the sister was not asked for %q: %v", k.task, o.Rows("SELECT session_key, role, content FROM transcript"))

@@ -204,7 +204,8 @@ func (s *Server) URL() string { return s.url }
 func (s *Server) Transport() http.RoundTripper { return s.transport }
 
 // Answer sets the function for all later replies. The function may be called from many goroutines
-// at once; it may block.
+// at once; it may block. A reply that depends on earlier calls asks [Server.Count], which has
+// counted its own call.
 func (s *Server) Answer(answer func(Call) Reply) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -216,6 +217,17 @@ func (s *Server) Calls() []Call {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.calls)
+}
+
+// Count returns how many requests so far match.
+func (s *Server) Count(matches func(Call) bool) int {
+	n := 0
+	for _, call := range s.Calls() {
+		if matches(call) {
+			n++
+		}
+	}
+	return n
 }
 
 // Active returns how many requests are being answered.
