@@ -34,16 +34,23 @@ func benchStores(b *testing.B, f func(b *testing.B, database string)) {
 // BenchmarkMessage sends messages one by one through the real gateway, which is otherwise idle:
 // WebSocket, durable inbox, turn, answer. It reports the time to the start of the turn and to the
 // complete answer.
-func BenchmarkMessage(b *testing.B) {
+func BenchmarkMessage(b *testing.B) { messages(b, 1) }
+
+// BenchmarkBurst is BenchmarkMessage with one message to each of 32 sessions at a time.
+func BenchmarkBurst(b *testing.B) { messages(b, 32) }
+
+// messages runs b.N rounds, each of one message to each session.
+func messages(b *testing.B, sessions int) {
+	b.Helper()
 	benchStores(b, func(b *testing.B, database string) {
-		g := Install(b, database, "agents: {main: {runner: echo}}\nlimits: {chat: 0, requests: 0}\n")
+		g := Install(b, database, "agents: {main: {runner: echo}}\nlimits: {chat: 0, requests: 0}\nlanes: {main: 32}\n")
 		g.Start()
 		type mark struct {
 			run   string
 			final bool
 			at    time.Time
 		}
-		marks := make(chan mark, 64)
+		marks := make(chan mark, 4*sessions)
 		c, err := Dial(g.URL(), g.Token(), func(e Event) {
 			at := time.Now()
 			var p struct {
@@ -67,20 +74,28 @@ func BenchmarkMessage(b *testing.B) {
 		var starts, ends []time.Duration
 		b.ResetTimer()
 		for i := range b.N {
-			key := "b" + strconv.Itoa(i)
-			sent := time.Now()
-			if _, err := c.Call("chat.send", map[string]any{"sessionKey": "agent:main:bench", "message": "hello", "idempotencyKey": key}, 10*time.Second); err != nil {
-				b.Fatal(err)
+			sent := map[string]time.Time{}
+			var calls sync.WaitGroup
+			for s := range sessions {
+				key := fmt.Sprintf("b%d-%d", i, s)
+				sent[key] = time.Now()
+				calls.Go(func() {
+					if _, err := c.Call("chat.send", map[string]any{"sessionKey": fmt.Sprintf("agent:main:bench%d", s), "message": "hello", "idempotencyKey": key}, 10*time.Second); err != nil {
+						b.Error(err)
+					}
+				})
 			}
-			for done := false; !done; {
+			calls.Wait()
+			for left := sessions; left > 0; {
 				m := <-marks
-				if m.run != key {
-					continue
-				}
-				if done = m.final; done {
-					ends = append(ends, m.at.Sub(sent))
-				} else {
-					starts = append(starts, m.at.Sub(sent))
+				at, ok := sent[m.run]
+				switch {
+				case !ok:
+				case m.final:
+					ends = append(ends, m.at.Sub(at))
+					left--
+				default:
+					starts = append(starts, m.at.Sub(at))
 				}
 			}
 		}
