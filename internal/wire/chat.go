@@ -299,7 +299,7 @@ type AgentsListResult struct {
 	MainKey   string       `json:"mainKey"`                      // the short name of the main session: main
 	Scope     string       `json:"scope" rule:"enum=per-sender"` // always per-sender
 	Agents    []AgentEntry `json:"agents"`                       // the agents
-	Servers   []ToolServer `json:"servers,omitempty"`            // Extended: the MCP servers whose tools agents call, as seen by the process that answers; absent when there are no servers or the caller sees only its own data
+	Servers   []ToolServer `json:"servers,omitempty"`            // Extended: the MCP servers of agents, as the answering process sees them; absent for callers that see only their own data
 }
 
 // ToolServer is an MCP server whose tools agents call.

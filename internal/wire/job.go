@@ -220,7 +220,7 @@ type CronListParams struct {
 	SortDir         string   `json:"sortDir,omitempty" rule:"enum=asc|desc"`                                         // its direction; absent = asc
 	AgentID         string   `json:"agentId,omitempty" rule:"min=1,max=64"`                                          // only jobs of this agent
 	Target          string   `json:"target,omitempty" rule:"min=1,max=512"`                                          // only jobs whose answers go to this channel or chat
-	Condition       string   `json:"condition,omitempty" rule:"enum=all|failing|paused|running|late|invalid|unsent"` // only jobs in this condition, whether they fire or not; late = a fire has been due for 10 s and has not started; unsent = its answers are kept, because their address takes none
+	Condition       string   `json:"condition,omitempty" rule:"enum=all|failing|paused|running|late|invalid|unsent"` // only jobs in this condition, enabled or not; late = 10 s overdue; unsent = answers are kept, their address takes none
 	IDs             []string `json:"ids,omitempty" rule:"max=200"`                                                   // only these jobs, whether they fire or not
 	Cursor          string   `json:"cursor,omitempty" rule:"max=4096"`                                               // nextCursor of the page before, with the same order; in place of offset
 	Counts          bool     `json:"counts,omitempty"`                                                               // asks for counts
@@ -364,7 +364,7 @@ const ActionMany = "many"
 
 // CronEvent is the payload of the event cron.
 type CronEvent struct {
-	Action           string `json:"action" rule:"enum=added|updated|removed|scheduled|started|finished|many"`                            // what happened; scheduled = another attempt will follow; many = count events were left out, with the capability cron-brief
+	Action           string `json:"action" rule:"enum=added|updated|removed|scheduled|started|finished|many"`                            // what happened; scheduled = another attempt will follow; many = count events were left out (cron-brief)
 	Attempt          int    `json:"attempt,omitempty"`                                                                                   // Extended: the number of the attempt
 	CompletionStatus string `json:"completionStatus,omitempty" rule:"enum=succeeded|failed|unknown"`                                     // finished: as in the entry of cron.runs
 	Count            int    `json:"count,omitempty"`                                                                                     // many: how many events were left out

@@ -1,60 +1,156 @@
 package main
 
-import (
-	"maps"
-	"slices"
-	"strings"
-)
+import "maps"
 
-// namespace is a page with the methods whose names begin with one of Families or are in Methods.
+// namespace is a page with some methods, events and types. In the list of pages, Lists says what it
+// is for. Types names those that the methods of other pages need as well; a type that one page
+// alone needs, or that is a member of a named one, is there by itself.
 type namespace struct {
 	File, Title, Lists, About string
-	Families, Methods, Events []string
+	Methods, Events, Types    []string
 }
 
-func (n namespace) has(method string) bool {
-	family, _, _ := strings.Cut(method, ".")
-	return slices.Contains(n.Methods, method) || slices.Contains(n.Families, family) && !slices.Contains(forOthers(), method)
-}
-
-// forOthers names the methods that exist for clients of other gateways only.
-func forOthers() []string {
-	return []string{"question.list", "plugin.approval.list", "taskSuggestions.list", "cron.create", "cron.delete", "cron.toggle", "scheduler.status"}
-}
-
-// namespaces lists the pages of docs/protocol in their order; the last one has the types that
-// several pages need.
+// namespaces lists the pages of docs/protocol in their order.
 func namespaces() []namespace {
-	return []namespace{
+	all := []namespace{
 		{File: "README.md"},
-		{File: "connect.md", Title: "Connect", Lists: "scopes, visibility, limits and deadlines, close codes"},
-		{
-			File: "chat.md", Title: "Messages", Lists: "send a message, follow its answer, stop it, read a conversation", Families: []string{"chat", "agent", "wake", "commands"},
-			Events: []string{"chat", "agent"}, About: "Send messages, follow answers while they are written, and read what was said.",
-		},
-		{
-			File: "sessions.md", Title: "Sessions", Lists: "list, search, follow, reset and delete conversations", Families: []string{"sessions", "toc"}, Events: []string{"sessions.changed"},
-			About: "A session is one conversation with one agent.",
-		},
-		{
-			File: "jobs.md", Title: "Jobs", Lists: "create jobs, preview schedules, read what happened at a scheduled time", Families: []string{"cron"}, Events: []string{"cron"},
-			About: "A job sends a message to an agent on a schedule. laneway records each scheduled time, whether the job ran or not.",
-		},
-		{
-			File: "runs.md", Title: "Runs, tasks and lanes", Lists: "what runs, what waits for what, sub-agents", Families: []string{"runs", "tasks", "lanes"}, Events: []string{"lanes"},
-			About: "A run is one turn of an agent. A task is a turn that another turn asked for. A lane limits how many run at once.",
-		},
-		{
-			File: "people.md", Title: "People and questions", Lists: "approve chat users, answer what an agent asks, channels", Families: []string{"questions", "channels"}, Events: []string{"questions.changed"},
-			About: "Who may write to the bots, and what agents ask them.",
-		},
-		{
-			File: "gateway.md", Title: "The gateway", Lists: "health, status, what needs a person, agents, usage", Families: []string{"health", "status", "needs", "agents", "usage"},
-			Events: []string{"tick", "shutdown", "health"}, About: "The health of the gateway, its agents, and what they cost.",
-		},
+		{File: "methods.md", Title: "All methods and events", Lists: "a sentence about each, with its scope"},
+		{File: "connect.md", Title: "Connect", Lists: "credentials, scopes, visibility"},
+		{File: "limits.md", Title: "Limits and close codes", Lists: "limits, deadlines, why a connection is closed", Events: []string{"tick", "shutdown"}},
 		{File: "errors.md", Title: "Errors", Lists: "every code, its meaning, and when to try again"},
-		{File: "openclaw.md", Title: "Clients of OpenClaw and GoClaw", Lists: "the two views, and what is accepted and ignored", Methods: forOthers()},
-		{File: "types.md", Title: "Types on several pages", Lists: "types that more than one of these pages needs"},
+	}
+	for _, part := range [][]namespace{chatPages(), sessionPages(), jobPages(), runPages(), gatewayPages()} {
+		all = append(all, part...)
+	}
+	return append(all,
+		namespace{
+			File: "openclaw.md", Title: "Clients of OpenClaw", Lists: "the two views, and what is accepted and ignored",
+			Methods: []string{"question.list", "plugin.approval.list", "taskSuggestions.list"},
+		},
+		namespace{
+			File: "goclaw.md", Title: "Clients of GoClaw", Lists: "the methods that have other names there",
+			Methods: []string{"cron.create", "cron.delete", "cron.toggle", "scheduler.status"},
+			About:   "A few methods have the names that GoClaw's clients use.",
+		})
+}
+
+func chatPages() []namespace {
+	return []namespace{
+		{
+			File: "chat.md", Title: "Messages", Lists: "send a message to a session, stop it", Methods: []string{"chat.send", "chat.abort", "wake"},
+			Types: []string{"Attachment"}, About: "Send messages to a session. The answer comes as [events](chat-events.md).",
+		},
+		{
+			File: "agent.md", Title: "One turn", Lists: "run one turn and wait for its answer", Methods: []string{"agent"}, Types: []string{"Usage"},
+			About: "Run one turn of an agent, and wait for its end.",
+		},
+		{
+			File: "chat-events.md", Title: "Events of a run", Lists: "follow an answer while it is written", Events: []string{"chat", "agent"}, Types: []string{"ChatMessage"},
+			About: "Follow answers and tool calls while they happen.",
+		},
+		{File: "chat-history.md", Title: "Read a conversation", Lists: "history, and what is new since a cursor", Methods: []string{"chat.history"}, About: "Read what was said."},
+		{
+			File: "message.md", Title: "Stored messages", Lists: "what a message of a conversation has", Types: []string{"HistoryMessage", "PendingInputs", "TextPart"},
+			About: "Messages as [`chat.history`](chat-history.md) returns them.",
+		},
+		{File: "commands.md", Title: "Chat commands", Lists: "the commands that begin with a slash", Methods: []string{"commands.list"}, About: "Which commands you can send as a message."},
+	}
+}
+
+func sessionPages() []namespace {
+	return []namespace{
+		{
+			File: "sessions.md", Title: "Sessions", Lists: "list conversations, look at one", Methods: []string{"sessions.list", "sessions.describe"},
+			Types: []string{"SessionRow", "SessionsListResult"}, About: "A session is one conversation with one agent.",
+		},
+		{
+			File: "sessions-change.md", Title: "Follow, reset and delete sessions", Lists: "events of sessions, an empty conversation, deletion",
+			Methods: []string{"sessions.subscribe", "sessions.unsubscribe", "sessions.reset", "sessions.delete"}, Events: []string{"sessions.changed"},
+			About: "Follow what happens in all sessions, and end conversations.",
+		},
+		{
+			File: "search.md", Title: "Search and summaries", Lists: "find messages; summaries by day, week and month",
+			Methods: []string{"sessions.search", "toc.list"}, About: "Find what was said before.",
+		},
+	}
+}
+
+func jobPages() []namespace {
+	return []namespace{
+		{
+			File: "jobs.md", Title: "Create and edit jobs", Lists: "create a job, change it", Methods: []string{"cron.add", "cron.update"},
+			About: "A job sends a message to an agent on a schedule. Its members are explained in [Members of a job](job-members.md).",
+		},
+		{
+			File: "jobs-read.md", Title: "Read jobs", Lists: "list jobs, get one", Methods: []string{"cron.list", "cron.get"},
+			About: "The answers contain [jobs](job.md).",
+		},
+		{
+			File: "jobs-run.md", Title: "Run, pause and remove jobs", Lists: "run now, cancel, pause, resume, remove",
+			Methods: []string{"cron.run", "cron.cancel", "cron.pause", "cron.resume", "cron.remove"}, About: "Start and stop what a job does.",
+		},
+		{
+			File: "jobs-schedule.md", Title: "Preview and backfill", Lists: "preview a schedule, run a past period", Methods: []string{"cron.preview", "cron.backfill"},
+			About: "When a job will run, and runs of a period that has passed.",
+		},
+		{
+			File: "jobs-runs.md", Title: "Runs of jobs", Lists: "what happened at a scheduled time, and why", Methods: []string{"cron.runs", "cron.explain"},
+			About: "laneway records each scheduled time, whether the job ran or not.",
+		},
+		{
+			File: "ledger.md", Title: "Recorded runs", Lists: "what the record of a scheduled time has", Types: []string{"LedgerEntry"},
+			About: "One entry for each scheduled time and each run by hand.",
+		},
+		{
+			File: "jobs-events.md", Title: "Follow jobs", Lists: "the state of the schedule, events of jobs", Methods: []string{"cron.status"}, Events: []string{"cron"},
+			About: "Whether the schedule is on, and what happens to jobs.",
+		},
+		{File: "job.md", Title: "Jobs as clients see them", Lists: "every member of a job", Types: []string{"Job", "DeliveryPreview"}, About: "What methods and events return about a job."},
+		{
+			File: "job-members.md", Title: "Members of a job", Lists: "schedule, payload, delivery, retry, alerts", About: "What you set when you create or edit a job, and read in a job.",
+			Types: []string{"JobSchedule", "JobPayload", "JobDelivery", "JobDeliveryPaused", "JobRetry", "JobMissed", "JobDST", "JobPause", "FailureAlert"},
+		},
+	}
+}
+
+func runPages() []namespace {
+	return []namespace{
+		{
+			File: "runs.md", Title: "Runs", Lists: "what runs, what waits for what, where an answer is", Methods: []string{"runs.list", "runs.get"},
+			About: "A run is one turn of an agent, or a message that waits for one.",
+		},
+		{File: "run.md", Title: "Runs as clients see them", Lists: "every member of a run", Types: []string{"Run", "RunAnswer"}, About: "What [runs.list and runs.get](runs.md) return."},
+		{
+			File: "tasks.md", Title: "Tasks", Lists: "sub-agents: list, get, stop", Methods: []string{"tasks.list", "tasks.get", "tasks.stop"}, Types: []string{"Task"},
+			About: "A task is a turn that another turn asked for.",
+		},
+		{
+			File: "lanes.md", Title: "Lanes", Lists: "what waits in each lane", Methods: []string{"lanes.status"}, Events: []string{"lanes"},
+			About: "A lane limits how many turns run at once.",
+		},
+	}
+}
+
+func gatewayPages() []namespace {
+	return []namespace{
+		{
+			File: "people.md", Title: "Users", Lists: "approve chat users, revoke their access",
+			Methods: []string{"channels.pairing.list", "channels.pairing.approve", "channels.pairing.dismiss", "channels.pairing.revoke"},
+			About:   "Who may write to the bots.",
+		},
+		{
+			File: "channels.md", Title: "Channels", Lists: "bots and their state", Methods: []string{"channels.status"}, Types: []string{"PairingAccount"},
+			About: "The chat networks and their accounts.",
+		},
+		{
+			File: "questions.md", Title: "Questions of agents", Lists: "answer what an agent asks", Methods: []string{"questions.list", "questions.answer"},
+			Events: []string{"questions.changed"}, About: "What agents ask users, such as permission to run a command.",
+		},
+		{File: "needs.md", Title: "What needs a person", Lists: "problems, the worst first", Methods: []string{"needs.list"}, About: "One list of everything that someone should look at."},
+		{File: "health.md", Title: "Health of the gateway", Lists: "whether the gateway works", Methods: []string{"health"}, Events: []string{"health"}, About: "Whether the gateway works, and what does not."},
+		{File: "status.md", Title: "Figures of the gateway", Lists: "clients, sessions, jobs, lanes and nodes", Methods: []string{"status"}, Types: []string{"LaneCount"}, About: "Figures about the gateway and its nodes."},
+		{File: "agents.md", Title: "Agents", Lists: "agents, their models and tools", Methods: []string{"agents.list"}, About: "The agents of the gateway."},
+		{File: "usage.md", Title: "Tokens and costs", Lists: "tokens, costs, budgets", Methods: []string{"usage.status", "usage.list"}, About: "What agents cost."},
 	}
 }
 
@@ -113,7 +209,7 @@ func chatNotes() map[string]note {
 			Errors: []string{"QUEUE_FULL", "GATEWAY_DRAINING", "UNKNOWN_AGENT_ID", "SESSION_NOT_FOUND", "IDEMPOTENCY_KEY_REUSED", "RATE_LIMITED"},
 		},
 		"chat.abort": {
-			Does: "Stops a run of the session by its id; without an id the oldest running one, or otherwise the oldest waiting one; with `all` everything that was accepted. " +
+			Does: "Stops a run of the session by its id. Without an id, it stops the oldest running one, or otherwise the oldest waiting one; with `all`, everything that was accepted. " +
 				"It does not wait for a lane.", Errors: []string{"SESSION_NOT_FOUND"},
 		},
 		"chat.history": {
@@ -144,7 +240,7 @@ func sessionNotes() map[string]note {
 			Does: "Finds messages in the transcripts of the visible sessions, the newest first: those that contain each word of the query, or a word that begins with it. " +
 				"Case and accents are ignored. Current and archived transcripts are searched, and messages are found as soon as they are stored.",
 		},
-		"sessions.subscribe":   {Does: "Sends this connection the events of every visible session, until `sessions.unsubscribe`, another `sessions.subscribe` or the end of the connection. For a list of sessions, use `deltas: false`: the connection then receives only `sessions.changed` and the end of each run."},
+		"sessions.subscribe":   {Does: "Sends this connection the events of every visible session. It ends with `sessions.unsubscribe`, another `sessions.subscribe` or the connection. For a list of sessions, use `deltas: false`: the connection then receives only `sessions.changed` and the end of each run."},
 		"sessions.unsubscribe": {Does: "Ends `sessions.subscribe`. After that, this connection receives only events of runs that it starts later."},
 		"toc.list": {
 			Does: "Lists summaries of the visible sessions by day, week or month, the newest first. There are none unless the setting " +
@@ -166,7 +262,7 @@ func cronReadNotes() map[string]note {
 		"cron.get":     {Does: "Shows one job.", Errors: []string{"CRON_JOB_NOT_FOUND"}},
 		"cron.runs":    {Does: "Lists the record of each scheduled time, newest first: whether it ran, with which outcome, or why not."},
 		"cron.explain": {Does: "Explains a scheduled time, or each one of at most 26 hours: whether it ran, why not, and what to do.", Errors: []string{"CRON_JOB_NOT_FOUND"}},
-		"cron.preview": {Does: "Previews the next scheduled times of a job, of a schedule, or of a job as an edit would change it, and what the next clock changes do to them.", Errors: []string{"CRON_INVALID_SCHEDULE", "CRON_JOB_NOT_FOUND"}},
+		"cron.preview": {Does: "Previews the next scheduled times of a job, of a schedule, or of an edited job. It also shows what the next clock changes do to them.", Errors: []string{"CRON_INVALID_SCHEDULE", "CRON_JOB_NOT_FOUND"}},
 	}
 }
 
@@ -202,7 +298,7 @@ func eventNotes() map[string]eventNote {
 			"A message that was merged into a later turn ends with `stopReason:\"merged\"` and `yielded:true`."},
 		"agent":             {following + "; stream `tool` needs the capability `tool-events`", "The steps of a run."},
 		"sessions.changed":  {"connections that called `sessions.subscribe`; the session must be visible", "A session was created, changed or removed."},
-		"questions.changed": {"the capability `laneway-ext`, read scope; the person whose questions they are, and administrators", "An agent has asked a person, a question was answered, or the turn that asked no longer waits. `questions.list` returns the open ones."},
+		"questions.changed": {"the capability `laneway-ext`, read scope; the person whose questions they are, and administrators", "An agent has asked a user, a question was answered, or the turn that asked no longer waits. Call `questions.list` for the open ones."},
 		"cron":              {"read scope; the job must be visible", "A job or one of its runs has changed, with the values of the entry in `cron.runs`. With the capability `cron-brief`, events have no job, error and answer, at most 20 are sent in a second, and one with the action `many` replaces the rest."},
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strconv"
@@ -26,33 +27,43 @@ var texts string
 //go:embed examples.json
 var examples []byte
 
-// page is a file below docs/protocol and what its template shows. A page with methods or types says
-// in Lists what it is for, in the list of pages.
+// page is a file below docs/protocol and what its template shows.
 type page struct {
 	protocol
+	namespace
 
-	File, Title, Lists, About, TypesTitle string
-	Pages                                 []*page
-	All                                   []described // of every page
+	Pages []*page
+	All   []described // of every page
 
-	// Methods, Events and Types are those of this page; a type that several pages need is on
-	// types.md.
+	// Methods, Events and Types are those of this page.
 	Methods []described
 	Events  []describedEvent
 	Types   []*schema.Type
 }
 
-// pagesOf distributes methods, events and types over the pages. A method that is on no page is an
-// error.
+// pagesOf distributes methods, events and types over the pages. What is on no page, or a type on
+// several, is an error.
 func pagesOf(p protocol) ([]*page, error) {
 	var all []*page
+	claimed := map[string]*page{} // types by name
+	for _, n := range namespaces() {
+		pg := &page{protocol: p, namespace: n, All: p.Methods}
+		for _, name := range n.Types {
+			claimed[name] = pg
+		}
+		all = append(all, pg)
+	}
 	home := map[string][]*page{} // of each type
 	methods, events := slices.Clone(p.Methods), slices.Clone(p.Events)
-	for _, about := range namespaces() {
-		pg := &page{protocol: p, File: about.File, Title: about.Title, Lists: about.Lists, About: about.About, All: p.Methods, TypesTitle: "Types"}
+	for _, pg := range all {
 		used := map[string]*schema.Type{}
+		for name, of := range claimed { // their members are on their page
+			if of != pg {
+				used[name] = &schema.Type{}
+			}
+		}
 		methods = slices.DeleteFunc(methods, func(m described) bool {
-			if !about.has(m.Name) {
+			if !slices.Contains(pg.namespace.Methods, m.Name) {
 				return false
 			}
 			pg.Methods = append(pg.Methods, m)
@@ -63,45 +74,76 @@ func pagesOf(p protocol) ([]*page, error) {
 			return true
 		})
 		events = slices.DeleteFunc(events, func(e describedEvent) bool {
-			if !slices.Contains(about.Events, e.Name) {
+			if !slices.Contains(pg.namespace.Events, e.Name) {
 				return false
 			}
 			pg.Events = append(pg.Events, e)
 			collect(used, e.Payload)
 			return true
 		})
-		switch about.File {
-		case "README.md":
+		switch pg.File {
+		case "methods.md":
 			pg.Methods, pg.Events = p.Methods, p.Events
 		case "connect.md":
 			collect(used, p.Connect.Result)
 		case "errors.md":
 			collect(used, p.Error)
 		}
-		for name := range used {
-			home[name] = append(home[name], pg)
+		for _, t := range p.Types {
+			if claimed[t.Name] == pg {
+				collect(used, t)
+			}
 		}
-		all = append(all, pg)
+		for name := range used {
+			if of := claimed[name]; of == nil || of == pg {
+				home[name] = append(home[name], pg)
+			}
+		}
 	}
 	if len(methods) > 0 || len(events) > 0 {
 		return nil, fmt.Errorf("on no page of namespaces: %v, %v", methods, events)
 	}
-	last := all[len(all)-1]
+	inMethod := answersOnly(p)
+	var faults []error
 	for _, t := range p.Types {
-		pg := last
-		on := home[t.Name]
-		if len(on) > 1 { // what other clients read as well stays with the method of laneway
-			on = slices.DeleteFunc(on, func(pg *page) bool { return pg.File == "openclaw.md" })
+		switch on := home[t.Name]; {
+		case len(on) != 1:
+			faults = append(faults, fmt.Errorf("the type %s is on %d pages; name it on one of namespaces", t.Name, len(on)))
+		case !inMethod[t.Name]:
+			on[0].Types = append(on[0].Types, t)
 		}
-		if len(on) == 1 {
-			pg = on[0]
-		}
-		pg.Types = append(pg.Types, t)
 	}
 	for _, pg := range all {
 		pg.Pages = all
 	}
-	return all, nil
+	return all, errors.Join(faults...)
+}
+
+// answersOnly names the objects that are the answer of one method and occur nowhere else. Their
+// members stand with the method.
+func answersOnly(p protocol) map[string]bool {
+	count, answers := map[string]int{}, map[string]bool{}
+	for _, m := range p.Methods {
+		count[m.Result.Name]++
+		answers[m.Result.Name] = m.Result.Kind == schema.Object
+	}
+	for _, e := range p.Events {
+		count[e.Payload.Name]++
+	}
+	for _, t := range p.Types {
+		for _, v := range t.Variants {
+			count[v.Name]++
+		}
+		for _, f := range t.Fields {
+			inner := f.Type
+			for inner.Items != nil {
+				inner = inner.Items
+			}
+			count[inner.Name]++
+		}
+	}
+	maps.DeleteFunc(answers, func(name string, object bool) bool { return !object || count[name] != 1 })
+	return answers
 }
 
 // markdown returns the pages by the names of their files.
@@ -116,26 +158,29 @@ func markdown(p protocol) (map[string][]byte, error) {
 	}
 	places := map[string]string{} // the page that has an anchor
 	for _, pg := range all {
-		if pg.File == "README.md" {
+		if pg.File == "methods.md" {
 			continue
 		}
 		for _, m := range pg.Methods {
-			places[m.Name] = pg.File
+			places[anchor(m.Name)] = pg.File
 		}
 		for _, e := range pg.Events {
-			places["event-"+e.Name] = pg.File
+			places[anchor("event-"+e.Name)] = pg.File
 		}
 		for _, t := range pg.Types {
-			places[strings.ToLower(t.Name)] = pg.File
+			places[anchor(t.Name)] = pg.File
 		}
 	}
+	inMethod := answersOnly(p)
 	out := map[string][]byte{}
 	for _, pg := range all {
 		l := links{places: places, from: pg.File}
 		t, err := template.New("").Funcs(template.FuncMap{
 			"errors": errorNotes, "rule": rule, "shape": l.shapeOf, "paramShape": l.paramShape(jobMembers()), "answer": l.answer, "code": codes,
-			"seconds": seconds, "number": number, "cell": cell, "brief": brief, "lower": strings.ToLower, "place": l.place,
-			"means": p.meanings.ofField, "about": p.meanings.ofType, "example": func(method string) (string, error) {
+			"seconds": seconds, "number": number, "cell": cell, "brief": brief, "many": many, "place": l.place,
+			"means": p.meanings.ofField, "about": p.meanings.ofType, "inMethod": func(t *schema.Type) bool { return inMethod[t.Name] },
+			"more": func(m described) string { return moreOf(p.meanings.ofType(m.Result.Name), m) },
+			"example": func(method string) (string, error) {
 				return exchange(recorded[method].Request, recorded[method].Answer)
 			},
 		}).Parse(texts)
@@ -144,29 +189,68 @@ func markdown(p protocol) (map[string][]byte, error) {
 		}
 		name := pg.File
 		if t.Lookup(name) == nil {
-			name = "methods.md"
+			name = "namespace"
 		}
 		var b bytes.Buffer
 		if err := t.ExecuteTemplate(&b, name, pg); err != nil {
 			return nil, fmt.Errorf("writing %s: %w", pg.File, err)
 		}
-		out[pg.File] = append(bytes.TrimRight(b.Bytes(), "\n"), '\n')
+		text := strings.TrimRight(b.String(), "\n") + "\n"
+		for strings.Contains(text, "\n\n\n") {
+			text = strings.ReplaceAll(text, "\n\n\n", "\n\n")
+		}
+		out[pg.File] = []byte(text)
 	}
 	return out, p.meanings.err()
 }
 
-// exchange returns a request on one line and its answer, indented; nothing for a method without an
-// example.
+// moreOf returns what the comment of an answer says beyond which method it belongs to.
+func moreOf(comment string, m described) string {
+	comment, _ = strings.CutPrefix(comment, m.Result.Name+" is the result of "+m.Name)
+	comment = strings.TrimLeft(comment, ".,: ")
+	if comment == "" {
+		return ""
+	}
+	return " " + strings.ToUpper(comment[:1]) + comment[1:]
+}
+
+// exchange returns a request and its answer; nothing for a method without an example.
 func exchange(request, answer json.RawMessage) (string, error) {
 	if request == nil {
 		return "", nil
 	}
-	var out bytes.Buffer
-	err := json.Compact(&out, request)
-	out.WriteString("\n")
-	err = errors.Join(err, json.Indent(&out, answer, "", "  "))
-	return out.String(), err
+	sent, err := folded(request)
+	received, bad := folded(answer)
+	return sent + "\n" + received, errors.Join(err, bad)
 }
+
+// folded returns JSON indented, with as many members and values on a line of 100 characters as fit.
+func folded(text json.RawMessage) (string, error) {
+	var indented bytes.Buffer
+	if err := json.Indent(&indented, text, "", "  "); err != nil {
+		return "", fmt.Errorf("reading an example: %w", err)
+	}
+	var out []string
+	depth := func(line string) int { return len(line) - len(strings.TrimLeft(line, " ")) }
+	whole := func(line string) bool {
+		return !strings.ContainsAny(line[len(line)-1:], "{[") && !strings.ContainsAny(line[depth(line):][:1], "}]")
+	}
+	for line := range strings.SplitSeq(indented.String(), "\n") {
+		if n := len(out); n > 1 && !whole(line) && whole(out[n-1]) && !whole(out[n-2]) && depth(out[n-2]) == depth(line) { // the end of what is on one line
+			if all := out[n-2] + strings.TrimSpace(out[n-1]) + strings.TrimSpace(line); len(all) <= foldAt {
+				out, line = out[:n-2], all
+			}
+		}
+		if n := len(out); n > 0 && whole(line) && whole(out[n-1]) && depth(out[n-1]) == depth(line) && len(out[n-1])+1+len(line)-depth(line) <= foldAt {
+			out[n-1] += " " + line[depth(line):]
+			continue
+		}
+		out = append(out, line)
+	}
+	return strings.Join(out, "\n"), nil
+}
+
+const foldAt = 100
 
 // links writes links from one page to the places of methods and types.
 type links struct {
@@ -174,13 +258,17 @@ type links struct {
 	from   string
 }
 
-// place returns the address of an anchor, as seen from the page.
-func (l links) place(anchor string) string {
-	if file := l.places[anchor]; file != l.from {
-		return file + "#" + anchor
+// place returns the address of a method, an event or a type, as seen from the page.
+func (l links) place(name string) string {
+	at := anchor(name)
+	if file := l.places[at]; file != l.from {
+		return file + "#" + at
 	}
-	return "#" + anchor
+	return "#" + at
 }
+
+// anchor returns the anchor that a heading gets in the rendered page.
+func anchor(name string) string { return strings.ReplaceAll(strings.ToLower(name), ".", "") }
 
 // brief returns the first sentence.
 func brief(text string) string {
@@ -200,7 +288,7 @@ func (l links) shapeOf(t *schema.Type) string {
 	case schema.Map:
 		return "object of " + l.shapeOf(t.Items)
 	case schema.Object, schema.Variants:
-		return "[" + t.Name + "](" + l.place(strings.ToLower(t.Name)) + ")"
+		return "[" + t.Name + "](" + l.place(t.Name) + ")"
 	case schema.String, schema.Integer, schema.Boolean, schema.Any:
 	}
 	return string(t.Kind)
@@ -268,14 +356,20 @@ func rule(f schema.Field, result bool) string {
 	if r := span(f.Type, result); r != "" {
 		parts = append(parts, r)
 	}
-	if f.Type.Enum != nil {
-		parts = append(parts, "one of "+codes(f.Type.Enum))
+	switch words := f.Type.Enum; {
+	case many(words):
+		parts = append(parts, "one of the words below")
+	case words != nil:
+		parts = append(parts, "one of "+codes(words))
 	}
 	if f.Type.Pattern != nil {
 		parts = append(parts, "matches `"+f.Type.Pattern.String()+"`")
 	}
 	return cell(strings.Join(parts, "; "))
 }
+
+// many reports whether words are too many for a cell of a table.
+func many(words []string) bool { return len(codes(words)) > 100 }
 
 func span(t *schema.Type, result bool) string {
 	unit := map[schema.Kind]string{schema.String: " characters", schema.Array: " members"}[t.Kind]
