@@ -407,7 +407,7 @@ func writeReference(dir string, program *kong.Node) error {
 		"\nRun `laneway COMMAND --help` for the same in the terminal.\n" +
 		"Exit status: 0 done, 1 failed, 2 wrong usage, 78 a configuration that must not start.\n" +
 		"With `--json`, results go to standard output, and an error is one JSON object on standard error.\n")
-	pages, seen := map[string]string{}, map[string]string{}
+	pages, seen := map[string]string{}, map[string]map[string]string{}
 	for _, group := range groups() {
 		title := strings.TrimSuffix(group.Title, ":")
 		index.WriteString("\n## " + title + "\n\n| command | does |\n|---|---|\n")
@@ -416,17 +416,17 @@ func writeReference(dir string, program *kong.Node) error {
 			if top.Group == nil || top.Group.Key != group.Key {
 				continue
 			}
-			page, heading := group.Key, title
-			if len(top.Children) > 4 { // too long for the page of its group
-				page, heading = top.Name, "laneway "+top.Name
+			page, heading := referencePage(top.Name, command.Name)
+			if page == "" {
+				page, heading = group.Key, title
 			}
 			if pages[page] == "" {
 				pages[page] = "# " + heading + "\n\n" + note + "[All commands](../cli.md), and the flags that most of them share.\n"
-				clear(seen)
+				seen[page] = map[string]string{}
 			}
 			name := strings.TrimPrefix(command.FullPath(), "laneway ")
 			fmt.Fprintf(&index, "| [`%s`](cli/%s.md#%s) | %s |\n", name, page, strings.ReplaceAll(name, " ", "-"), onOneLine(command.Help))
-			pages[page] += "\n## " + name + "\n\n" + commandSection(command, name, uses, seen)
+			pages[page] += "\n## " + name + "\n\n" + commandSection(command, name, uses, seen[page])
 		}
 	}
 	index.WriteString("\n## Flags of most commands\n\nCommands that call a gateway use the second `--config` and `--data`, the others the first.\n\n")
@@ -444,6 +444,22 @@ func writeReference(dir string, program *kong.Node) error {
 		}
 	}
 	return nil
+}
+
+// referencePage returns the page of a command and its heading, if it is not that of its group: no
+// page has more than 150 lines.
+func referencePage(top, command string) (page, heading string) {
+	switch {
+	case top == "cron" && slices.Contains([]string{"add", "edit", "rm", "pause", "resume", "import", "export"}, command):
+		return "cron-edit", "Create and edit jobs"
+	case top == "cron":
+		return "cron", "Watch and run jobs"
+	case top == "questions" || top == "tasks" || top == "toc":
+		return "questions", "Questions, tasks and summaries"
+	case top == "sessions" || top == "scheduler":
+		return top, "laneway " + top
+	}
+	return "", ""
 }
 
 // commandSection is the part of a command on its page. seen has the flags above it on the page,
