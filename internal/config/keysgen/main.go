@@ -1,6 +1,6 @@
 // Command keysgen writes the documentation of every setting from the types of package config and
 // the comments of their fields: a file that the program embeds for `laneway config keys`, and the
-// page docs/configuration-keys.md.
+// page docs/configuration-keys.md with those below it.
 package main
 
 import (
@@ -12,6 +12,7 @@ import (
 	"go/token"
 	"log"
 	"os"
+	"path/filepath"
 	"reflect"
 	"regexp"
 	"slices"
@@ -48,7 +49,16 @@ func run(data, page string) error {
 	if err := os.WriteFile(data, append(text, '\n'), 0o644); err != nil { // a source file
 		return err
 	}
-	return os.WriteFile(page, []byte(pageOf(keys)), 0o644) // a document
+	pages, err := pagesOf(keys, strings.TrimSuffix(filepath.Base(page), ".md"))
+	if err != nil {
+		return err
+	}
+	for name, text := range pages {
+		if err := os.WriteFile(filepath.Join(filepath.Dir(page), name), []byte(text), 0o644); err != nil { // a document
+			return err
+		}
+	}
+	return nil
 }
 
 // readDocs returns the comments of the fields of a package's structs, by Struct.Field. A field
@@ -139,36 +149,91 @@ func withoutSubject(path, meaning string) string {
 	return strings.ToUpper(phrase[:1]) + phrase[1:]
 }
 
-func pageOf(keys []config.Key) string {
-	var b strings.Builder
-	b.WriteString("# Every key of the configuration\n\n`make generate` writes this page from the type `config.Config`; `laneway config keys` prints the same.\n[Configuration](configuration.md) explains the keys.\n" +
-		"Each entry has the key, its type, its default and its variable.\nA duration is written as `90s`, `10m`, `24h` or `30d`.\nIn the name of a variable, the placeholder stands for the id or name in capitals.\n")
-	var groups []string
-	of := map[string][]config.Key{}
-	for _, k := range keys {
-		top, _, nested := strings.Cut(k.Path, ".")
-		if !nested {
-			top = ""
-		}
-		if of[top] == nil {
-			groups = append(groups, top)
-		}
-		of[top] = append(of[top], k)
+// section is a page: the keys from First on, up to the first key of the next section. The first
+// section is on the index.
+type section struct{ first, file, title, about string }
+
+func sections() []section {
+	return []section{
+		{"listen", "", "", "listeners, tokens, the database, files"},
+		{"lanes.main", "queues.md", "Keys of lanes and queues", "how many turns run at once, and how messages wait"},
+		{"agents.<id>.runner", "agents.md", "Keys of agents", "`agents`: programs, directories, what they may do"},
+		{"agents.<id>.base_url", "models.md", "Keys of agents with a model", "`agents`: models, prices, tools"},
+		{"channels.web.debounce_ms", "channels.md", "Keys of channels", "`channels`: Telegram and webhooks"},
+		{"cron.enabled", "jobs.md", "Keys of jobs and history", "`cron` and `history`"},
+		{"limits.cron_writes", "limits.md", "Keys of limits and budgets", "`limits` and `budgets`"},
+		{"cluster.node_id", "cluster.md", "Keys of replicas, hooks, tools and the log", "`cluster`, `hooks`, `mcp` and `log`"},
 	}
-	for _, group := range groups {
-		title := "Top level"
-		if group != "" {
-			title = "`" + group + "`"
+}
+
+// pagesOf returns the pages by name, the index and those in the directory dir.
+func pagesOf(keys []config.Key, dir string) (map[string]string, error) {
+	const note = "`make generate` writes this page from the type `config.Config`; `laneway config keys` prints the same.\n"
+	top := func(k config.Key) string {
+		group, _, nested := strings.Cut(k.Path, ".")
+		if !nested {
+			return ""
 		}
-		fmt.Fprintf(&b, "\n## %s\n\n", title)
-		for i, k := range of[group] {
-			b.WriteString(map[bool]string{true: "- ", false: "  "}[i == 0 || of[group][i-1].Meaning != k.Meaning])
-			b.WriteString(headOf(k))
-			if i+1 == len(of[group]) || of[group][i+1].Meaning != k.Meaning { // keys with one comment share it
-				fmt.Fprintf(&b, ":\n  %s\n", strings.ReplaceAll(endOfSentence.ReplaceAllString(k.Meaning, "$1\n  $2"), "<", "&lt;"))
-			} else {
-				b.WriteString(",\n")
+		return group
+	}
+	var groups []string
+	for _, k := range keys {
+		if !slices.Contains(groups, top(k)) {
+			groups = append(groups, top(k))
+		}
+	}
+	slices.SortStableFunc(keys, func(a, b config.Key) int { return slices.Index(groups, top(a)) - slices.Index(groups, top(b)) })
+	list, pages, at := sections(), map[string]string{}, 0
+	var index strings.Builder
+	for i, s := range list {
+		end := len(keys)
+		if i+1 < len(list) {
+			end = slices.IndexFunc(keys, func(k config.Key) bool { return k.Path == list[i+1].first })
+		}
+		if keys[at].Path != s.first || end <= at {
+			return nil, fmt.Errorf("the section of %s begins with the key %s; correct the first keys of sections", s.first, keys[at].Path)
+		}
+		var b strings.Builder
+		for from := at; from < end; {
+			to := from
+			for to < end && top(keys[to]) == top(keys[from]) {
+				to++
 			}
+			b.WriteString(groupOf(top(keys[from]), keys[from:to]))
+			from = to
+		}
+		at = end
+		if s.file == "" {
+			index.WriteString(b.String())
+			continue
+		}
+		pages[filepath.Join(dir, s.file)] = "# " + s.title + "\n\n" + note + "[All keys](../" + dir + ".md), and how to read these entries.\n" + b.String()
+	}
+	text := "# Every key of the configuration\n\n" + note + "[Configuration](configuration.md) explains the keys.\n" +
+		"Each entry has the key, its type, its default and its variable.\nA duration is written as `90s`, `10m`, `24h` or `30d`.\nIn the name of a variable, the placeholder stands for the id or name in capitals.\n" +
+		"\n| page | keys |\n|---|---|\n"
+	for _, s := range list[1:] {
+		text += fmt.Sprintf("| [%s](%s/%s) | %s |\n", s.title, dir, s.file, s.about)
+	}
+	pages[dir+".md"] = text + index.String()
+	return pages, nil
+}
+
+// groupOf returns the keys below one key, or those of the top level.
+func groupOf(group string, keys []config.Key) string {
+	var b strings.Builder
+	title := "Top level"
+	if group != "" {
+		title = "`" + group + "`"
+	}
+	fmt.Fprintf(&b, "\n## %s\n\n", title)
+	for i, k := range keys {
+		b.WriteString(map[bool]string{true: "- ", false: "  "}[i == 0 || keys[i-1].Meaning != k.Meaning])
+		b.WriteString(headOf(k))
+		if i+1 == len(keys) || keys[i+1].Meaning != k.Meaning { // keys with one comment share it
+			fmt.Fprintf(&b, ":\n  %s\n", strings.ReplaceAll(endOfSentence.ReplaceAllString(k.Meaning, "$1\n  $2"), "<", "&lt;"))
+		} else {
+			b.WriteString(",\n")
 		}
 	}
 	return b.String()
