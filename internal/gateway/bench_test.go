@@ -12,7 +12,6 @@ import (
 
 	"github.com/gorilla/websocket"
 
-	"laneway/internal/chat"
 	"laneway/internal/gateway"
 	"laneway/internal/gateway/auth"
 )
@@ -36,18 +35,12 @@ func benchSocket(tb testing.TB, addr string) *websocket.Conn {
 	return ws
 }
 
-type quiet struct{ *fakeBackend }
-
-func benchGateway(tb testing.TB) (addr string, h *fakeBackend) {
+func benchGateway(tb testing.TB) (addr string) {
 	tb.Helper()
-	h = &fakeBackend{
-		subs: map[int]func(chat.Event){}, sessions: map[string]*fakeSession{}, messages: map[string]*fakeMessage{}, byKey: map[string]*fakeMessage{}, answers: map[chat.IdempotencyKey]recordedAnswer{},
-		gate: make(chan struct{}), ended: make(chan struct{}),
-	}
 	srv, err := gateway.New(gateway.Config{
 		Credentials: credentials(), RequestsPerSecond: auth.Off, Limits: auth.Limits{ChatsPerMinute: auth.Off},
 		MaxSockets: 20_000, MaxUnauthenticated: 20_000, MaxUnauthenticatedPerAddr: 20_000, MaxPerPrincipal: 20_000,
-	}, quiet{h}, slog.New(slog.DiscardHandler))
+	}, newCore(tb), slog.New(slog.DiscardHandler))
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -59,13 +52,12 @@ func benchGateway(tb testing.TB) (addr string, h *fakeBackend) {
 	served := make(chan error, 1)
 	go func() { served <- srv.Serve(ctx, l) }()
 	tb.Cleanup(func() {
-		h.close()
 		cancel()
 		if err := <-served; err != nil {
 			tb.Error(err)
 		}
 	})
-	return l.Addr().String(), h
+	return l.Addr().String()
 }
 
 // roundTrips sends requests on 64 connections as fast as possible.
@@ -101,7 +93,7 @@ func roundTrips(b *testing.B, dial func() *websocket.Conn, ask []byte) {
 }
 
 func BenchmarkHealthRoundTrip(b *testing.B) {
-	addr, _ := benchGateway(b)
+	addr := benchGateway(b)
 	roundTrips(b, func() *websocket.Conn { return benchSocket(b, addr) }, []byte(`{"type":"req","id":"1","method":"health"}`))
 }
 

@@ -17,6 +17,7 @@ import (
 	"laneway/internal/gateway"
 	"laneway/internal/gateway/auth"
 	"laneway/internal/store"
+	"laneway/internal/testrun"
 )
 
 func TestCompletionAnswersWithTheTextOfTheRun(t *testing.T) {
@@ -113,19 +114,6 @@ func TestStreamedCompletionBeginsWithTheRoleAndEndsWithDone(t *testing.T) {
 	}
 }
 
-func (h *fakeBackend) only(t *testing.T) chat.Message {
-	t.Helper()
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if len(h.messages) != 1 {
-		t.Fatalf("%d messages, want 1", len(h.messages))
-	}
-	for _, l := range h.messages {
-		return l.m
-	}
-	return chat.Message{}
-}
-
 func conversation(more ...params) params {
 	p := params{
 		"model": "laneway/main", "temperature": 0.5, "max_tokens": 7, "stop": []string{"END"}, "something_else": true,
@@ -147,7 +135,7 @@ func TestCompletionWithoutASessionBringsItsWholeConversation(t *testing.T) {
 	if got := b.post(completionsPath, conversation()); got.status != http.StatusOK {
 		t.Fatalf("%d %s", got.status, got.body)
 	}
-	m := b.fakeBackend.only(t)
+	m := b.core.only(t)
 	if m.Content.Text != "how\nare\n\nyou" || len(m.Content.Context) != 2 || m.Content.Context[1].Text != "hi" {
 		t.Errorf("text %q, context %+v", m.Content.Text, m.Content.Context)
 	}
@@ -177,7 +165,7 @@ func TestCompletionWithASessionBringsOnlyWhatIsNew(t *testing.T) {
 			if got := b.post(completionsPath, conversation(tc.more), header("X-Laneway-Session-Key", tc.header)); got.status != http.StatusOK {
 				t.Fatalf("%d %s", got.status, got.body)
 			}
-			m := b.fakeBackend.only(t)
+			m := b.core.only(t)
 			if m.Session.String() != tc.want || len(m.Content.Context) != 0 || m.Content.Text != "how\nare\n\nyou" {
 				t.Errorf("session %s, context %v, text %q", m.Session, m.Content.Context, m.Content.Text)
 			}
@@ -193,7 +181,7 @@ func TestUserIsPassedOnAndNamesNoSession(t *testing.T) {
 	if got := b.post(completionsPath, conversation(params{"user": "account:7"})); got.status != http.StatusOK {
 		t.Fatalf("%d %s", got.status, got.body)
 	}
-	m := b.fakeBackend.only(t)
+	m := b.core.only(t)
 	if strings.Contains(m.Session.String(), "account") || len(m.Content.Context) == 0 || m.Content.Options.Params["user"] != "account:7" {
 		t.Errorf("session %s, context %v, parameters %v", m.Session, m.Content.Context, m.Content.Options.Params)
 	}
@@ -207,7 +195,7 @@ func TestTrailingInstructionsFollowTheInput(t *testing.T) {
 		if got := b.post(path, body); got.status != http.StatusOK {
 			t.Fatalf("%d %s", got.status, got.body)
 		}
-		m := b.fakeBackend.only(t).Content
+		m := b.core.only(t).Content
 		if m.Text != "Name a river." || m.Options.SystemPrompt != "be kind\n\nOne word.\n\nAnswer in French." || len(m.Context) != 0 {
 			t.Errorf("text %q, system %q, context %v", m.Text, m.Options.SystemPrompt, m.Context)
 		}
@@ -237,7 +225,7 @@ func TestMembersThatChangeTheMeaningAreRefused(t *testing.T) {
 	if got := b.post(completionsPath, ask("x", nothing)); got.status != http.StatusOK {
 		t.Errorf("members that ask for nothing: %d %s", got.status, got.body)
 	}
-	if o := b.fakeBackend.only(t).Content.Options; o.Thinking != "low" {
+	if o := b.core.only(t).Content.Options; o.Thinking != "low" {
 		t.Errorf("options %+v", o)
 	}
 }
@@ -319,8 +307,8 @@ func TestCompletionRefusesWhatItCannotDo(t *testing.T) {
 		})
 	}
 	t.Cleanup(func() {
-		if len(b.fakeBackend.messages) != 0 {
-			t.Errorf("%d messages were accepted", len(b.fakeBackend.messages))
+		if b.core.accepted() != 0 {
+			t.Errorf("%d messages were accepted", b.core.accepted())
 		}
 	})
 }
@@ -348,7 +336,7 @@ func TestRepeatedCompletionGetsTheFirstAnswer(t *testing.T) {
 	key := header("Idempotency-Key", "k-1")
 	first := b.post(completionsPath, ask("one"), key)
 	second := b.post(completionsPath, ask("one"), key)
-	if first.text(t) != second.text(t) || first.json(t)["id"] != second.json(t)["id"] || len(b.fakeBackend.messages) != 1 {
+	if first.text(t) != second.text(t) || first.json(t)["id"] != second.json(t)["id"] || b.core.accepted() != 1 {
 		t.Errorf("%s\n%s", first.body, second.body)
 	}
 	other := b.post(completionsPath, ask("two"), key)
@@ -414,17 +402,11 @@ func TestOwnCredentialCannotSpeakInAForeignSession(t *testing.T) {
 	}
 }
 
-// modelBackend has an agent with a model that calls tools.
-type modelBackend struct{ *fakeBackend }
-
-func (modelBackend) Agents() []agent.Info {
-	return []agent.Info{{ID: "main", Name: "Main", Model: "m", Runner: "openai"}}
-}
-
+// startWithModel starts a gateway whose agent has a model that calls tools.
 func startWithModel(t *testing.T) *bench {
 	t.Helper()
-	h := newFakeBackend(t)
-	return serve(t, h, modelBackend{h})
+	c := newCoreOf(t, agent.Info{ID: "main", Name: "Main", Model: "m", Runner: "openai"})
+	return serve(t, c, c)
 }
 
 func weather() params {
@@ -586,8 +568,8 @@ func TestParametersOutOfRangeAreRefusedByName(t *testing.T) {
 			}
 		}
 	}
-	if len(b.fakeBackend.messages) != 0 {
-		t.Errorf("%d messages were accepted", len(b.fakeBackend.messages))
+	if b.core.accepted() != 0 {
+		t.Errorf("%d messages were accepted", b.core.accepted())
 	}
 	for _, member := range []string{"max_tokens", "max_completion_tokens"} {
 		if got := b.post(completionsPath, ask("x", params{member: -1})); got.status != http.StatusOK {
@@ -616,7 +598,7 @@ func TestCompletionSaysHowARunEndedWithoutAnAnswer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := start(t)
-			b.fakeBackend.set(func() { b.fakeBackend.refuse = tc.refuse })
+			b.core.set(func() { b.core.refuse = tc.refuse })
 			got := b.post(completionsPath, ask(tc.text))
 			if _, code := got.fault(t); got.status != tc.status || code != tc.code {
 				t.Errorf("got %d %s, want %d %s", got.status, code, tc.status, tc.code)
@@ -646,38 +628,13 @@ func TestStoppedRunIsAConflictForItsCompletion(t *testing.T) {
 	go func() {
 		done <- b.post(completionsPath, ask("wait"), header("X-Laneway-Session-Key", "agent:main:api:write:u"))
 	}()
-	b.fakeBackend.untilRunning("agent:main:api:write:u")
+	b.core.untilPaused(1)
 	if got := b.login(adminToken).must("chat.abort", params{"sessionKey": "agent:main:api:write:u"}); got["aborted"] != true {
 		t.Fatalf("abort: %v", got)
 	}
 	got := <-done
 	if _, code := got.fault(t); got.status != http.StatusConflict || code != "run_cancelled" || got.header.Get("X-Should-Retry") != "false" {
 		t.Errorf("%d %s %v", got.status, got.body, got.header)
-	}
-}
-
-// untilRunning waits until a session has a running turn.
-func (h *fakeBackend) untilRunning(key string) {
-	h.t.Helper()
-	seen := make(chan struct{}, 1)
-	look := func(chat.Event) {
-		h.mu.Lock()
-		r := h.sessions[key]
-		running := r != nil && r.running != nil
-		h.mu.Unlock()
-		if running {
-			select {
-			case seen <- struct{}{}:
-			default:
-			}
-		}
-	}
-	defer h.Subscribe(look, nil)()
-	look(chat.Event{})
-	select {
-	case <-seen:
-	case <-time.After(patience):
-		h.t.Fatalf("no turn of %s runs", key)
 	}
 }
 
@@ -702,26 +659,22 @@ func TestClientThatGoesTakesItsRunAlong(t *testing.T) {
 					_ = resp.Body.Close()
 				}
 			}()
-			b.fakeBackend.untilRunning("agent:main:api:write:u")
+			b.core.untilPaused(1)
 			leave()
 			<-gone
 			if tc.detach == "" {
-				select {
-				case <-b.fakeBackend.stopped:
-				case <-time.After(patience):
-					t.Fatal("the run was not stopped")
-				}
-				if p := b.fakeBackend.stops[0]; p.Scope != store.StopRun || p.By != "write" || p.MessageID == "" {
+				testrun.Eventually(t, "the run is stopped", func() bool { return len(b.core.stopped()) > 0 })
+				if p := b.core.stopped()[0]; p.Scope != store.StopRun || p.By != "write" || p.MessageID == "" {
 					t.Errorf("stop %+v", p)
 				}
 				return
 			}
-			b.fakeBackend.proceed()
+			b.core.proceed()
 			if err := b.stop(); err != nil { // waits for the handler
 				t.Fatal(err)
 			}
-			if len(b.fakeBackend.stops) != 0 {
-				t.Errorf("a detached run was stopped: %+v", b.fakeBackend.stops)
+			if len(b.core.stopped()) != 0 {
+				t.Errorf("a detached run was stopped: %+v", b.core.stopped())
 			}
 		})
 	}
@@ -735,7 +688,7 @@ func TestGatewayThatStopsLeavesRunsOfCompletionsAlone(t *testing.T) {
 		go func() {
 			done <- b.post(completionsPath, ask("wait", params{"stream": stream}), header("X-Laneway-Session-Key", "agent:main:api:write:u"))
 		}()
-		b.fakeBackend.untilRunning("agent:main:api:write:u")
+		b.core.untilPaused(1)
 		if err := b.stop(); err != nil {
 			t.Fatal(err)
 		}
@@ -747,8 +700,8 @@ func TestGatewayThatStopsLeavesRunsOfCompletionsAlone(t *testing.T) {
 		} else if chunks := readSSE(t, bytes.NewReader(got.body)).chunks(t); chunks[len(chunks)-1].Error.Code != "gateway_draining" {
 			t.Errorf("%s", got.body)
 		}
-		if len(b.fakeBackend.stops) != 0 {
-			t.Errorf("stream %v: stopped %+v", stream, b.fakeBackend.stops)
+		if len(b.core.stopped()) != 0 {
+			t.Errorf("stream %v: stopped %+v", stream, b.core.stopped())
 		}
 	}
 }
@@ -773,7 +726,7 @@ func TestStreamThatWaitsSaysThatItIsThere(t *testing.T) {
 		defer resp.Body.Close()
 		go func() {
 			pass(50 * time.Second)
-			t.fakeBackend.proceed()
+			t.core.proceed()
 		}()
 		got := readSSE(t.T, resp.Body)
 		chunks := got.chunks(t.T)

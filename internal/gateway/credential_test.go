@@ -159,7 +159,7 @@ func TestBadConfigurationNamesEveryFault(t *testing.T) {
 	_, err := gateway.New(gateway.Config{
 		MaxPayload: 1, AllowedOrigins: []string{"*", "https://a.example/path"}, TrustedProxies: []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0")},
 		Credentials: []auth.Credential{{Name: "gateway", Digest: sha256.Sum256(nil)}, {Name: "x", Digest: sha256.Sum256([]byte("x")), Scopes: []string{"root"}}},
-	}, newFakeBackend(t), nil)
+	}, nil, nil)
 	if err == nil {
 		t.Fatal("no error")
 	}
@@ -168,7 +168,7 @@ func TestBadConfigurationNamesEveryFault(t *testing.T) {
 			t.Errorf("the error does not name %s: %v", part, err)
 		}
 	}
-	if _, err := gateway.New(gateway.Config{}, newFakeBackend(t), nil); err == nil {
+	if _, err := gateway.New(gateway.Config{}, nil, nil); err == nil {
 		t.Error("a gateway without any credential was made")
 	}
 }
@@ -242,18 +242,13 @@ func TestRevokedCredentialEndsItsHTTPRequestsOnly(t *testing.T) {
 			*results[name] = b.post(completionsPath, ask("one wait two", params{"stream": name == "stream"}), as(token))
 		})
 	}
-	testrun.Eventually(t, "three runs", func() bool {
-		b.fakeBackend.mu.Lock()
-		defer b.fakeBackend.mu.Unlock()
-		return len(b.fakeBackend.messages) == 3
-	})
+	b.core.untilPaused(3)
 	src.put(nil, nil)
-	testrun.Eventually(t, "the runs of the credential to be stopped", func() bool {
-		b.fakeBackend.mu.Lock()
-		defer b.fakeBackend.mu.Unlock()
-		return len(b.fakeBackend.stops) == 2
-	})
-	b.fakeBackend.proceed()
+	b.core.untilPaused(1)
+	if n := len(b.core.stopped()); n != 2 {
+		t.Errorf("%d runs were stopped, want those of the credential", n)
+	}
+	b.core.proceed()
 	calls.Wait()
 	if got := results["whole"]; got.status != http.StatusUnauthorized || !strings.Contains(string(got.body), "credential was revoked") {
 		t.Errorf("whole: %d %s", got.status, got.body)

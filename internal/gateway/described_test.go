@@ -166,23 +166,23 @@ func TestRefusalsOfTheBackendOnTheWire(t *testing.T) {
 		{chat.ErrFenced, "UNAVAILABLE", params{"code": "DATABASE_UNAVAILABLE"}, true, 1000},
 		{&chat.Error{Code: chat.CodeRateLimited, Message: "slow down", RetryAfter: 5 * time.Second}, "UNAVAILABLE", params{"code": "RATE_LIMITED", "method": "chat.send"}, true, 5000},
 	} {
-		b.fakeBackend.set(func() { b.fakeBackend.refuse = tc.err })
+		b.core.set(func() { b.core.refuse = tc.err })
 		f := s.call("chat.send", send("main", "x", "k"))
 		if f.OK || f.Error.Code != tc.code || f.Error.Retryable != tc.retryable || f.Error.RetryAfterMs != tc.after || !reflect.DeepEqual(f.Error.Details, tc.details) {
 			t.Errorf("%v: %+v, want %s %v retryable %v after %d", tc.err, f.Error, tc.code, tc.details, tc.retryable, tc.after)
 		}
 	}
 	for name, prepare := range map[string]func(){
-		"an unknown error": func() { b.fakeBackend.refuse = errors.New("secret: password=hunter2") },
-		"a panic":          func() { b.fakeBackend.panics = true },
+		"an unknown error": func() { b.core.refuse = errors.New("secret: password=hunter2") },
+		"a panic":          func() { b.core.panics = true },
 	} {
-		b.fakeBackend.set(prepare)
+		b.core.set(prepare)
 		f := s.call("chat.send", send("main", "x", "k"))
 		if f.OK || f.Error.Code != "UNAVAILABLE" || f.Error.Details["code"] != "INTERNAL" || f.Error.Details["errorId"] == "" || f.Error.Retryable ||
 			strings.Contains(f.Error.Message, "hunter2") {
 			t.Errorf("%s: %+v", name, f.Error)
 		}
-		b.fakeBackend.set(func() { b.fakeBackend.panics = false })
+		b.core.set(func() { b.core.panics = false })
 	}
 	s.must("health", nil)
 }
@@ -198,8 +198,8 @@ func TestCallsPerPrincipalAreLimited(t *testing.T) {
 		f.Error.RetryAfterMs < 1000 || !strings.HasPrefix(f.Error.Message, "rate limit exceeded for chat.send; retry after ") {
 		t.Errorf("third chat of the principal: %+v", f.Error)
 	}
-	if b.fakeBackend.messages["k3"] != nil {
-		t.Error("something was done")
+	if n := b.core.accepted(); n != 2 {
+		t.Errorf("%d messages were accepted, want 2", n)
 	}
 	b.login(adminToken).must("chat.send", send("a", "x", "k4"))
 	first.must("wake", params{"mode": "now", "text": "x"})
@@ -221,7 +221,7 @@ func TestHealthSaysWhatStandsStill(t *testing.T) {
 		{0, 31 * time.Second, "the cron loop has not turned for 31s"},
 	}
 	for _, c := range cases {
-		b.fakeBackend.set(func() { b.fakeBackend.stall, b.fakeBackend.cronAge = c.stall, c.cron })
+		b.core.set(func() { b.core.stall, b.core.cronAge = c.stall, c.cron })
 		h := s.must("health", params{"probe": true, "extended": true})
 		want := []any{}
 		if c.problem != "" {
@@ -237,7 +237,7 @@ func TestHealthNamesWorkThatNoGatewayCanDo(t *testing.T) {
 	t.Parallel()
 	b := start(t)
 	const missing = "agent coder: 1 message waits for it"
-	b.fakeBackend.set(func() { b.fakeBackend.stranded = []string{missing} })
+	b.core.set(func() { b.core.stranded = []string{missing} })
 	h := b.login(readToken).must("health", params{"probe": true, "extended": true})
 	if got := h["problems"].([]any); !slices.Equal(got, []any{missing}) || h["ok"] != nil {
 		t.Errorf("problems %q, ok %v", got, h["ok"])
@@ -247,8 +247,8 @@ func TestHealthNamesWorkThatNoGatewayCanDo(t *testing.T) {
 func TestHealthStatusAndLanes(t *testing.T) {
 	t.Parallel()
 	b := start(t)
-	b.fakeBackend.set(func() {
-		b.fakeBackend.channels = []chat.ChannelStatus{{ID: "telegram", AccountID: "default", Label: "Telegram", Configured: true, Running: true, Connected: true, State: "connected", LastPollAge: 1200 * time.Millisecond, Mode: "polling", PollOwner: "gw-1"}}
+	b.core.set(func() {
+		b.core.channels = []chat.ChannelStatus{{ID: "telegram", AccountID: "default", Label: "Telegram", Configured: true, Running: true, Connected: true, State: "connected", LastPollAge: 1200 * time.Millisecond, Mode: "polling", PollOwner: "gw-1"}}
 	})
 	s := b.login(readToken)
 	h := s.must("health", params{"probe": true})
@@ -256,13 +256,13 @@ func TestHealthStatusAndLanes(t *testing.T) {
 	if h["ok"] != true || channel["lastPollAgeMs"] != 1200.0 || channel["lastError"] != nil || h["problems"] != nil || h["sessions"].(params)["path"] != "sqlite" {
 		t.Errorf("health %v", h)
 	}
-	if x := s.must("health", params{"extended": true}); len(x["problems"].([]any)) != 0 || x["nodeId"] != "gw-1" || x["database"].(params)["ok"] != true {
+	if x := s.must("health", params{"extended": true}); len(x["problems"].([]any)) != 0 || x["nodeId"] != b.core.NodeID() || x["database"].(params)["ok"] != true {
 		t.Errorf("extended %v", x)
 	}
 	if st := s.must("status", nil); st["ok"] != true {
 		t.Errorf("status %v", st)
 	}
-	b.fakeBackend.set(func() { b.fakeBackend.down = true })
+	b.core.set(func() { b.core.down = true })
 	if st := s.must("status", nil); st["ok"] != false {
 		t.Errorf("status shows an old picture: %v", st)
 	}
@@ -271,12 +271,12 @@ func TestHealthStatusAndLanes(t *testing.T) {
 		t.Errorf("database down: %v", h)
 	}
 	st := s.must("status", nil)
-	if st["ok"] != false || st["nodeId"] != "gw-1" || st["clients"] != 1.0 || st["agents"] != 1.0 || st["bootId"] != b.srv.BootID() ||
+	if st["ok"] != false || st["nodeId"] != b.core.NodeID() || st["clients"] != 1.0 || st["agents"] != 1.0 || st["bootId"] != b.srv.BootID() ||
 		st["lanes"].(params)["main"].(params)["capacity"] != 30.0 || st["cron"].(params)["enabled"] != false || len(st["nodes"].([]any)) != 1 {
 		t.Errorf("status %v", st)
 	}
 	l := s.must("lanes.status", nil)
-	if l["lanes"].([]any)[0].(params)["name"] != "main" || l["drops"].(params)["stale"] != 0.0 {
+	if l["lanes"].([]any)[1].(params)["name"] != "main" || l["drops"].(params)["stale"] != 0.0 {
 		t.Errorf("lanes %v", l)
 	}
 	ch := s.must("channels.status", nil)
@@ -292,15 +292,15 @@ func TestHealthStatusAndLanes(t *testing.T) {
 func TestAChannelThatHasBegunIsShownAtOnce(t *testing.T) {
 	t.Parallel()
 	telegram := chat.ChannelStatus{Name: "telegram:1", ID: "telegram", AccountID: "default", Configured: true, State: "stopped", LastPollAge: -1}
-	h := newFakeBackend(t)
-	h.set(func() { h.channels = []chat.ChannelStatus{telegram} })
-	b := startBehind(t, h, func(c *gateway.Config) { c.Deadlines.Watch = time.Hour })
+	h := newCore(t)
+	h.channels = []chat.ChannelStatus{telegram}
+	b := serve(t, h, h, func(c *gateway.Config) { c.Deadlines.Watch = time.Hour })
 	first := b.login(readToken, "laneway-ext")
 	if got := first.must("health", nil); got["ok"] != nil || !reflect.DeepEqual(got["problems"], []any{"channel telegram: not running"}) {
 		t.Errorf("health before the channel runs: %v", got)
 	}
 	telegram.Running, telegram.Connected, telegram.State = true, true, "connected"
-	b.fakeBackend.set(func() { h.channels = []chat.ChannelStatus{telegram} })
+	b.core.set(func() { h.channels = []chat.ChannelStatus{telegram} })
 
 	hello := decode[struct{ Snapshot struct{ Health params } }](t, b.login(readToken).hello).Snapshot.Health
 	for name, got := range map[string]params{"the snapshot of hello-ok": hello, "health": first.must("health", nil)} {
@@ -322,11 +322,18 @@ func TestListsForTerminalClients(t *testing.T) {
 		"plugin.approval.list": `[]`,
 		"taskSuggestions.list": `{"suggestions":[]}`,
 		"agents.list":          `{"defaultId":"main","mainKey":"main","scope":"per-sender","agents":[{"id":"main","kind":"agent","name":"Echo","model":{"primary":"echo-1"}}]}`,
-		"commands.list": `{"commands":[{"name":"stop","textAliases":["/stop"],"description":"Stop the oldest running turn.","category":"session","source":"native","scope":"both","acceptsArgs":false},` +
-			`{"name":"cron","textAliases":["/cron","/jobs"],"description":"Jobs.","category":"management","source":"native","scope":"both","acceptsArgs":true,"args":[{"name":"args","description":"add …","type":"string","required":false}]}]}`,
 	} {
 		if f := s.call(method, nil); string(f.Payload) != want {
 			t.Errorf("%s: %s %+v\nwant %s", method, f.Payload, f.Error, want)
+		}
+	}
+	commands := s.call("commands.list", nil)
+	for _, want := range []string{
+		`{"name":"stop","textAliases":["/stop"],"description":"Stop the oldest running turn; if none runs, the oldest waiting message.","category":"session","source":"native","scope":"both","acceptsArgs":false},`,
+		`"category":"management","source":"native","scope":"both","acceptsArgs":true,"args":[{"name":"args","description":"[add WHEN TEXT `,
+	} {
+		if !strings.Contains(string(commands.Payload), want) {
+			t.Errorf("commands.list: %s %+v\nwant %s", commands.Payload, commands.Error, want)
 		}
 	}
 	if f := start(t).login(readToken, "laneway-ext").call("agents.list", nil); !strings.Contains(string(f.Payload), `"model":{"primary":"echo-1"},"runner":"echo"}`) {
@@ -359,7 +366,7 @@ func TestChangesOfHealthAndLanesArePublished(t *testing.T) {
 	t.Parallel()
 	b := start(t, func(c *gateway.Config) { c.Deadlines.Watch = 5 * time.Millisecond })
 	plain, full := b.login(readToken), b.login(adminToken, "laneway-ext")
-	b.fakeBackend.set(func() { b.fakeBackend.down = true })
+	b.core.set(func() { b.core.down = true })
 	f := plain.next(func(f frame) bool { return f.Event == "health" })
 	if f.StateVersion["health"] != 1 || strings.Contains(string(f.Payload), `"ok"`) || strings.Contains(string(f.Payload), "problems") {
 		t.Errorf("health event %+v %s", f, f.Payload)
@@ -367,7 +374,7 @@ func TestChangesOfHealthAndLanesArePublished(t *testing.T) {
 	if x := full.next(func(f frame) bool { return f.Event == "health" }); !strings.Contains(string(x.Payload), "problems") {
 		t.Errorf("extended health event %s", x.Payload)
 	}
-	b.fakeBackend.set(func() { b.fakeBackend.down = false })
+	b.core.set(func() { b.core.down = false })
 	if f := plain.next(func(f frame) bool { return f.Event == "health" }); f.StateVersion["health"] != 2 || !strings.HasPrefix(string(f.Payload), `{"ok":true`) {
 		t.Errorf("second health event %+v %s", f, f.Payload)
 	}
@@ -376,9 +383,9 @@ func TestChangesOfHealthAndLanesArePublished(t *testing.T) {
 		p := decode[struct{ Sessions struct{ Running int } }](t, f.Payload)
 		return f.Event == "lanes" && p.Sessions.Running == 1
 	})
-	b.fakeBackend.publish(chat.Event{Kind: chat.EventSession, Session: chat.MainKey("main"), Reason: "run.started"})
+	b.core.publish(chat.Event{Kind: chat.EventSession, Session: chat.MainKey("main"), Reason: "run.started"})
 	full.next(func(f frame) bool { return f.Event == "lanes" }) // the lanes are the same: the run is on another replica
-	b.fakeBackend.proceed()
+	b.core.proceed()
 	plain.request("end", "health", nil)
 	if f := plain.next(func(f frame) bool { return f.Event == "lanes" || f.ID == "end" }); f.Event == "lanes" {
 		t.Error("lanes was sent to a client that does not know it")
@@ -386,10 +393,10 @@ func TestChangesOfHealthAndLanesArePublished(t *testing.T) {
 }
 
 // withPrograms is a backend whose agent keeps a process.
-type withPrograms struct{ *fakeBackend }
+type withPrograms struct{ *core }
 
 func (h withPrograms) Status(ctx context.Context) chat.SystemStatus {
-	st := h.fakeBackend.Status(ctx)
+	st := h.core.Status(ctx)
 	st.Programs = []chat.ProgramStatus{{Agent: "main", Processes: 1, Limit: 4}}
 	return st
 }
@@ -398,7 +405,7 @@ func (h withPrograms) Status(ctx context.Context) chat.SystemStatus {
 // is not given their number.
 func TestSmallCredentialsSeeNoPrograms(t *testing.T) {
 	t.Parallel()
-	h := newFakeBackend(t)
+	h := newCore(t)
 	b := serve(t, h, withPrograms{h})
 	for token, want := range map[string]bool{adminToken: true, readToken: true, annaToken: false} {
 		st := b.login(token).must("status", nil)

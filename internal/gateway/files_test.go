@@ -330,7 +330,7 @@ func TestFilesOfRefusedRequestsAreRemoved(t *testing.T) {
 		}
 		return len(list)
 	}
-	b.fakeBackend.set(func() { b.fakeBackend.refuse = chat.ErrQueueFull })
+	b.core.set(func() { b.core.refuse = chat.ErrQueueFull })
 	if got := b.post(responsesPath, image(data)); got.status != http.StatusTooManyRequests || stored() != 0 {
 		t.Errorf("refused: %d, %d files", got.status, stored())
 	}
@@ -409,7 +409,7 @@ func TestEveryEntryCountsItsBytes(t *testing.T) {
 				t.Error("the first call was refused")
 			}
 			if call(t) {
-				t.Errorf("two calls of %d bytes had fakeSession in 8000", size)
+				t.Errorf("two calls of %d bytes had room in 8000", size)
 			}
 			if f := b.login(adminToken).call("chat.send", send("other", text, "other")); !f.OK {
 				t.Errorf("another credential: %+v", f.Error)

@@ -64,7 +64,7 @@ func TestMetricsCountWithClosedLabels(t *testing.T) {
 	s.must("health", nil)
 	s.call("made up by the client", nil)
 	s.call("chat.send", params{"bogus": 1})
-	b.fakeBackend.set(func() { b.fakeBackend.refuse = chat.ErrQueueFull })
+	b.core.set(func() { b.core.refuse = chat.ErrQueueFull })
 	s.call("chat.send", send("main", "x", "k"))
 	wrong := b.dial()
 	wrong.send(connectFrame("nope"))
@@ -87,13 +87,13 @@ func TestMetricsCountWithClosedLabels(t *testing.T) {
 
 // reads counts the reads of the backend and of the source of credentials.
 type reads struct {
-	*fakeBackend
+	*core
 	n atomic.Int64
 }
 
 func (r *reads) Status(ctx context.Context) chat.SystemStatus {
 	r.n.Add(1)
-	return r.fakeBackend.Status(ctx)
+	return r.core.Status(ctx)
 }
 
 func (r *reads) Credentials(context.Context) ([]auth.Credential, error) {
@@ -123,7 +123,7 @@ func (*emptyListener) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0,
 func TestAGatewayWithoutClientsReadsNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := &reads{fakeBackend: newFakeBackend(t)}
+		r := &reads{core: newCore(t)}
 		srv, err := gateway.New(gateway.Config{Credentials: credentials(), Sources: []auth.Source{r}}, r, slog.New(slog.DiscardHandler))
 		if err != nil {
 			t.Fatal(err)

@@ -186,7 +186,7 @@ func TestRequestsInFlightAreLimited(t *testing.T) {
 	b := start(t)
 	s := b.login(adminToken)
 	block := make(chan struct{})
-	b.fakeBackend.set(func() { b.fakeBackend.block = block })
+	b.core.set(func() { b.core.block = block })
 	send := func(id string) {
 		s.request(id, "chat.send", params{"sessionKey": "main", "message": "x", "idempotencyKey": "k" + id})
 	}
@@ -203,7 +203,7 @@ func TestRequestsInFlightAreLimited(t *testing.T) {
 	}
 	s.must("health", nil) // has a separate place
 	s.must("chat.abort", params{"sessionKey": "main"})
-	b.fakeBackend.set(func() { b.fakeBackend.block = nil })
+	b.core.set(func() { b.core.block = nil })
 	close(block)
 	answered := map[string]bool{}
 	for len(answered) < 64 {

@@ -1,6 +1,7 @@
 package gateway_test
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -254,7 +255,7 @@ func jobCalls(t *testing.T, b *bench, book *jobBook, views []*socket) (lines []s
 			if !f.OK {
 				t.Fatalf("%s: %+v", c.method, f.Error)
 			}
-			lines = append(lines, fmt.Sprintf("%d %s %s", i, c.method, volatile.ReplaceAll(f.Payload, []byte(`"$1":0`))))
+			lines = append(lines, fmt.Sprintf("%d %s %s", i, c.method, volatile.ReplaceAll(bytes.ReplaceAll(f.Payload, []byte(b.core.NodeID()), []byte("gw-1")), []byte(`"$1":0`))))
 		}
 	}
 	for _, ev := range []cron.Event{

@@ -200,7 +200,7 @@ func TestStopIsBounded(t *testing.T) {
 	t.Parallel()
 	b := start(t, func(c *gateway.Config) { c.StopTimeout = 20 * time.Millisecond })
 	block := make(chan struct{})
-	b.fakeBackend.set(func() { b.fakeBackend.block = block })
+	b.core.set(func() { b.core.block = block })
 	s := b.login(adminToken)
 	s.request("1", "chat.send", send("main", "x", "k"))
 	s.must("health", nil) // the first one has started, because the reader handles them in order

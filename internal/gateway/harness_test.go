@@ -53,33 +53,29 @@ func credentials() []auth.Credential {
 	}
 }
 
-// bench is a running gateway with a fake backend.
+// bench is a running gateway on a core.
 type bench struct {
-	t           *testing.T
-	srv         *gateway.Server
-	fakeBackend *fakeBackend
-	addr        string
-	stop        func() error
+	t    *testing.T
+	srv  *gateway.Server
+	core *core
+	addr string
+	stop func() error
 }
 
 func start(t *testing.T, change ...func(*gateway.Config)) *bench {
 	t.Helper()
-	return startBehind(t, newFakeBackend(t), change...)
+	c := newCore(t)
+	return serve(t, c, c, change...)
 }
 
-func startBehind(t *testing.T, h *fakeBackend, change ...func(*gateway.Config)) *bench {
-	t.Helper()
-	return serve(t, h, h, change...)
-}
-
-// serve starts a gateway with a backend, which is or embeds the fake one.
-func serve(t *testing.T, h *fakeBackend, backend gateway.Backend, change ...func(*gateway.Config)) *bench {
+// serve starts a gateway with a backend, which is or embeds the core.
+func serve(t *testing.T, c *core, backend gateway.Backend, change ...func(*gateway.Config)) *bench {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	return serveOn(t, l, h, backend, change...)
+	return serveOn(t, l, c, backend, change...)
 }
 
 // withBook gives a gateway jobs.
@@ -87,7 +83,7 @@ func withBook(book jobs.Backend) func(*gateway.Config) {
 	return func(c *gateway.Config) { c.Jobs = book }
 }
 
-func serveOn(t *testing.T, l net.Listener, h *fakeBackend, backend gateway.Backend, change ...func(*gateway.Config)) *bench {
+func serveOn(t *testing.T, l net.Listener, c *core, backend gateway.Backend, change ...func(*gateway.Config)) *bench {
 	t.Helper()
 	cfg := gateway.Config{Version: "0.1.0", Credentials: credentials(), Usage: usageOfMarch{}}
 	for _, f := range change {
@@ -100,7 +96,7 @@ func serveOn(t *testing.T, l net.Listener, h *fakeBackend, backend gateway.Backe
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error, 1)
 	go func() { served <- srv.Serve(ctx, l) }()
-	b := &bench{t: t, srv: srv, fakeBackend: h, addr: l.Addr().String()}
+	b := &bench{t: t, srv: srv, core: c, addr: l.Addr().String()}
 	b.stop = sync.OnceValue(func() error {
 		cancel()
 		select {

@@ -76,7 +76,7 @@ func TestHookMakesAnExternalMessage(t *testing.T) {
 			if got.status != http.StatusAccepted || body["ok"] != true || body["duplicate"] != false || body["sessionKey"] != tc.session {
 				t.Fatalf("%d %s", got.status, got.body)
 			}
-			m := b.fakeBackend.only(t)
+			m := b.core.only(t)
 			if m.ID != body["runId"] || m.Content.Text != tc.text || !m.Content.External || m.Session.String() != tc.session || m.Channel != "hook" {
 				t.Errorf("message %+v", m)
 			}
@@ -115,8 +115,8 @@ func TestHookRefusesWhatItCannotProve(t *testing.T) {
 			t.Errorf("%s: %d %s, want what an unknown hook answers: %d %s", name, got.status, got.body, unknown.status, unknown.body)
 		}
 	}
-	if len(b.fakeBackend.messages) != 0 {
-		t.Errorf("%d messages were accepted", len(b.fakeBackend.messages))
+	if b.core.accepted() != 0 {
+		t.Errorf("%d messages were accepted", b.core.accepted())
 	}
 }
 
@@ -127,7 +127,7 @@ func TestRepeatedHookStartsNothing(t *testing.T) {
 	sign := signed(body)
 	first := b.post("/hooks/deploy", body, anonymous, sign).json(t)
 	again := b.post("/hooks/deploy", body, anonymous, sign).json(t)
-	if again["runId"] != first["runId"] || again["duplicate"] != true || len(b.fakeBackend.messages) != 1 {
+	if again["runId"] != first["runId"] || again["duplicate"] != true || b.core.accepted() != 1 {
 		t.Errorf("first %v, again %v", first, again)
 	}
 	if got := b.post("/hooks/deploy", body, anonymous, sign, header("Idempotency-Key", "another")); got.status != http.StatusConflict {
@@ -165,7 +165,7 @@ func TestHooksNameTheEventOfTheirSender(t *testing.T) {
 		if got.status != http.StatusAccepted {
 			t.Fatalf("%s: %d %s", c.header, got.status, got.body)
 		}
-		m := b.fakeBackend.only(t)
+		m := b.core.only(t)
 		if !strings.HasSuffix(m.Content.Text, c.want+body) || c.want == "" && strings.Contains(m.Content.Text, "Event: ") {
 			t.Errorf("%s: %s is the message %q", c.header, c.name, m.Content.Text)
 		}
@@ -200,8 +200,8 @@ func TestDeliveriesWithOneBodyAreReported(t *testing.T) {
 			}
 		}
 	}
-	if len(seen) != 3 || len(b.fakeBackend.messages) != 3 {
-		t.Errorf("%d deliveries made %d messages", len(seen), len(b.fakeBackend.messages))
+	if len(seen) != 3 || b.core.accepted() != 3 {
+		t.Errorf("%d deliveries made %d messages", len(seen), b.core.accepted())
 	}
 }
 
@@ -238,7 +238,7 @@ func TestHookAnswersOtherRefusalsByTheirStatus(t *testing.T) {
 		"database":   {body: "x", refuse: chat.ErrStoreUnavailable, status: 503},
 	} {
 		b := start(t, withHooks)
-		b.fakeBackend.set(func() { b.fakeBackend.refuse = tc.refuse })
+		b.core.set(func() { b.core.refuse = tc.refuse })
 		if got := b.post("/hooks/deploy", tc.body, anonymous, signed(tc.body)); got.status != tc.status {
 			t.Errorf("%s: %d %s, want %d", name, got.status, got.body, tc.status)
 		}
@@ -258,7 +258,7 @@ func TestHookConfigurationIsChecked(t *testing.T) {
 		"name":         {"A b": {Secret: good}},
 		"scheme":       {"a": {Secret: good, Scheme: "plain"}},
 	} {
-		if _, err := gateway.New(gateway.Config{Credentials: credentials(), Hooks: hooks}, newFakeBackend(t), nil); err == nil {
+		if _, err := gateway.New(gateway.Config{Credentials: credentials(), Hooks: hooks}, nil, nil); err == nil {
 			t.Errorf("%s: accepted", name)
 		} else if strings.Contains(err.Error(), "short\"") {
 			t.Errorf("%s: the error shows the secret: %v", name, err)

@@ -40,18 +40,18 @@ func (s *socket) accepted(n int) {
 func (t *bubble) wantBlocked(when string, n int) {
 	t.Helper()
 	synctest.Wait()
-	t.fakeBackend.set(func() {
-		if t.fakeBackend.blocked != n {
-			t.Errorf("%s: %d calls run at once, want %d", when, t.fakeBackend.blocked, n)
+	t.core.set(func() {
+		if t.core.blocked != n {
+			t.Errorf("%s: %d calls run at once, want %d", when, t.core.blocked, n)
 		}
 	})
 }
 
 func (t *bubble) hold() (release func()) {
 	block := make(chan struct{})
-	t.fakeBackend.set(func() { t.fakeBackend.block = block })
+	t.core.set(func() { t.core.block = block })
 	return func() {
-		t.fakeBackend.set(func() { t.fakeBackend.block = nil })
+		t.core.set(func() { t.core.block = nil })
 		close(block)
 	}
 }
@@ -300,9 +300,9 @@ func (s *socket) answers(n int) (good, late int) {
 func (t *bubble) wantListing(when string, n int) {
 	t.Helper()
 	synctest.Wait()
-	t.fakeBackend.set(func() {
-		if t.fakeBackend.listing != n {
-			t.Errorf("%s: %d lists are read at once, want %d", when, t.fakeBackend.listing, n)
+	t.core.set(func() {
+		if t.core.listing != n {
+			t.Errorf("%s: %d lists are read at once, want %d", when, t.core.listing, n)
 		}
 	})
 }
@@ -311,7 +311,7 @@ func TestAPrincipalReadsFewListsAtOnce(t *testing.T) {
 	t.Parallel()
 	virtual(t, func(t *bubble) {
 		hold := make(chan struct{})
-		t.fakeBackend.set(func() { t.fakeBackend.lists = hold })
+		t.core.set(func() { t.core.lists = hold })
 		one, two, other := t.open().login(readToken), t.open().login(readToken), t.open().login(annaToken)
 		one.ask(0, 6)
 		two.ask(0, 6)
@@ -340,7 +340,7 @@ func TestAListThatWaitsTooLongIsRetryableAndLeavesItsPlace(t *testing.T) {
 	t.Parallel()
 	virtual(t, func(t *bubble) {
 		hold := make(chan struct{})
-		t.fakeBackend.set(func() { t.fakeBackend.lists = hold })
+		t.core.set(func() { t.core.lists = hold })
 		s := t.open().login(readToken)
 		began := time.Now()
 		s.ask(0, 6)
@@ -366,7 +366,7 @@ func TestAListIsReadUntilItsAnswerIsWritten(t *testing.T) {
 		deaf := t.open().login(readToken)
 		deaf.ask(0, places) // a pipe has no buffer: no answer is written before it is read
 		hold := make(chan struct{})
-		t.fakeBackend.set(func() { t.fakeBackend.lists = hold })
+		t.core.set(func() { t.core.lists = hold })
 		s := t.open().login(readToken)
 		s.ask(0, 1)
 		t.wantListing("while the answers are not taken", 0)
@@ -392,7 +392,7 @@ func TestTheListsOfAConnectionThatIsGoneAreNotRead(t *testing.T) {
 	t.Parallel()
 	virtual(t, func(t *bubble) {
 		hold := make(chan struct{})
-		t.fakeBackend.set(func() { t.fakeBackend.lists = hold })
+		t.core.set(func() { t.core.lists = hold })
 		gone, stays := t.open().login(readToken), t.open().login(readToken)
 		gone.ask(0, 20)
 		t.wantListing("of the first connection", places)

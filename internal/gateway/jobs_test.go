@@ -76,6 +76,46 @@ func (target) Backfill(_ context.Context, p cron.BackfillParams, _ gateway.Calle
 	return nil, meant(p.ID)
 }
 
+// listed is a core that lists the turns and the questions of a test.
+type listed struct {
+	*core
+
+	list      []store.Turn
+	waits     map[string]chat.Waiting
+	questions []agent.OpenQuestion
+	last      store.TurnFilter
+}
+
+func (h *listed) Turns(ctx context.Context, f store.TurnFilter) ([]store.Turn, map[string]chat.Waiting, error) {
+	h.last = f
+	var list []store.Turn
+	for _, t := range h.list {
+		fits := f.Which == store.TurnsOpen || f.Which == "" || (f.Which == store.TurnsEnded) == (t.State == store.StateDone)
+		if f.One() || f.Parent != "" {
+			fits = f.ID == t.ID || f.Message == t.ID || f.Parent != "" && f.Parent == t.Parent
+		}
+		if fits && (f.Visible == "" || f.Visible == t.Principal) && (f.Outcome == "" || f.Outcome == t.Outcome) {
+			list = append(list, t)
+		}
+	}
+	_, _, err := h.core.Turns(ctx, f)
+	return list[:min(len(list), f.Most())], h.waits, err
+}
+
+func (h *listed) OpenQuestions(_ context.Context, owner string, limit int) ([]agent.OpenQuestion, error) {
+	list := slices.DeleteFunc(slices.Clone(h.questions), func(q agent.OpenQuestion) bool { return owner != "" && owner != q.Principal })
+	return list[:min(len(list), limit)], nil
+}
+
+func (h *listed) AnswerQuestion(_ context.Context, by, id string, option int) (string, error) {
+	for _, q := range h.questions {
+		if q.ID == id && q.Principal == by {
+			return "The answer is: " + q.Options[option-1].Label + ".", nil
+		}
+	}
+	return "", chat.Errorf(chat.CodeNotFound, "there is no open question like this")
+}
+
 // Every method with a job as its target accepts it as id and as jobId: either, or both when they
 // are equal.
 func TestEveryCronMethodTakesEitherNameOfItsTarget(t *testing.T) {
@@ -157,7 +197,8 @@ func TestABackfillTakesTheBytesOfItsRunsFromTheAllowance(t *testing.T) {
 // see the position in the lane, which would reveal how much work of others waits.
 func TestACallerSeesTheRunsThatAreItsOwn(t *testing.T) {
 	t.Parallel()
-	b := start(t, withHooks)
+	h := &listed{core: newCore(t)}
+	b := serve(t, h.core, h, withHooks)
 	run := func(id, principal, state string) store.Turn {
 		return store.Turn{
 			ID: id, Session: chat.MainKey("main"), Lane: "main", Channel: "api", Text: "work of " + principal, Principal: principal, State: state, Node: "gw-1",
@@ -169,10 +210,8 @@ func TestACallerSeesTheRunsThatAreItsOwn(t *testing.T) {
 	ended := run("anna:r1", "anna", store.StateDone)
 	ended.Outcome, ended.Error, ended.EndedAt = chat.OutcomeFailed, "no route", time.UnixMilli(3000)
 	ended.Sent = []store.Sending{{Target: chat.Target{Channel: "telegram:1", ChatID: "7"}, Kind: store.KindReply, State: store.OutFailed, Attempts: 3, Error: "403"}}
-	b.fakeBackend.mu.Lock()
-	b.fakeBackend.turnList = []store.Turn{run("otto:r2", "otto", store.RunRunning), run("w1", "anna", store.StateWaiting), child, ended}
-	b.fakeBackend.waits = map[string]chat.Waiting{"w1": {Cause: chat.WaitLane, Position: 57}}
-	b.fakeBackend.mu.Unlock()
+	h.list = []store.Turn{run("otto:r2", "otto", store.RunRunning), run("w1", "anna", store.StateWaiting), child, ended}
+	h.waits = map[string]chat.Waiting{"w1": {Cause: chat.WaitLane, Position: 57}}
 	admin, anna := b.login(adminToken), b.login(annaToken)
 	list := func(got params) string {
 		var lines []string
@@ -217,9 +256,7 @@ func TestACallerSeesTheRunsThatAreItsOwn(t *testing.T) {
 	}
 	page := admin.must("runs.list", params{"limit": 1})
 	admin.must("runs.list", params{"limit": 1, "cursor": page["nextCursor"]})
-	b.fakeBackend.mu.Lock()
-	defer b.fakeBackend.mu.Unlock()
-	if after := b.fakeBackend.turnFilters[len(b.fakeBackend.turnFilters)-1].After; after == nil || *after != (store.TurnMark{At: time.UnixMilli(1000), ID: "otto:r2"}) {
+	if after := h.last.After; after == nil || *after != (store.TurnMark{At: time.UnixMilli(1000), ID: "otto:r2"}) {
 		t.Errorf("the second page begins after %+v", after)
 	}
 	if f := admin.call("runs.list", params{"cursor": "x"}); f.OK || !strings.Contains(f.Error.Message, "nextCursor") {
@@ -289,7 +326,8 @@ func TestUsageIsShown(t *testing.T) {
 // Questions are listed and answered by an administrator and by a principal that is asked itself.
 func TestAQuestionIsForThePersonWhomTheAgentAsks(t *testing.T) {
 	t.Parallel()
-	b := start(t, withHooks)
+	h := &listed{core: newCore(t)}
+	b := serve(t, h.core, h, withHooks)
 	ask := func(id, principal string) agent.OpenQuestion {
 		return agent.OpenQuestion{
 			ID: id, Agent: "main", Principal: principal, Session: chat.MainKey("main"), RunID: "gateway:r1", AskedAt: time.UnixMilli(1000), ExpiresAt: time.UnixMilli(2000),
@@ -298,7 +336,7 @@ func TestAQuestionIsForThePersonWhomTheAgentAsks(t *testing.T) {
 	}
 	whole := ask("q3", "anna")
 	whole.Text, whole.RunID = whole.Act, ""
-	b.fakeBackend.set(func() { b.fakeBackend.questions = []agent.OpenQuestion{ask("q1", "gateway"), ask("q2", "anna"), whole} })
+	h.questions = []agent.OpenQuestion{ask("q1", "gateway"), ask("q2", "anna"), whole}
 	admin, anna := b.login(adminToken), b.login(annaToken)
 	listed := func(s *socket, p params) (ids []string, rows []any) {
 		rows = s.must("questions.list", p)["questions"].([]any)
@@ -350,7 +388,7 @@ func TestChangesOfQuestionsReachThePersonAndAdministrators(t *testing.T) {
 		"the person": b.login(annaToken, "laneway-ext"), "an administrator": b.login(adminToken, "laneway-ext"), "another principal": b.login(ottoToken, "laneway-ext"),
 		"a client in the standard view": b.login(adminToken),
 	}
-	b.fakeBackend.publish(chat.Event{Kind: chat.EventQuestions, Session: chat.MainKey("main"), Principal: "anna", Reason: "asked"})
+	b.core.publish(chat.Event{Kind: chat.EventQuestions, Session: chat.MainKey("main"), Principal: "anna", Reason: "asked"})
 	for who, s := range connections {
 		got := 0
 		s.request("last", "agents.list", nil)

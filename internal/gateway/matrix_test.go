@@ -169,11 +169,9 @@ func TestNoMethodIsCalledWithoutACredential(t *testing.T) {
 			t.Errorf("%s after a wrong token: close %d after %+v", m.Name, code, before)
 		}
 	}
-	b.fakeBackend.set(func() {
-		if len(b.fakeBackend.messages) != 0 {
-			t.Errorf("clients without a credential left %d messages", len(b.fakeBackend.messages))
-		}
-	})
+	if n := b.core.accepted(); n != 0 {
+		t.Errorf("clients without a credential left %d messages", n)
+	}
 }
 
 // While runs publish events, unauthenticated sockets receive only the challenge.
@@ -188,7 +186,7 @@ func TestNothingIsSentBeforeAuthentication(t *testing.T) {
 		s.must("chat.send", send("main", "hello", run))
 		s.next(chatState(run, "final"))
 	}
-	b.fakeBackend.set(func() { b.fakeBackend.down = true })
+	b.core.set(func() { b.core.down = true })
 	s.next(func(f frame) bool { return f.Event == "health" })
 	if f := silent.read(); f.Event != "connect.challenge" {
 		t.Errorf("first frame to a client without a credential: %+v", f)
@@ -226,11 +224,9 @@ func TestACallerThatSeesItsOwnDeliversToNoChat(t *testing.T) {
 	} {
 		wantAbsent(t, name, otto.call("agent", to(more)))
 	}
-	b.fakeBackend.set(func() {
-		if n := len(b.fakeBackend.messages); n != 0 {
-			t.Errorf("%d messages were accepted", n)
-		}
-	})
+	if n := b.core.accepted(); n != 0 {
+		t.Errorf("%d messages were accepted", n)
+	}
 	otto.must("agent", to(params{"sessionKey": "agent:main:ottos"}))
 	otto.must("agent", to(params{"sessionKey": "agent:main:ottos", "channel": "web", "to": "agent:main:ottos-other"}))
 	write.must("agent", to(params{"channel": "telegram", "to": "4711"}))
@@ -283,9 +279,9 @@ func TestAConnectionWithoutScopesGetsTheTickAndTheShutdownAlone(t *testing.T) {
 		s.must("sessions.subscribe", params{})
 		s.must("chat.send", send("main", "hello", "run"))
 		s.next(chatState("run", "final"))
-		t.fakeBackend.publish(chat.Event{Kind: chat.EventSession, Session: chat.MainKey("main"), Principal: "gateway", Reason: "created"})
+		t.core.publish(chat.Event{Kind: chat.EventSession, Session: chat.MainKey("main"), Principal: "gateway", Reason: "created"})
 		s.next(func(f frame) bool { return f.Event == "sessions.changed" })
-		t.fakeBackend.set(func() { t.fakeBackend.down = true })
+		t.core.set(func() { t.core.down = true })
 		s.next(func(f frame) bool { return f.Event == "health" })
 		s.next(func(f frame) bool { return f.Event == "tick" })
 		pass(time.Second) // the other connections receive theirs at the same time

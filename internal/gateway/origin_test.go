@@ -221,9 +221,9 @@ func TestAnswersWithoutACredentialDiscloseNothing(t *testing.T) {
 	}
 	foreign := withHeaders(map[string]string{"Host": "evil.example.org"})
 	for _, down := range []bool{false, true} {
-		b.fakeBackend.set(func() {
-			if b.fakeBackend.down = down; down {
-				b.fakeBackend.notReady = &gateway.NotReadyError{Check: gateway.CheckDatabase, Cause: errors.New("dial postgres://laneway:secret@db.internal:5432/laneway: refused")}
+		b.core.set(func() {
+			if b.core.down = down; down {
+				b.core.notReady = &gateway.NotReadyError{Check: gateway.CheckDatabase, Cause: errors.New("dial postgres://laneway:secret@db.internal:5432/laneway: refused")}
 			}
 		})
 		for _, c := range []struct {
@@ -301,8 +301,8 @@ func startAddressed(t *testing.T, change ...func(*gateway.Config)) (*bench, *add
 	}
 	s := &addressedListener{Listener: l}
 	s.from.Store(&net.TCPAddr{IP: net.IPv4(203, 0, 113, 7), Port: 1})
-	h := newFakeBackend(t)
-	return serveOn(t, s, h, h, change...), s
+	c := newCore(t)
+	return serveOn(t, s, c, c, change...), s
 }
 
 func (b *bench) plain() net.Conn {
@@ -358,7 +358,7 @@ func TestConnectionsCountForTheirAddressFromTheBeginning(t *testing.T) {
 		c.MaxUnauthenticatedPerAddr = 3
 		c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("198.51.100.0/24")}
 	})
-	fakeSession := func(when string) net.Conn {
+	reached := func(when string) net.Conn {
 		t.Helper()
 		c := b.plain()
 		if status := inquire(c, "/healthz", ""); status != http.StatusOK {
@@ -372,13 +372,13 @@ func TestConnectionsCountForTheirAddressFromTheBeginning(t *testing.T) {
 			t.Errorf("%s: the oldest connection is answered with %d, want closed", when, status)
 		}
 	}
-	first, second, third := fakeSession("first"), fakeSession("second"), fakeSession("third")
-	fourth := fakeSession("fourth")
+	first, second, third := reached("first"), reached("second"), reached("third")
+	fourth := reached("fourth")
 	gone("four without a credential", first)
 	if status := inquire(second, "/v1/models", "wrong"); status != http.StatusUnauthorized {
 		t.Errorf("a wrong token: status %d", status)
 	}
-	fifth := fakeSession("a wrong token proves nothing")
+	fifth := reached("a wrong token proves nothing")
 	gone("a wrong token proves nothing", second)
 	if status := inquire(third, "/v1/models", readToken); status != http.StatusOK {
 		t.Errorf("the right token: status %d", status)
@@ -389,7 +389,7 @@ func TestConnectionsCountForTheirAddressFromTheBeginning(t *testing.T) {
 	}
 	defer ws.Close()
 	_ = res.Body.Close()
-	fakeSession("a socket counts elsewhere")
+	reached("a socket counts elsewhere")
 	for name, c := range map[string]net.Conn{"one that has proven who it is": third, "the fourth": fourth, "the fifth": fifth} {
 		if status := inquire(c, "/healthz", ""); status != http.StatusOK {
 			t.Errorf("%s: status %d", name, status)
@@ -398,11 +398,11 @@ func TestConnectionsCountForTheirAddressFromTheBeginning(t *testing.T) {
 	for _, from := range []net.IP{net.IPv4(203, 0, 113, 8), net.IPv4(198, 51, 100, 1), net.IPv4(127, 0, 0, 1)} {
 		s.from.Store(&net.TCPAddr{IP: from, Port: 1})
 		for range 3 {
-			fakeSession(from.String())
+			reached(from.String())
 		}
 	}
 	for _, from := range []net.IP{net.IPv4(198, 51, 100, 1), net.IPv4(127, 0, 0, 1)} { // many people may share these addresses
 		s.from.Store(&net.TCPAddr{IP: from, Port: 1})
-		fakeSession(from.String())
+		reached(from.String())
 	}
 }

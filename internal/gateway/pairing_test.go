@@ -22,9 +22,9 @@ const (
 	annasNumber  = int64(7)
 )
 
-// lobby is a fake backend with two bots, whose pairings are in a store.
+// lobby is a core with two bots, whose pairings are in a store.
 type lobby struct {
-	*fakeBackend
+	*core
 	st *awayStore
 }
 
@@ -43,12 +43,12 @@ func (s *awayStore) Enqueue(ctx context.Context, list []store.Outgoing) error {
 
 func openLobby(t *testing.T, change ...func(*gateway.Config)) (*lobby, *bench) {
 	t.Helper()
-	l := &lobby{fakeBackend: newFakeBackend(t), st: &awayStore{Store: sqlitetest.Open(t, sqlite.Config{})}}
+	l := &lobby{core: newCore(t), st: &awayStore{Store: sqlitetest.Open(t, sqlite.Config{})}}
 	l.channels = []chat.ChannelStatus{
 		{Name: family, ID: "telegram", AccountID: "family", Label: "Telegram", Configured: true, Running: true},
 		{Name: work, ID: "telegram", AccountID: "work", Label: "Telegram", Configured: true, Running: true},
 	}
-	return l, startBehind(t, l.fakeBackend, append(change, func(c *gateway.Config) {
+	return l, serve(t, l.core, l.core, append(change, func(c *gateway.Config) {
 		c.Pairings = dispatch.NewPairings(l.st, func() {}, slog.New(slog.DiscardHandler))
 	})...)
 }

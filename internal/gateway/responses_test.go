@@ -58,13 +58,7 @@ func (b *bench) respond(body params, change ...func(*http.Request)) reply {
 
 func (b *bench) message(id string) chat.Message {
 	b.t.Helper()
-	b.fakeBackend.mu.Lock()
-	defer b.fakeBackend.mu.Unlock()
-	l := b.fakeBackend.messages[strings.TrimPrefix(id, "resp_")]
-	if l == nil {
-		b.t.Fatalf("there is no message %s", id)
-	}
-	return l.m
+	return b.core.message(b.t, id)
 }
 
 func TestResponseAnswersWithTheTextOfTheRun(t *testing.T) {
@@ -172,7 +166,7 @@ func TestNewestResponseGoesOnInItsSessionAndAnEarlierOneBranches(t *testing.T) {
 	}
 	branch := after("other", second)
 	m := b.message(branch.ID)
-	if m.Session == home || m.Branch == nil || *m.Branch != (chat.Branch{Session: home, SessionID: "current", Seq: 4}) || len(m.Content.Context) != 0 {
+	if m.Session == home || m.Branch == nil || m.Branch.Session != home || m.Branch.SessionID == "" || m.Branch.Seq != 4 || len(m.Content.Context) != 0 {
 		t.Errorf("the branch is in %s (home %s) and begins at %+v with %d entries", m.Session, home, m.Branch, len(m.Content.Context))
 	}
 	if again := b.message(after("more", branch).ID).Session; again != m.Session {
@@ -360,7 +354,7 @@ func TestResponsesRefuseWhatTheyCannotDo(t *testing.T) {
 	t.Parallel()
 	b := start(t, func(c *gateway.Config) { c.ChatsPerMinute = auth.Off })
 	owned := b.respond(respond("mine"), header("Authorization", "Bearer "+ottoToken))
-	before := len(b.fakeBackend.messages)
+	before := b.core.accepted()
 	previous := func(id string) params { return respond("x", params{"previous_response_id": id}) }
 	anna := header("Authorization", "Bearer "+annaToken)
 	for name, tc := range map[string]struct {
@@ -400,7 +394,7 @@ func TestResponsesRefuseWhatTheyCannotDo(t *testing.T) {
 		})
 	}
 	t.Cleanup(func() {
-		if n := len(b.fakeBackend.messages); n != before {
+		if n := b.core.accepted(); n != before {
 			t.Errorf("%d messages were accepted", n-before)
 		}
 	})
@@ -413,8 +407,8 @@ func TestRepeatedResponseGetsTheFirstAnswer(t *testing.T) {
 	key := header("Idempotency-Key", "k-1")
 	next := respond("two", params{"previous_response_id": first.ID})
 	a, again := b.respond(next, key), b.respond(next, key)
-	if a.ID != again.ID || a.text() != again.text() || len(b.fakeBackend.messages) != 2 {
-		t.Errorf("%+v\n%+v\n%d messages", a, again, len(b.fakeBackend.messages))
+	if a.ID != again.ID || a.text() != again.text() || b.core.accepted() != 2 {
+		t.Errorf("%+v\n%+v\n%d messages", a, again, b.core.accepted())
 	}
 	other := b.post(responsesPath, respond("three", params{"previous_response_id": first.ID}), key)
 	if _, code := other.fault(t); other.status != http.StatusConflict || code != "idempotency_key_reused" {

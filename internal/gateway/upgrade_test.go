@@ -291,7 +291,7 @@ func TestProbesReportTheStateOfTheProcess(t *testing.T) {
 	if status != 200 || checks["database"] != "ok" || checks["migrations"] != "ok" || checks["draining"] != false {
 		t.Errorf("ready: %d %v", status, body)
 	}
-	b.fakeBackend.set(func() { b.fakeBackend.down = true })
+	b.core.set(func() { b.core.down = true })
 	if status, header, body := b.get(http.MethodGet, "/readyz"); status != 503 || header.Get("Retry-After") == "" ||
 		body["checks"].(map[string]any)["database"] == "ok" {
 		t.Errorf("database down: readyz %d %v, want 503 naming it", status, body)
@@ -299,21 +299,21 @@ func TestProbesReportTheStateOfTheProcess(t *testing.T) {
 	if status, _, body := b.get(http.MethodGet, "/healthz"); status != 200 || body["status"] != "live" {
 		t.Errorf("database down: healthz %d %v, want 200", status, body)
 	}
-	b.fakeBackend.set(func() { b.fakeBackend.stall = 31e9 })
+	b.core.set(func() { b.core.stall = 31e9 })
 	if status, _, body := b.get(http.MethodGet, "/healthz"); status != 503 || body["ok"] != false || body["status"] != "stalled" {
 		t.Errorf("stalled: healthz %d %v, want 503 stalled", status, body)
 	}
-	b.fakeBackend.set(func() { b.fakeBackend.stall, b.fakeBackend.down, b.fakeBackend.cronAge = 0, false, 29*time.Second })
+	b.core.set(func() { b.core.stall, b.core.down, b.core.cronAge = 0, false, 29*time.Second })
 	if status, _, body := b.get(http.MethodGet, "/healthz"); status != 200 || body["status"] != "live" {
 		t.Errorf("a cron loop that turned 29 s ago: healthz %d %v, want 200", status, body)
 	}
-	b.fakeBackend.set(func() { b.fakeBackend.cronAge = 31 * time.Second })
+	b.core.set(func() { b.core.cronAge = 31 * time.Second })
 	status, _, body = b.get(http.MethodGet, "/healthz")
 	if ages, _ := body["progress"].(map[string]any); status != 503 || body["status"] != "stalled" || ages["cronTickAgeMs"] != 31000.0 {
 		t.Errorf("cron loop is blocked: healthz %d %v, want 503 stalled with its age", status, body)
 	}
-	b.fakeBackend.set(func() { b.fakeBackend.cronAge = 0 })
-	b.fakeBackend.set(func() { b.fakeBackend.notReady = &gateway.NotReadyError{Check: gateway.CheckMigrations} })
+	b.core.set(func() { b.core.cronAge = 0 })
+	b.core.set(func() { b.core.notReady = &gateway.NotReadyError{Check: gateway.CheckMigrations} })
 	if status, _, body := b.get(http.MethodGet, "/readyz"); status != 503 || body["checks"].(map[string]any)["migrations"] == "ok" {
 		t.Errorf("old schema: readyz %d %v, want 503 naming migrations", status, body)
 	}

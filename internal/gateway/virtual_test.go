@@ -56,22 +56,22 @@ func (p *pipes) Addr() net.Addr { return pipeAddr{} }
 // bubble is a test in virtual time.
 type bubble struct {
 	*testing.T
-	fakeBackend *fakeBackend
-	srv         *gateway.Server
-	open        func() *socket // opens a client that has read the challenge
-	http        *http.Client
+	core *core
+	srv  *gateway.Server
+	open func() *socket // opens a client that has read the challenge
+	http *http.Client
 }
 
 // virtual runs f in a bubble with a gateway that has all its real deadlines.
 func virtual(t *testing.T, f func(t *bubble), change ...func(*gateway.Config)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		h := newFakeBackend(t)
+		c := newCore(t)
 		cfg := gateway.Config{Version: "0.1.0", Credentials: credentials()}
 		for _, f := range change {
 			f(&cfg)
 		}
-		srv, err := gateway.New(cfg, h, slog.New(slog.DiscardHandler))
+		srv, err := gateway.New(cfg, c, slog.New(slog.DiscardHandler))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -98,7 +98,7 @@ func virtual(t *testing.T, f func(t *bubble), change ...func(*gateway.Config)) {
 			l.conns <- there
 			return here, nil
 		}}
-		f(&bubble{T: t, fakeBackend: h, srv: srv, open: open, http: &http.Client{Transport: tr}})
+		f(&bubble{T: t, core: c, srv: srv, open: open, http: &http.Client{Transport: tr}})
 		cancel()
 		if err := <-served; err != nil {
 			t.Errorf("Serve: %v", err)
@@ -252,7 +252,7 @@ func TestRequestIsAnsweredWithinTwentyFiveSeconds(t *testing.T) {
 	virtual(t, func(t *bubble) {
 		s := t.open().login(adminToken)
 		block := make(chan struct{})
-		t.fakeBackend.set(func() { t.fakeBackend.block = block })
+		t.core.set(func() { t.core.block = block })
 		began := time.Now()
 		f := s.call("chat.send", send("main", "x", "k"))
 		if took := time.Since(began); f.OK || f.Error.Details["code"] != "REQUEST_TIMEOUT" || took != 25*time.Second {
@@ -265,8 +265,8 @@ func TestRequestIsAnsweredWithinTwentyFiveSeconds(t *testing.T) {
 }
 
 // stream publishes one delta of a run whose answer so far is text.
-func stream(h *fakeBackend, run string, seq int64, text, delta string) {
-	h.publish(chat.Event{Kind: chat.EventDelta, Session: chat.MainKey("main"), RunID: run, Seq: seq, Text: text, Delta: delta})
+func stream(c *core, run string, seq int64, text, delta string) {
+	c.publish(chat.Event{Kind: chat.EventDelta, Session: chat.MainKey("main"), RunID: run, Seq: seq, Text: text, Delta: delta})
 }
 
 func TestDeltasOfARunAreSpacedAndMerged(t *testing.T) {
@@ -281,10 +281,10 @@ func TestDeltasOfARunAreSpacedAndMerged(t *testing.T) {
 			text := ""
 			for i := range 100 {
 				text += "x"
-				stream(t.fakeBackend, "r", int64(i+1), text, "x")
+				stream(t.core, "r", int64(i+1), text, "x")
 				pass(5 * time.Millisecond) // virtual
 			}
-			t.fakeBackend.publish(chat.Event{Kind: chat.EventFinal, Session: chat.MainKey("main"), RunID: "r", Seq: 101, Text: text})
+			t.core.publish(chat.Event{Kind: chat.EventFinal, Session: chat.MainKey("main"), RunID: "r", Seq: 101, Text: text})
 		}()
 		text, last, n := "", time.Time{}, 0
 		for {
@@ -320,11 +320,11 @@ func TestLongTextIsSentFourTimesASecond(t *testing.T) {
 		s := t.open().login(adminToken)
 		s.must("sessions.subscribe", nil)
 		long := strings.Repeat("x", 16<<10)
-		stream(t.fakeBackend, "r", 1, long, long)
+		stream(t.core, "r", 1, long, long)
 		s.next(chatState("r", "delta"))
 		began := time.Now()
-		stream(t.fakeBackend, "r", 2, long+"y", "y")
-		stream(t.fakeBackend, "r", 3, long+"yz", "z")
+		stream(t.core, "r", 2, long+"y", "y")
+		stream(t.core, "r", 3, long+"yz", "z")
 		e := decode[chatEvent](t.T, s.next(chatState("r", "delta")).Payload)
 		if took := time.Since(began); took != 250*time.Millisecond || e.DeltaText != "yz" || e.Seq != 3 {
 			t.Errorf("%q (seq %d) after %s, want yz after 250ms", e.DeltaText, e.Seq, took)
@@ -358,9 +358,9 @@ func TestASlowReaderIsNotified(t *testing.T) {
 		began := time.Now()
 		payload := strings.Repeat("x", 64<<10)
 		for i := range 20 { // 1.25 MiB: over the limit, but not over twice the limit
-			t.fakeBackend.publish(chat.Event{Kind: chat.EventFinal, Session: chat.MainKey("main"), RunID: string(rune('a' + i)), Text: payload})
+			t.core.publish(chat.Event{Kind: chat.EventFinal, Session: chat.MainKey("main"), RunID: string(rune('a' + i)), Text: payload})
 		}
-		t.fakeBackend.publish(chat.Event{Kind: chat.EventFinal, Session: chat.MainKey("main"), RunID: "end", Text: "end"})
+		t.core.publish(chat.Event{Kind: chat.EventFinal, Session: chat.MainKey("main"), RunID: "end", Text: "end"})
 		if n := <-read; n != 20 {
 			t.Errorf("the quick reader got %d of 20 events", n)
 		}
