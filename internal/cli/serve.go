@@ -152,6 +152,7 @@ func (c *serveCmd) Run(ctx context.Context, env *environment) error {
 	}
 	defer closeLog()
 	log, known := newLogger(out, loaded, creds)
+	c.greet(env)
 	return env.service.Serve(ctx, serveInput{
 		Loaded: loaded, Hold: c.Hold, Credentials: creds, Version: env.version, Signals: env.signals, Logger: log,
 		Reread: func() (*config.Loaded, error) { return c.reread(env) },
@@ -198,6 +199,19 @@ func (c *serveCmd) reread(env *environment) (*config.Loaded, error) {
 	return loaded, nil
 }
 
+// greet prints on a terminal, before the log of the start, where to go next. With an address of its
+// own, only the banner knows how to reach the gateway.
+func (c *serveCmd) greet(env *environment) {
+	if env.quiet || !env.toTerminal {
+		return
+	}
+	line := "laneway " + env.version.Version + " starts"
+	if c.Listen == nil {
+		line += "; then write to it from a second terminal: " + c.chatCommand()
+	}
+	_, _ = fmt.Fprintln(env.stdout, oneLine(line))
+}
+
 // banner prints in at most ten lines the addresses of the gateway, the agent, and how to use it.
 func (c *serveCmd) banner(env *environment, loaded *config.Loaded, plan *config.Plan, addresses []string) {
 	if env.quiet {
@@ -237,13 +251,7 @@ func reach(addresses []string) string {
 // howToTalk returns the command that reaches this gateway, with the flags of serve that a client of
 // this host also needs, and the page.
 func (c *serveCmd) howToTalk(cfg config.Config, plan *config.Plan, addresses []string) string {
-	how, local := "laneway chat", localAddress(addresses)
-	if c.Config != "" {
-		how += " --config " + c.Config
-	}
-	if c.Data != nil {
-		how += " --data " + *c.Data
-	}
+	how, local := c.chatCommand(), localAddress(addresses)
 	if c.Listen != nil {
 		how += " --url http://" + local
 	}
@@ -254,6 +262,18 @@ func (c *serveCmd) howToTalk(cfg config.Config, plan *config.Plan, addresses []s
 		how += "; the token is in " + plan.TokenFile
 	}
 	return how
+}
+
+// chatCommand is laneway chat with the flags of serve that name the gateway's files.
+func (c *serveCmd) chatCommand() string {
+	command := "laneway chat"
+	if c.Config != "" {
+		command += " --config " + c.Config
+	}
+	if c.Data != nil {
+		command += " --data " + *c.Data
+	}
+	return command
 }
 
 const maxBanner = 10

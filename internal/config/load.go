@@ -46,6 +46,7 @@ type Loaded struct {
 	secretFile map[string]string // path of a secret → the file that it came from
 	env        func(string) (string, bool)
 	as         identity // the user whose access to files is checked
+	ofHost     bool     // the file is the host's, which describes the gateway of its service
 }
 
 // Source returns the source of the value of a path.
@@ -54,6 +55,14 @@ func (l *Loaded) Source(path string) Source {
 		return s
 	}
 	return Source{Kind: SourceDefault}
+}
+
+// otherData says how a user gets another data directory.
+func (l *Loaded) otherData() string {
+	if l.ofHost && l.Source("data").Kind == SourceFile {
+		return "run laneway config init for a gateway of your own, because " + l.File + " is for the service"
+	}
+	return "name another with --data"
 }
 
 // Load reads the file, the environment and the flags, fills in the defaults, reads secrets from the
@@ -71,7 +80,7 @@ func Load(o Options) (*Loaded, error) {
 		}
 		l.file(&cfg, filepath.Base(file), text)
 	}
-	loaded := &Loaded{File: file, sources: l.sources, secretFile: map[string]string{}, env: lookup, as: thisProcess(lookup)}
+	loaded := &Loaded{File: file, sources: l.sources, secretFile: map[string]string{}, env: lookup, as: thisProcess(lookup), ofHost: o.File == "" && file == o.systemFile()}
 	loaded.overlay(l, &cfg, o.Flags)
 	if o.BesideGateway {
 		loaded.as.beside = os.Geteuid() != 0
@@ -116,8 +125,7 @@ func (l *layers) addChecks(found FaultsError) {
 	}
 }
 
-// systemFile is the configuration file of a host.
-const systemFile = "/etc/laneway/config.yaml"
+func (o Options) systemFile() string { return cmp.Or(o.SystemFile, "/etc/laneway/config.yaml") }
 
 func configFile(o Options, lookup func(string) (string, bool)) string {
 	switch o.File {
@@ -134,7 +142,7 @@ func configFile(o Options, lookup func(string) (string, bool)) string {
 	if found {
 		return name
 	}
-	for _, path := range []string{UserFile(lookup), cmp.Or(o.SystemFile, systemFile)} {
+	for _, path := range []string{UserFile(lookup), o.systemFile()} {
 		if path == "" {
 			continue
 		}

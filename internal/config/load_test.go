@@ -404,6 +404,34 @@ func TestEverySettingHasAPathAndAVariable(t *testing.T) {
 	}
 }
 
+// A package has a configuration for its service. Whoever starts a gateway as themselves beside it
+// reads how to have one of their own.
+func TestAUserBesideTheServiceLearnsHowToHaveAnOwnGateway(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	system, data := filepath.Join(dir, "config.yaml"), filepath.Join(dir, "config.yaml", "below-a-file")
+	if err := os.WriteFile(system, []byte("data: "+data+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for want, o := range map[string]Options{
+		"run laneway config init for a gateway of your own, because " + system + " is for the service": {SystemFile: system},
+		"name another with --data": {File: system},
+	} {
+		o.LookupEnv = environ()
+		l, err := Load(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		plan, err := Preflight(l)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := plan.Prepare(); err == nil || err.Error() != "data directory "+data+" cannot be made: not a directory; "+want {
+			t.Errorf("%+v: %v, want %q", o, err, want)
+		}
+	}
+}
+
 // With /dev/null, the files in the usual places are not read.
 func TestTheNullDeviceIsNoConfigurationFile(t *testing.T) {
 	t.Parallel()

@@ -32,6 +32,7 @@ type Plan struct {
 	secretFile map[string]string            // as in [Loaded]
 	as         identity                     // as in [Loaded]
 	creds      *atomic.Pointer[Credentials] // the current credentials; written by Prepare and Reread
+	otherData  string                       // how to get another data directory
 }
 
 // Credentials are the secrets that callers may present. A missing one is not set; at least Token or
@@ -44,7 +45,7 @@ type Credentials struct {
 // secrets and the modes of files, and changes nothing. The error is [FaultsError] with one complete
 // sentence for each reason to refuse.
 func Preflight(l *Loaded) (*Plan, error) {
-	p := &preflight{loaded: l, cfg: l.Config, plan: &Plan{cfg: l.Config, secretFile: l.secretFile, as: l.as, creds: &atomic.Pointer[Credentials]{}}}
+	p := &preflight{loaded: l, cfg: l.Config, plan: &Plan{cfg: l.Config, secretFile: l.secretFile, as: l.as, creds: &atomic.Pointer[Credentials]{}, otherData: l.otherData()}}
 	p.proxies()
 	p.origins()
 	if p.cfg.HasRole(RoleGateway) {
@@ -315,8 +316,8 @@ func (p *preflight) dataDirectory() {
 	case modeOf(info)&loose != 0:
 		p.refuse("%s has mode %04o; run: chmod 700 %s", p.cfg.Data, modeOf(info), p.cfg.Data)
 	case known && owner != p.loaded.as.uid && !volume:
-		p.refuse("data directory %s belongs to user %s, and this is user %s; start the gateway as its owner, or name another with --data",
-			p.cfg.Data, userName(owner), userName(p.loaded.as.uid))
+		p.refuse("data directory %s belongs to user %s, and this is user %s; start the gateway as its owner, or %s",
+			p.cfg.Data, userName(owner), userName(p.loaded.as.uid), p.loaded.otherData())
 	}
 }
 
@@ -344,7 +345,7 @@ func (l *Loaded) holdsSecrets() bool {
 // again.
 func (p *Plan) Prepare() (Credentials, error) {
 	if err := os.MkdirAll(p.cfg.Data, 0o700); err != nil {
-		return Credentials{}, refuse("data directory %s cannot be made: %s; name another with --data", p.cfg.Data, cause(err))
+		return Credentials{}, refuse("data directory %s cannot be made: %s; %s", p.cfg.Data, cause(err), p.otherData)
 	}
 	creds := Credentials{Token: p.token, Password: p.cfg.Password, WriteToken: p.cfg.WriteToken, ReadToken: p.cfg.ReadToken}
 	if p.CreatesToken {
