@@ -287,25 +287,26 @@ func (s *stage) exchange(b block, e exchange) {
 	}
 }
 
-// gateway starts a gateway for the rest of the page. When it already has one, a line with a bot
-// replaces it, and another line starts one briefly in another home directory.
+// gateway starts a gateway for the rest of the page. When it already has one, a line with a bot or
+// a data directory replaces it, and another line starts one briefly in another home directory.
 func (s *stage) gateway(line string) {
-	switch bot := strings.Contains(line, tokenOfPages); {
-	case s.leave != nil && !bot:
+	bot := strings.Contains(line, tokenOfPages)
+	if s.leave != nil && !bot && !strings.Contains(line, " --data ") {
 		env, leave := s.env, s.leave
 		s.env = append(slices.Clone(env), "LANEWAY_DATA="+s.t.TempDir())
 		s.serve(line)()
 		s.env, s.leave = env, leave
 		return
-	case s.leave != nil:
+	}
+	if s.leave != nil {
 		s.leave()
 		s.env = slices.DeleteFunc(s.env, func(v string) bool { return strings.HasPrefix(v, "LANEWAY_URL=") })
-		fallthrough
-	case bot:
+	}
+	if bot {
 		line = strings.Replace(line, tokenOfPages, "LANEWAY_CHANNELS_TELEGRAM_API_URL=$API TELEGRAM_TOKEN="+s.bot.Token(), 1)
 	}
 	s.serve(line)
-	if s.bot == nil || !strings.Contains(line, s.bot.Token()) {
+	if !bot {
 		return
 	}
 	code := pairingCode.FindStringSubmatch(s.ask("hello"))
@@ -383,6 +384,8 @@ func stageOf(t *testing.T, page string) *stage {
 		s.replace = strings.NewReplacer("sqlite:/var/lib/laneway/laneway.db", old, "postgres://laneway@db/laneway", testpg.Empty(t),
 			"postgres://laneway@localhost/laneway", testpg.Empty(t))
 		return s
+	case "backup-postgresql.md":
+		return stageOnPostgres(t)
 	case "backup-and-restore.md":
 		s := newStage(t, "/var/backups/laneway", t.TempDir())
 		s.serve("laneway serve")
@@ -428,6 +431,28 @@ func stageOf(t *testing.T, page string) *stage {
 	default:
 		return newStage(t)
 	}
+}
+
+// stageOnPostgres has a gateway on PostgreSQL with a conversation, a file and a job, and an empty
+// database to restore them to.
+func stageOnPostgres(t *testing.T) *stage {
+	t.Helper()
+	if _, err := exec.LookPath("pg_dump"); err != nil {
+		t.Skip("pg_dump is not here; it comes with Debian's postgresql-client")
+	}
+	lib, backups, old, restored := t.TempDir(), t.TempDir(), testpg.Empty(t), testpg.Empty(t)
+	s := newStage(t, "/var/lib", lib, "/var/backups/laneway", backups,
+		"postgres://laneway_owner@db/laneway_restored", "'"+restored+"'", "postgres://laneway_owner@db/laneway", "'"+old+"'")
+	s.serve("laneway serve --database postgres://laneway_owner@db/laneway --data /var/lib/laneway")
+	for _, line := range []string{
+		"echo hello >" + lib + "/note.txt; laneway send --data /var/lib/laneway --session garden --file " + lib + "/note.txt 'water the roses'",
+		"laneway cron add --data /var/lib/laneway --name digest --cron '0 9 * * *' --tz Europe/Berlin --message 'Write the digest'",
+	} {
+		if out, err := s.run(line, nil); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+	}
+	return s
 }
 
 // stageWithModel has a gateway whose agent has a model that greets and summarises.

@@ -209,13 +209,14 @@ func pagesOf(keys []config.Key, dir string) (map[string]string, error) {
 		}
 		pages[filepath.Join(dir, s.file)] = "# " + s.title + "\n\n" + note + "[All keys](../" + dir + ".md), and how to read these entries.\n" + b.String()
 	}
-	text := "# Every key of the configuration\n\n" + note + "[Configuration](configuration.md) explains the keys.\n" +
+	var text strings.Builder
+	text.WriteString("# Every key of the configuration\n\n" + note + "[Configuration](configuration.md) explains the keys.\n" +
 		"Each entry has the key, its type, its default and its variable.\nA duration is written as `90s`, `10m`, `24h` or `30d`.\nIn the name of a variable, the placeholder stands for the id or name in capitals.\n" +
-		"\n| page | keys |\n|---|---|\n"
+		"\n| page | keys |\n|---|---|\n")
 	for _, s := range list[1:] {
-		text += fmt.Sprintf("| [%s](%s/%s) | %s |\n", s.title, dir, s.file, s.about)
+		fmt.Fprintf(&text, "| [%s](%s/%s) | %s |\n", s.title, dir, s.file, s.about)
 	}
-	pages[dir+".md"] = text + index.String()
+	pages[dir+".md"] = text.String() + index.String()
 	return pages, nil
 }
 
