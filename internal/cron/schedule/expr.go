@@ -137,7 +137,7 @@ func foreign(text string) string {
 	case bracketed:
 		return "leave out cron( ) and a year at the end: write " + Excerpt(leftmost(strings.ToUpper(strings.TrimSuffix(inner, ")")), 5))
 	case strings.HasPrefix(lower, "rate("), strings.HasPrefix(lower, "every "), strings.HasPrefix(lower, "@every"):
-		return Excerpt(text) + " is not an expression; use a schedule of kind every with everyMs: every " + Excerpt(strings.TrimSpace(interval))
+		return Excerpt(text) + " is not an expression; " + instead(strings.TrimSpace(interval))
 	case zoned:
 		return "leave out " + Excerpt(parts[0]) + ": the time zone is a setting of its own, tz: " + Excerpt(parts[0][len(parts[0])-len(zone):])
 	case len(parts) > 5 && isZone(last):
@@ -160,6 +160,18 @@ func foreign(text string) string {
 		return "a field has no spaces in it: write " + Excerpt(joined)
 	}
 	return ""
+}
+
+// instead says how to write what follows the word every.
+func instead(interval string) string {
+	p := &whenParser{text: interval}
+	switch spec, ok := p.every(); {
+	case ok && spec.Kind == KindCron:
+		return "write " + spec.Expr
+	case ok:
+		return "use a schedule of kind every with everyMs: every " + short(time.Duration(spec.EveryMs)*time.Millisecond)
+	}
+	return "write the five fields, such as 0 9 * * MON-FRI"
 }
 
 // isoInterval matches the beginning of an interval of ISO 8601, repeated or not.
@@ -202,10 +214,27 @@ func endsWithYear(parts []string) bool {
 		slices.ContainsFunc(weekday, func(day string) bool { return strings.Contains(strings.ToUpper(parts[atMonth]), day) })
 }
 
-// leftmost is an expression of the first n fields, with * for ?.
+// leftmost is an expression of the first n fields, with * for ?. The schedulers that write ? count the
+// days of the week from SUN = 1, so that their numbers become names.
 func leftmost(text string, n int) string {
 	parts := strings.Fields(text)
-	return strings.ReplaceAll(strings.Join(parts[:min(len(parts), n)], " "), "?", "*")
+	parts = parts[:min(len(parts), n)]
+	if last := len(parts) - 1; strings.Contains(text, "?") {
+		parts[last] = dayNames(parts[last], 1)
+	}
+	return strings.ReplaceAll(strings.Join(parts, " "), "?", "*")
+}
+
+// dayNumber matches a number of a day of the week, but no step and no # of a month.
+var dayNumber = regexp.MustCompile(`(^|[,-])[0-7]\b|(^|[,-])[0-7]L`)
+
+// dayNames writes the numbers of a day-of-week field as names, where SUN has the number sunday.
+func dayNames(field string, sunday int) string {
+	words := units()[atWeekday].words
+	return dayNumber.ReplaceAllStringFunc(field, func(match string) string {
+		i := strings.IndexAny(match, "01234567")
+		return match[:i] + words[(int(match[i]-'0')+7-sunday)%7] + match[i+1:]
+	})
 }
 
 func expandMacro(text string) ([]string, error) {

@@ -16,8 +16,8 @@ const (
 )
 
 // Surprises are sentences about fires at other distances than the expression suggests, each with
-// the real ones: a step that does not divide its unit, a day that some months do not have, both day
-// fields, and a repeated hour without runs. They are for the user who creates a job; the schedule
+// the real ones: a step that does not divide its unit, a day that some months do not have, days that
+// other schedulers number differently, both day fields, and a repeated hour without runs. They are for the user who creates a job; the schedule
 // is valid.
 func (s Schedule) Surprises(now time.Time) []string {
 	if s.wall == nil {
@@ -37,6 +37,9 @@ func (s Schedule) Surprises(now time.Time) []string {
 			out = append(out, text)
 		}
 	}
+	if text := e.foreignDays(); text != "" {
+		out = append(out, text)
+	}
 	if text := e.shortMonths(); text != "" && !both {
 		out = append(out, text)
 	}
@@ -52,6 +55,18 @@ func (s Schedule) Surprises(now time.Time) []string {
 		out = append(out, text)
 	}
 	return out
+}
+
+// foreignDays is a sentence about the numbers of days in an expression with ?, which is a sign of the
+// schedulers that count them from SUN = 1 (Quartz, AWS); "" = there are none.
+func (e expression) foreignDays() string {
+	parts := strings.Fields(e.text)
+	days := parts[len(parts)-1]
+	here, there := dayNames(days, 0), dayNames(days, 1)
+	if !strings.Contains(e.text, "?") || here == days {
+		return ""
+	}
+	return fmt.Sprintf("day of week %s is %s; schedulers that write ? count from SUN = 1: if you mean %s, write it so", days, here, there)
 }
 
 // shortMonths is a sentence about the months that do not have the last of the given days; "" = each
