@@ -307,27 +307,3 @@ func TestOnlyAdministratorsReadWhatTheServiceWrote(t *testing.T) {
 		})
 	}
 }
-
-// For every set of scopes, a method is allowed exactly when the scopes suffice.
-func TestEveryMethodNeedsItsScope(t *testing.T) {
-	t.Parallel()
-	b := start(t)
-	level := map[string]int{chat.ScopeRead: 1, chat.ScopeWrite: 2, chat.ScopeAdmin: 3}
-	for _, scope := range []string{chat.ScopeRead, chat.ScopeWrite, chat.ScopeAdmin} {
-		s := b.dial()
-		f := connectFrame(adminToken)
-		f["params"].(params)["scopes"] = []string{scope}
-		s.send(f)
-		s.read()
-		for _, m := range b.srv.Methods() {
-			got := s.call(m.Name, params{"bogus": true})
-			forbidden := got.Error != nil && got.Error.Code == "FORBIDDEN"
-			if want := level[scope] < level[least(m)]; forbidden != want {
-				t.Errorf("%s with %s: forbidden %v, want %v (%+v)", m.Name, scope, forbidden, want, got.Error)
-			}
-			if forbidden && (got.Error.Message != "missing scope: "+m.Scope || got.Error.Details["code"] != "MISSING_SCOPE") {
-				t.Errorf("%s: %+v", m.Name, got.Error)
-			}
-		}
-	}
-}

@@ -406,6 +406,10 @@ func TestChangesOfQuestionsReachThePersonAndAdministrators(t *testing.T) {
 func TestWebhooksHaveTheWholeAnswerAndItsSlot(t *testing.T) {
 	t.Parallel()
 	const limit = 256 << 10
+	body := string(jobs.WebhookBody(cron.Job{}, cron.Run{State: cron.RunOK, Summary: "NO_REPLY", SuppressedBy: "no-reply"}))
+	if !strings.Contains(body, `"suppressed":"no_reply"`) || strings.Contains(body, "NO_REPLY") {
+		t.Errorf("an answer that is not sent: %s", body)
+	}
 	for name, c := range map[string]struct {
 		answer string
 		want   int

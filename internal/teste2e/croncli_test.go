@@ -1,7 +1,6 @@
 package teste2e
 
 import (
-	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -292,36 +291,6 @@ func randomJob(t *testing.T, c *Client, dice *rand.Rand, i int) {
 		p["untilMs"] = now.Add(time.Duration(1+dice.IntN(100)) * time.Hour).UnixMilli()
 	}
 	object(t, c, "cron.pause", p)
-}
-
-// The member paused is refused in a patch, and an add neither ends nor replaces a pause.
-func TestAPauseIsBroughtAlongOnlyByAnAdd(t *testing.T) {
-	onBothStores(t, func(t *testing.T, database string) {
-		g := Install(t, database, cronConfig)
-		g.Start()
-		c := connect(t, g)
-		paused := func(note string) map[string]any {
-			return map[string]any{"key": "k", "paused": map[string]any{"note": note, "by": "ann", "atMs": 5, "enabled": true}}
-		}
-		j := addJob(t, c, "hourly", every(time.Hour), paused("first"))
-		addJob(t, c, "hourly", every(time.Hour), paused("second"))
-		raw, err := json.Marshal(object(t, c, "cron.get", map[string]any{"id": j.ID, "extended": true})["paused"])
-		if want := `{"atMs":5,"by":"ann","enabled":true,"note":"first","untilMs":null}`; err != nil || string(raw) != want {
-			t.Errorf("paused is %s (%v), want %s", raw, err, want)
-		}
-		if _, err := c.Call("cron.update", map[string]any{"id": j.ID, "patch": map[string]any{"paused": nil}}, 10*time.Second); err == nil {
-			t.Error("a patch took the member paused")
-		}
-		for _, bad := range []any{map[string]any{"by": "x"}, map[string]any{"note": "x", "untilMs": -1}, map[string]any{"note": " "}, 7} {
-			if _, err := c.Call("cron.add", jobParams("bad", every(time.Hour), map[string]any{"paused": bad}), 10*time.Second); err == nil {
-				t.Errorf("paused %v was taken", bad)
-			}
-		}
-		gone := addJob(t, c, "over", every(time.Hour), map[string]any{"paused": map[string]any{"note": "x", "untilMs": 5, "enabled": true}})
-		if !gone.Enabled {
-			t.Error("a job whose pause had ended at the import does not fire")
-		}
-	})
 }
 
 // The gateway sorts, filters, counts and pages: a client that shows a hundred jobs reads only

@@ -215,6 +215,7 @@ func TestWhatIsSentFollowsTheDeliveryOfTheJob(t *testing.T) {
 		"a failure to a session": {cron.Job{Delivery: cron.Delivery{Mode: cron.DeliverAnnounce}}, failed, "", cron.DeliveryNotRequested, ""},
 		"a chat that is gone":    {cron.Job{Delivery: chat9, State: gone}, answered, "", cron.DeliveryNot, ""},
 		"an answer to a webhook": {cron.Job{Delivery: cron.Delivery{Mode: cron.DeliverWebhook, To: url}}, answered, "webhook ok hello", cron.DeliveryUnknown, ""},
+		"nothing for a webhook":  {cron.Job{Delivery: cron.Delivery{Mode: cron.DeliverWebhook, To: url}}, service.Ending{Outcome: chat.OutcomeAnswered, Reply: "NO_REPLY"}, "webhook ok ", cron.DeliveryUnknown, "no-reply"},
 		"a failure to a webhook": {cron.Job{Delivery: cron.Delivery{Mode: cron.DeliverWebhook, To: url}}, failed, "webhook error ", cron.DeliveryUnknown, ""},
 		"a run that is tried again": {
 			cron.Job{Delivery: chat9, Retry: cron.DefaultRetry()},

@@ -236,6 +236,49 @@ func TestAPauseStopsWhatWaitsAndAResumeCountsWhatPassed(t *testing.T) {
 	}
 }
 
+func TestAPauseIsBroughtAlongByAnAddAlone(t *testing.T) {
+	t.Parallel()
+	p := open(t)
+	paused := func(note string) map[string]any {
+		return map[string]any{"key": "k", "paused": map[string]any{"note": note, "by": "ann", "atMs": 5}}
+	}
+	p.add(paused("first"))
+	if j := p.add(paused("second")); j.Pause == nil || j.Pause.Note != "first" || j.Pause.By != "ann" {
+		t.Errorf("after a second add the pause is %+v, want the first one", j.Pause)
+	}
+	j := p.add(map[string]any{"key": "k"})
+	if j.Pause == nil {
+		t.Error("an add ends a pause")
+	}
+	if _, err := p.Editor.Update(t.Context(), j.ID, only(t, map[string]any{"paused": nil}), "", operator); err == nil || !strings.Contains(err.Error(), "paused") {
+		t.Errorf("a patch with the member paused: %v", err)
+	}
+}
+
+// A job whose time passed during its pause is resumed, and one that is disabled is enabled.
+func TestAMomentThatPassedIsNotPromisedAgain(t *testing.T) {
+	t.Parallel()
+	p := open(t)
+	soon := map[string]any{"kind": "at", "at": noon.Add(time.Minute).Format(time.RFC3339)}
+	paused, off := p.add(map[string]any{"key": "a", "schedule": soon}), p.add(map[string]any{"key": "b", "schedule": soon, "enabled": false})
+	if _, err := p.Editor.Pause(t.Context(), paused.ID, "probe", time.Time{}, operator); err != nil {
+		t.Fatal(err)
+	}
+	p.now = p.now.Add(time.Hour)
+	_, resumed := p.Editor.Resume(t.Context(), paused.ID, operator)
+	_, enabled := p.Editor.Update(t.Context(), off.ID, only(t, map[string]any{"enabled": true}), "", operator)
+	for what, err := range map[string]error{"a resume": resumed, "an edit": enabled} {
+		if err == nil || !strings.Contains(err.Error(), "no fire any more") {
+			t.Errorf("%s of a job whose moment has passed: %v", what, err)
+		}
+	}
+	for _, id := range []string{paused.ID, off.ID} {
+		if j, err := p.Editor.Job(t.Context(), id, operator); err != nil || j.MayFire() || !j.State.NextRunAt.IsZero() {
+			t.Errorf("it shows %+v, %v", j, err)
+		}
+	}
+}
+
 // A job is disabled by a process with newer rules, at whose 9:10 its next slot is 9:00 of the next
 // day, and enabled by one at whose clock it is 8:30: 9:00 does not come again that day.
 func TestEnabledJobFiresNoLocalTimeAgain(t *testing.T) { //nolint:paralleltest // ZONEINFO belongs to the process
