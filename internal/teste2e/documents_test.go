@@ -414,7 +414,7 @@ func stageOf(t *testing.T, page string) *stage {
 		s.browser()
 		s.serve("laneway serve")
 		return s
-	case "cron.md", "manage-jobs.md", "job-schedules.md", "job-answers.md", "troubleshooting.md", "chat-commands.md", "desk-and-phone.md", "team.md", "write-a-client.md":
+	case "cron.md", "manage-jobs.md", "job-schedules.md", "job-answers.md", "troubleshooting.md", "chat-commands.md", "desk-and-phone.md", "team.md", "upgrade.md", "write-a-client.md":
 		s := newStage(t, "127.0.0.1:18790", "${LANEWAY_URL#http://}")
 		s.serve("laneway serve")
 		return s
