@@ -334,7 +334,7 @@ type Receipt struct {
 	// Duplicate is true when the same message was accepted before. Outcome and State are then its
 	// progress.
 	Duplicate bool
-	// State is "held", "waiting", "running" or "done".
+	// State is "waiting", "running" or "done".
 	State   string
 	Outcome Outcome
 	// Queued is true when it has to wait. Position is the number of messages before it.

@@ -151,13 +151,6 @@ func (d *deciding) Begin(ctx context.Context, p store.BeginParams) (store.Begun,
 	return d.cronStore.Begin(ctx, p)
 }
 
-func (d *deciding) Hinted(ctx context.Context, nodeID string, known func(chat.SessionKey) int64, limit int) ([]store.Taken, error) {
-	return d.cronStore.Hinted(ctx, nodeID, func(key chat.SessionKey) int64 {
-		defer d.mark("Hinted")()
-		return known(key)
-	}, limit)
-}
-
 // takesFunction reports whether a parameter is or contains a function.
 func takesFunction(t reflect.Type, seen map[reflect.Type]bool) bool {
 	if seen[t] {

@@ -317,7 +317,7 @@ func (s dying) Claim(ctx context.Context, p cron.ClaimParams) (cron.Claimed, err
 	return s.cronStore.Claim(ctx, p)
 }
 
-func (s dying) Sweep(ctx context.Context, sp store.SweepParams) ([]store.Taken, error) {
+func (s dying) Sweep(ctx context.Context, sp store.SweepParams) ([]store.Front, error) {
 	if s.gone() {
 		return nil, chat.ErrStoreUnavailable
 	}

@@ -23,12 +23,13 @@ type queue struct {
 }
 
 // configured returns the settings for a message's session, without the modes that the session and
-// the message choose. A message of a tree has those of the channel at the root, because those
-// of a session are those of its newest message.
+// the message choose.
 func (q *queue) configured(key chat.SessionKey, channel string, c *chat.Content) scheduler.Settings {
-	if task := c.Options.Task; task != nil {
-		channel = task.Channel
-	}
+	return q.settings(key, store.ChannelOf(channel, c))
+}
+
+// settings are those of a session for messages of a channel.
+func (q *queue) settings(key chat.SessionKey, channel string) scheduler.Settings {
 	return (*q.rules.Load())(key.Agent, chat.ChannelKind(channel), key.Kind()).Over(scheduler.DefaultSettings())
 }
 
@@ -46,13 +47,16 @@ func (q *queue) params(m chat.Message) store.AcceptParams {
 // others.
 func (q *queue) take(ctx context.Context, m chat.Message, acc store.Accepted) (queued bool, position int) {
 	if acc.Duplicate {
-		q.adopt(acc)
+		if w := acc.Existing; acc.Mine && w.State == store.StateWaiting { // the response to its acceptance may have been lost
+			q.sched.Wake(q.front(w.Front(acc.Mode, 0, 0)))
+		}
 		return true, 0
 	}
 	q.publishDisplaced(ctx, acc)
 	q.events.PublishSession(m.Session, acc.Principal, changeReason(acc.Created), m.ID)
 	if !acc.Mine {
 		q.node.Hint(acc.Owner)
+		q.showWaits(ctx, &m, q.configured(m.Session, m.Channel, &m.Content))
 		return true, 0
 	}
 	return q.submitNew(ctx, m, acc)
@@ -65,41 +69,64 @@ func changeReason(created bool) string {
 	return "message"
 }
 
-// submitNew wakes the session of a message that was just accepted.
+// submitNew wakes the session of a message that was just accepted, and reports whether the message
+// has to wait. Messages that come during a drain stay waiting in the store for the next owner.
 func (q *queue) submitNew(ctx context.Context, m chat.Message, acc store.Accepted) (queued bool, position int) {
 	row := store.Waiting{
-		Session: m.Session, Seq: acc.Seq, MessageID: m.ID, State: store.StateWaiting, Lane: m.Lane, Principal: acc.Principal,
-		Channel: m.Channel, ExternalID: m.ExternalID, Content: m.Content, AcceptedAt: acc.AcceptedAt,
+		Session: m.Session, Seq: acc.Seq, MessageID: m.ID, Lane: m.Lane, Principal: m.Principal, Channel: m.Channel, Content: m.Content, AcceptedAt: acc.AcceptedAt,
 	}
-	w := q.front(&row, acc.Mode)
-	w.Principal, w.Bounded = m.Principal, m.Own || q.bounded(m.Principal)
-	return q.wake(ctx, row, w)
+	w := q.front(row.Front(acc.Mode, 0, 0))
+	w.Bounded = w.Bounded || m.Own
+	started, position := q.sched.Wake(w)
+	if started {
+		return false, position
+	}
+	if q.node.Draining() {
+		q.counters.refused(refusedDraining)
+		return true, 0
+	}
+	q.publishQueued(m.Session, m.ID, acc.Principal, m.Lane)
+	q.showWaits(ctx, &m, w.Settings)
+	return true, position
 }
 
-// adopt wakes the session of a message that was accepted before and waits in a session of this
-// process: the database's response to its acceptance may have been lost.
-func (q *queue) adopt(acc store.Accepted) {
-	if w := acc.Existing; acc.Mine && (w.State == store.StateHeld || w.State == store.StateWaiting) {
-		q.sched.Wake(q.front(&w, acc.Mode))
+// wakeFront wakes a session of this process. The first message may be one that another process
+// accepted.
+func (q *queue) wakeFront(f *store.Front) {
+	started, _ := q.sched.Wake(q.front(f))
+	if !started && !q.node.Draining() && !q.events.Known(f.Session, f.ID) {
+		q.publishQueued(f.Session, f.ID, f.Principal, f.Row.Lane)
 	}
 }
 
-// front is what the scheduler knows of a message that waits in a session with this mode.
-func (q *queue) front(m *store.Waiting, mode chat.QueueMode) scheduler.Wake {
-	row := m.Row()
+func (q *queue) publishQueued(key chat.SessionKey, id, principal, lane string) {
+	q.events.Log(key, id).Publish(&chat.Event{Kind: chat.EventQueued, Session: key, Principal: principal, RunID: id, Lane: lane, At: time.Now()})
+}
+
+// showWaits shows the person that their message waits, unless it may do so only because they may
+// still be typing.
+func (q *queue) showWaits(ctx context.Context, m *chat.Message, s scheduler.Settings) {
+	hold := time.Duration(0)
+	if m.Content.Options.Typed {
+		hold = max(s.Debounce, 0)
+	}
+	q.signs.showQueued(ctx, m, hold)
+}
+
+// front is what the scheduler knows of what waits in a session.
+func (q *queue) front(f *store.Front) scheduler.Wake {
 	return scheduler.Wake{
-		Session: m.Session.String(), ID: m.MessageID, Row: row, Principal: m.Principal, Bounded: q.bounded(m.Principal),
-		Settings: q.configured(m.Session, m.Channel, &m.Content).For(&row, scheduler.QueueMode(mode)),
+		Session: f.Session.String(), ID: f.ID, Row: f.Row, Principal: f.Principal, Bounded: q.bounded(f.Principal), Waiting: f.Waiting, Last: f.Last,
+		Settings: q.settings(f.Session, f.Channel).For(&f.Row, scheduler.QueueMode(f.Mode)),
 	}
 }
 
-// left is what waits first of so many messages that wait; nil = nothing waits.
-func (q *queue) left(first *store.Waiting, mode chat.QueueMode, waiting int) *scheduler.Wake {
-	if first == nil {
+// left is what waits in a session; nil = nothing waits.
+func (q *queue) left(f *store.Front) *scheduler.Wake {
+	if f == nil {
 		return nil
 	}
-	w := q.front(first, mode)
-	w.Waiting = waiting
+	w := q.front(f)
 	return &w
 }
 
@@ -115,31 +142,8 @@ func (q *queue) refresh(ctx context.Context, key chat.SessionKey) {
 	case len(waiting) == 0:
 		q.sched.Front(key.String(), s.LastSeq, nil)
 	default:
-		q.sched.Front(key.String(), s.LastSeq, q.left(&waiting[0], s.Mode, total))
+		q.sched.Front(key.String(), s.LastSeq, q.left(waiting[0].Front(s.Mode, total, s.LastSeq)))
 	}
-}
-
-// wake wakes the session of a message and reports whether the message has to wait. Messages that
-// come during a drain stay waiting in the store for the next owner.
-func (q *queue) wake(ctx context.Context, m store.Waiting, w scheduler.Wake) (queued bool, position int) {
-	log := q.events.Log(m.Session, m.MessageID)
-	started, position := q.sched.Wake(w)
-	if started {
-		return false, position
-	}
-	if q.node.Draining() {
-		q.counters.refused(refusedDraining)
-		return true, 0
-	}
-	log.Publish(&chat.Event{
-		Kind: chat.EventQueued, Session: m.Session, Principal: m.Principal, RunID: m.MessageID, Lane: m.Lane, At: time.Now(),
-	})
-	hold := time.Duration(0) // how long it may wait only because its person may still be typing
-	if w.Row.Typed {
-		hold = max(w.Settings.Debounce, 0)
-	}
-	q.signs.showQueued(ctx, m, hold)
-	return true, position
 }
 
 // endWaiting gives rows an outcome and publishes it. It is a final write and does not end with the

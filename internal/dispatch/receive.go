@@ -242,7 +242,7 @@ func (r *receiver) refuse(ctx context.Context, m chat.Message, limit int) error 
 func duplicateReceipt(w store.Waiting) chat.Receipt {
 	return chat.Receipt{
 		RunID: w.MessageID, Session: w.Session, Seq: w.Seq, AcceptedAt: w.AcceptedAt, Duplicate: true,
-		State: w.State, Outcome: w.Outcome, Queued: w.State == store.StateHeld || w.State == store.StateWaiting,
+		State: w.State, Outcome: w.Outcome, Queued: w.State == store.StateWaiting,
 	}
 }
 

@@ -1,9 +1,6 @@
 package dispatch
 
 import (
-	"context"
-
-	"laneway/internal/chat"
 	"laneway/internal/scheduler"
 	"laneway/internal/store"
 )
@@ -14,15 +11,15 @@ type takeover struct {
 	running *runningTurns
 }
 
-// Resume wakes sessions that this process owns.
-func (t takeover) Resume(ctx context.Context, sessions []store.Taken) {
-	for _, s := range sessions {
-		t.q.resume(ctx, s)
+// Wake wakes sessions that this process owns.
+func (t takeover) Wake(fronts []store.Front) {
+	for i := range fronts {
+		t.q.wakeFront(&fronts[i])
 	}
 }
 
-// Known returns up to which number this process has the messages of a session.
-func (t takeover) Known(key chat.SessionKey) int64 { return t.q.sched.Known(key.String()) }
+// Tracks reports whether this process knows that a session has work.
+func (t takeover) Tracks(session string) bool { return t.q.sched.Tracks(session) }
 
 // Stop cancels a turn of this process. A turn that was already cancelled keeps its cause.
 func (t takeover) Stop(r store.StopRequest) { t.q.sched.StopRun(r.Session.String(), r.RunID, r.By) }
@@ -35,10 +32,3 @@ func (t takeover) LeaseLost() {
 
 // Running returns the ids of the running turns.
 func (t takeover) Running() map[string]bool { return t.running.ids() }
-
-// resume wakes a session with its unfinished messages.
-func (q *queue) resume(ctx context.Context, t store.Taken) {
-	for i := range t.Messages {
-		q.wake(ctx, t.Messages[i], q.front(&t.Messages[i], t.Mode))
-	}
-}

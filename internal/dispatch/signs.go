@@ -118,10 +118,10 @@ func (sg *signs) endPreviews(ctx context.Context) {
 
 // showQueued shows a person that their message waits, unless it starts or ends before that is
 // useful. It does not block.
-func (sg *signs) showQueued(ctx context.Context, lead store.Waiting, hold time.Duration) {
-	to := lead.Content.Options.ReplyTo
+func (sg *signs) showQueued(ctx context.Context, m *chat.Message, hold time.Duration) {
+	to, id := m.Content.Options.ReplyTo, m.ID
 	q, ok := sg.channels[to.Channel].(channel.Queuer)
-	if !ok || lead.Content.System {
+	if !ok || m.Content.System {
 		return
 	}
 	sg.background.Go(func() {
@@ -130,13 +130,13 @@ func (sg *signs) showQueued(ctx context.Context, lead store.Waiting, hold time.D
 		}
 		look, cancel := context.WithTimeout(context.WithoutCancel(ctx), queuedAfter)
 		defer cancel()
-		row, err := sg.store.MessageByID(look, lead.MessageID)
+		row, err := sg.store.MessageByID(look, id)
 		if err != nil || row.State == store.StateRunning || row.State == store.StateDone {
 			return
 		}
 		sign, end := context.WithTimeout(context.WithoutCancel(ctx), signTimeout)
 		defer end()
-		q.Queued(sign, to, lead.MessageID)
+		q.Queued(sign, to, id)
 	})
 }
 

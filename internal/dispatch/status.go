@@ -317,8 +317,7 @@ func (f *figures) inHand() func(store.TakenRow) bool {
 		case store.TakenTurn:
 			return row.Node != me || running[row.ID]
 		case store.TakenMessage:
-			key, err := chat.ParseSessionKey(row.ID, "")
-			return row.Node != me || err == nil && f.has.Known(key) >= row.Attempt
+			return row.Node != me || f.has.Tracks(row.ID)
 		}
 		return false
 	}

@@ -157,11 +157,11 @@ func TestRowTakenTooLongIsReported(t *testing.T) {
 	})
 }
 
-// blind is a store that loses what finds a taken row again: the messages of a sweep, and the runs
+// blind is a store that loses what finds a taken row again: what waits, and the runs
 // of a heartbeat.
 type blind struct{ *sqlite.Store }
 
-func (blind) Hinted(context.Context, string, func(chat.SessionKey) int64, int) ([]store.Taken, error) {
+func (blind) Fronts(context.Context, store.FrontsParams) ([]store.Front, error) {
 	return nil, nil
 }
 

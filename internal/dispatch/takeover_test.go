@@ -397,7 +397,7 @@ func (p *power) Register(ctx context.Context, n store.Node) error {
 	return p.cronStore.Register(ctx, n)
 }
 
-func (p *power) Sweep(ctx context.Context, sp store.SweepParams) ([]store.Taken, error) {
+func (p *power) Sweep(ctx context.Context, sp store.SweepParams) ([]store.Front, error) {
 	if err := p.dead(ctx); err != nil {
 		return nil, err
 	}

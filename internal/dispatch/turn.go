@@ -166,7 +166,7 @@ func (ts *turns) start(ctx context.Context, st *scheduler.Turn) (*turn, bool, er
 		switch {
 		case errors.Is(err, chat.ErrFenced):
 			ts.counters.fenced("start")
-			st.BeganNothing(scheduler.Nothing{Lost: true})
+			st.BeganNothing(scheduler.Nothing{})
 			return nil, false, nil
 		case err != nil:
 			if context.Cause(ctx) == nil { // a defect: the next message must not start as if it had succeeded
@@ -183,7 +183,7 @@ func (ts *turns) start(ctx context.Context, st *scheduler.Turn) (*turn, bool, er
 		}
 		break
 	}
-	left := ts.queue.left(b.Next, b.Mode, b.Waiting)
+	left := ts.queue.left(b.Next)
 	if b.RunID == "" || len(b.Started.Seqs) == 0 {
 		st.BeganNothing(scheduler.Nothing{Wait: b.Wait, Window: b.Wait > 0, Left: left, Seen: b.Last})
 		return nil, false, nil
@@ -552,7 +552,7 @@ func (ts *turns) join(ctx context.Context, t *turn, st *scheduler.Turn) (input [
 	}
 	var left *scheduler.Wake
 	if rest := waiting[len(take):]; len(rest) > 0 {
-		left = ts.queue.left(&rest[0], s.Mode, total-len(take))
+		left = ts.queue.left(rest[0].Front(s.Mode, total-len(take), s.LastSeq))
 	}
 	seen := s.LastSeq
 	if len(joined) < len(take) || left == nil && total > len(waiting) { // it is not known what waits first

@@ -15,7 +15,7 @@ import (
 	"laneway/internal/store"
 )
 
-// sweepBatch is how many sessions a sweep takes, and how many hinted messages it reads at once.
+// sweepBatch is how many sessions a sweep takes, and how many it wakes at once.
 const sweepBatch = 200
 
 // Run extends the lease, passes stop requests on and sweeps until ctx ends; it returns when its
@@ -147,20 +147,24 @@ func (n *Node) sweep(ctx context.Context) {
 		n.log.InfoContext(ctx, "took over sessions", "sessions", len(taken))
 		n.SweepNow() // more may exist, because a sweep is bounded in sessions and in bytes
 	}
-	n.handler.Resume(ctx, taken)
-	for {
-		hinted, err := n.store.Hinted(ctx, me.id, n.handler.Known, sweepBatch)
-		switch {
-		case err != nil:
-			n.log.WarnContext(ctx, "reading hinted messages failed; trying again", "err", err)
-			return
-		case len(hinted) == 0:
+	n.handler.Wake(taken)
+	n.wakeNext(ctx, me.id)
+}
+
+// wakeNext wakes the next sessions in which messages wait. It goes from session to session, so that
+// each costs little however many there are.
+func (n *Node) wakeNext(ctx context.Context, id string) {
+	for after := (chat.SessionKey{}); ; {
+		fronts, err := n.store.Fronts(ctx, store.FrontsParams{Node: id, After: after, Limit: sweepBatch})
+		if err != nil {
+			n.log.WarnContext(ctx, "reading what waits failed; trying again", "err", err)
 			return
 		}
-		n.handler.Resume(ctx, hinted)
-		if first := hinted[0]; n.handler.Known(first.Session) < first.LastSeq {
-			return // this incarnation is ending, and takes nothing any more
+		n.handler.Wake(fronts)
+		if len(fronts) < sweepBatch {
+			return
 		}
+		after = fronts[len(fronts)-1].Session
 	}
 }
 

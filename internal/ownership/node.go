@@ -14,7 +14,7 @@
 // A sweep takes over sessions whose owner is dead, and reads messages that another replica has
 // accepted for a session of this one. It runs periodically, after a hint from the store, and after
 // [Node.SweepNow]. It is the only repair after a crash, a pause or a lost hint. Its result goes to
-// [Handler.Resume].
+// [Handler.Wake].
 //
 // # Writes that must not be lost
 //
@@ -83,11 +83,8 @@ const (
 // Handler executes the decisions of ownership. Its methods are called on the goroutines of
 // [Node.Run].
 type Handler interface {
-	// Resume runs the unfinished messages of sessions that this incarnation owns.
-	Resume(ctx context.Context, sessions []store.Taken)
-	// Known returns up to which number the handler has all messages of a session of this
-	// incarnation. It is called within transactions and does not block.
-	Known(session chat.SessionKey) int64
+	// Wake runs what waits in sessions that this incarnation owns. It may tell of a session again.
+	Wake(fronts []store.Front)
 	// Stop ends a run whose stop was requested through another replica. A run that was stopped
 	// before keeps its first cause.
 	Stop(request store.StopRequest)

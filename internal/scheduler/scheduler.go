@@ -200,6 +200,9 @@ type Wake struct {
 	Bounded   bool
 	// Waiting is how many messages wait in the session, this one included; 0 = one more than before.
 	Waiting int
+	// Last is the number that the session has given last, as far as the caller knows; 0 = that of
+	// the message.
+	Last int64
 }
 
 // Wake makes the session ask the store when it has a slot. It returns immediately, and reports
@@ -254,15 +257,11 @@ func (s *Scheduler) Cut(session string) bool {
 	return ok
 }
 
-// Known is the highest number of a session up to which the scheduler needs no Wake: one came for a
-// message that waits before or with the others.
-func (s *Scheduler) Known(session string) int64 {
+// Tracks reports whether the session has running or waiting work here.
+func (s *Scheduler) Tracks(session string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if x, ok := s.core.queues.byKey[session]; ok {
-		return x.heard
-	}
-	return 0
+	return s.core.queues.byKey[session] != nil
 }
 
 // waitOver is the timer of a wait.
@@ -305,11 +304,16 @@ func (c *core) init(s *Scheduler) {
 // wake implements Wake.
 func (c *core) wake(w *Wake, fx *effects) (started bool, before int) {
 	x := c.queues.open(w.Session)
+	last := max(w.Row.Seq, w.Last)
+	same := x.front != nil && x.front.Row.Seq == w.Row.Seq
+	if same && last <= x.heard {
+		return false, x.waiting
+	}
 	x.set = w.Settings
 	if w.Settings.Mode == ModeInterrupt {
 		c.interrupt(x, w, fx)
 	}
-	x.heard = max(x.heard, w.Row.Seq)
+	x.heard = max(x.heard, last)
 	for _, t := range x.running {
 		if t.takesInput() {
 			fx.wakes = append(fx.wakes, t.input)
@@ -325,7 +329,7 @@ func (c *core) wake(w *Wake, fx *effects) (started bool, before int) {
 	if first && holds && !x.waits {
 		c.queues.wait(x, fx.now, w.Settings.Debounce, true)
 	}
-	if !holds || x.window && x.breaks(&w.Row) {
+	if same || !holds || x.window && x.breaks(&w.Row) {
 		c.queues.endWait(x)
 	}
 	if x.begins != nil {

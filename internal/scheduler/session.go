@@ -15,7 +15,7 @@ type session struct {
 	gen     uint64
 	front   *Wake // the message that waits first, as far as the scheduler knows; nil = none does
 	waiting int   // how many messages wait, as far as the scheduler knows
-	heard   int64 // see Known
+	heard   int64 // the highest number of a message of which a Wake has told
 	running []*Turn
 	begins  *Turn // started last and has not begun yet: the next turn of the session waits for that, without a slot
 

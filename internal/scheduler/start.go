@@ -127,11 +127,7 @@ func (c *core) beganNothing(t *Turn, x *session, fx *effects) {
 		if x.front == nil || !t.again {
 			c.queues.left(x, &t.front, 0)
 		}
-	case t.again && why.Left == nil: // something happened since the store decided
-		return
-	case why.Lost:
-		c.queues.left(x, nil, 0)
-		x.heard = 0
+	case why.Left == nil && x.heard > why.Seen: // something came since the store decided
 		return
 	default:
 		c.queues.left(x, why.Left, why.Seen)

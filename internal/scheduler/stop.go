@@ -54,7 +54,7 @@ func (s *Scheduler) ResetAll() {
 	c.queues.gen++
 	c.cleared += c.queues.waiting
 	for _, x := range c.queues.byKey {
-		x.gen, x.heard = c.queues.gen, 0
+		x.gen = c.queues.gen
 		for _, t := range x.running {
 			c.turns.cancel(t, &CancelCause{Reason: ReasonReset}, &fx)
 		}

@@ -282,8 +282,8 @@ func TestResetForgetsWhatWaitsAndRunsItAgainWhenWoken(t *testing.T) {
 		submit(t, s, item{ID: "3", Typed: true})
 		synctest.Wait()
 		s.ResetAll()
-		if st := s.Stats(); st.Sessions.Waiting != 0 || st.Cleared != 2 || s.Known("s") != 0 {
-			t.Errorf("after the reset: %+v, known %d", st, s.Known("s"))
+		if st := s.Stats(); st.Sessions.Waiting != 0 || st.Cleared != 2 {
+			t.Errorf("after the reset: %+v", st)
 		}
 		s.wakeAll()
 		if err := wantOutcome(t, old.Ticket, interrupted); !errors.Is(err, scheduler.ErrReset) {
@@ -401,7 +401,7 @@ func TestSessionOfAnotherProcessIsForgotten(t *testing.T) {
 		lost := make(chan struct{})
 		s, err := scheduler.New(t.Context(), scheduler.Config{Run: func(_ context.Context, t *scheduler.Turn) error {
 			<-lost
-			t.BeganNothing(scheduler.Nothing{Lost: true})
+			t.BeganNothing(scheduler.Nothing{})
 			return nil
 		}})
 		if err != nil {
@@ -410,8 +410,8 @@ func TestSessionOfAnotherProcessIsForgotten(t *testing.T) {
 		s.Wake(scheduler.Wake{Session: "s", Row: scheduler.Row{Seq: 1}, Settings: scheduler.DefaultSettings()})
 		close(lost)
 		synctest.Wait()
-		if st, ok := s.Session("s"); ok || s.Known("s") != 0 {
-			t.Errorf("left %+v, known %d", st, s.Known("s"))
+		if st, ok := s.Session("s"); ok || s.Tracks("s") {
+			t.Errorf("left %+v", st)
 		}
 		if err := s.Drain(context.Background()); err != nil {
 			t.Error(err)

@@ -116,14 +116,15 @@ type Nothing struct {
 	Wait time.Duration
 	// Window: it waits because a person may still be typing.
 	Window bool
-	// Lost: the session belongs to another process. Unknown: the store did not answer.
-	Lost, Unknown bool
+	// Unknown: the store did not answer.
+	Unknown bool
 	// Left and Seen are those of a Batch.
 	Left *Wake
 	Seen int64
 }
 
-// BeganNothing declares that the store began no turn, and why; Run then returns.
+// BeganNothing declares that the store began no turn, and why; Run then returns. The zero value says
+// that the session belongs to another process.
 func (t *Turn) BeganNothing(why Nothing) { t.nothing = &why }
 
 // Took declares that the turn has taken messages with these ids as input, and what waits first in
@@ -178,7 +179,7 @@ func (c *core) began(t *Turn, x *session, b *Batch, fx *effects) {
 		}
 	}
 	t.marks = nil
-	if t.gen == x.gen && !c.draining && (b.Left != nil || !t.again) {
+	if t.gen == x.gen && !c.draining && (b.Left != nil || x.heard <= b.Seen) {
 		c.queues.left(x, b.Left, b.Seen)
 	}
 	c.settle(x, fx)

@@ -71,7 +71,7 @@ func messageInvariants() []Invariant {
 	return []Invariant{
 		{ID: "I1.state", Rule: "A message is done exactly when it has one of the known outcomes.", SQL: `
 			SELECT 'I1.state', session_key, seq FROM inbox
-			WHERE state NOT IN ('held', 'waiting', 'running', 'done')
+			WHERE state NOT IN ('waiting', 'running', 'done')
 			   OR (state = 'done') <> (outcome IS NOT NULL)
 			   OR outcome NOT IN ('answered', 'merged', 'superseded', 'stopped', 'stale', 'dropped', 'failed', 'interrupted', 'dead')`},
 		{ID: "I1.notice", Rule: "A message of a chat that ended badly has a notice.", SQL: `

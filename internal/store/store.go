@@ -150,22 +150,14 @@ type Store interface {
 	// Stop records a stop, see [StopParams]. It uses the control connection.
 	Stop(ctx context.Context, p StopParams) (Stopped, error)
 	// Sweep takes over at most Limit sessions that have unfinished messages, no live owner, no open
-	// debounce window, and an agent of the node. Each gets epoch + 1 and owner Node. Work for another
-	// agent is left to a node that has it. Each running run counts one more crash, unless its owner
-	// left cleanly. Concurrent sweepers skip each other's rows. Expired nodes without unfinished work
-	// are deleted after an hour. The messages of all returned sessions have at most [ReadBytes], or
-	// are those of one session (whose queue is bounded by the cap of [AcceptParams]). So fewer
-	// sessions than Limit do not mean that no more exist.
-	Sweep(ctx context.Context, p SweepParams) ([]Taken, error)
-	// Hinted returns messages that wait in sessions of nodeID and that it does not know. known
-	// returns the number up to which the node has all messages of a session; it does not block. A
-	// session is returned when its newest unknown message was accepted by another node, or by this
-	// node [HintedAfter] ago: the response to its commit was lost, or its predecessor has an
-	// outcome. The messages of a session are all unknown ones up to that message, whichever node
-	// accepted them, so they run in order; LastSeq is the last of them. Sessions come with the
-	// longest waiting first. At most limit messages and [ReadBytes]; the result is empty only when
-	// no such message exists, so a later call returns the remaining ones when these are known.
-	Hinted(ctx context.Context, nodeID string, known func(chat.SessionKey) int64, limit int) ([]Taken, error)
+	// debounce window, and an agent of the node. Each gets epoch + 1 and owner Node; its runs are
+	// interrupted, and their messages wait again. Work for another agent is left to a node that has
+	// it. Each running run counts one more crash, unless its owner left cleanly. Concurrent sweepers
+	// skip each other's rows. Expired nodes without unfinished work are deleted after an hour.
+	Sweep(ctx context.Context, p SweepParams) ([]Front, error)
+	// Fronts reads what waits first in sessions of a node; sessions in which nothing waits are left
+	// out. A page has its sessions in the order of their keys.
+	Fronts(ctx context.Context, p FrontsParams) ([]Front, error)
 	// MessageByID finds a message by its id; chat.ErrNotFound.
 	MessageByID(ctx context.Context, id string) (Waiting, error)
 	// FilesOfRuns lists the files of the messages of runs of a session, by run and in the order of
@@ -493,8 +485,8 @@ type Admin interface {
 	Violations(ctx context.Context, rule Invariant, values map[string]any, limit int) ([][]string, error)
 }
 
-// HintedAfter is how long after a node has accepted a message [Store].Hinted returns it to the same
-// node.
+// HintedAfter is how long after a node has accepted a message a page of [Store].Fronts has it for the
+// same node.
 const HintedAfter = time.Second
 
 // IdempotencyTTL is how long the result of a call with an idempotency key is kept.

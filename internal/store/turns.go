@@ -375,10 +375,7 @@ func (t Task) Left() bool {
 // StateOf is the state of a turn: the state of its run while it runs, else of its row in the inbox;
 // "" when neither exists.
 func StateOf(message, run string) string {
-	switch {
-	case message == StateHeld:
-		return StateWaiting
-	case message == StateRunning && run != "":
+	if message == StateRunning && run != "" {
 		return run
 	}
 	return message

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,7 +14,6 @@ import (
 
 // States of an inbox row.
 const (
-	StateHeld    = "held"    // ran before and waits for another attempt
 	StateWaiting = "waiting" // waits for a turn
 	StateRunning = "running"
 	StateDone    = "done" // has an outcome
@@ -192,7 +192,7 @@ type Accepted struct {
 	Created              bool
 	// Mode is the stored queue mode of the session.
 	Mode chat.QueueMode
-	// Behind is how many messages of the session waited (held ones included) when this one was
+	// Behind is how many messages of the session waited when this one was
 	// accepted.
 	Behind int
 	// Duplicate: the message was accepted before. Existing is its row.
@@ -211,6 +211,36 @@ func RowOf(c *chat.Content, lane string) scheduler.Row {
 		Sender: c.Sender.ID, Thread: c.Thread, Lane: lane, Size: len(c.Text), Mode: scheduler.QueueMode(c.Options.Mode),
 		Typed: c.Options.Typed, Alone: c.Options.NoMerge || len(c.Attachments) > 0, Gathers: c.Options.Task != nil && c.Options.Task.Announces != "",
 	}
+}
+
+// Front is what a process knows of the messages that wait in a session: the first of them.
+type Front struct {
+	Session chat.SessionKey
+	// ID, Principal and Row are those of the first message. Channel is the one whose settings apply:
+	// that of the message, or that at the root of its tree.
+	ID, Principal, Channel string
+	Row                    scheduler.Row
+	// Mode is the mode that was chosen for the session, Waiting is how many messages wait, and Last
+	// is the number that the session has given last.
+	Mode    chat.QueueMode
+	Waiting int
+	Last    int64
+}
+
+// Front is what a process knows when the message waits first.
+func (w *Waiting) Front(mode chat.QueueMode, waiting int, last int64) *Front {
+	return &Front{
+		Session: w.Session, ID: w.MessageID, Principal: w.Principal, Channel: ChannelOf(w.Channel, &w.Content), Row: w.Row(), Mode: mode, Waiting: waiting, Last: last,
+	}
+}
+
+// ChannelOf is the channel whose settings apply to a message. A message of a tree has those of the
+// channel at the root, because those of a session are those of its newest message.
+func ChannelOf(channel string, c *chat.Content) string {
+	if t := c.Options.Task; t != nil {
+		return cmp.Or(t.Channel, channel)
+	}
+	return channel
 }
 
 // Row is what the order of a session depends on of a message.
@@ -350,10 +380,8 @@ type BeginParams struct {
 
 // Begun is the result of Begin: a turn with RunID, or why none was begun.
 type Begun struct {
-	// Claim is the right by which the process owns the session, Mode is the mode that was chosen
-	// for it.
+	// Claim is the right by which the process owns the session.
 	Claim    Claim
-	Mode     chat.QueueMode
 	RunID    string
 	Messages []Waiting
 	Started  Started
@@ -361,12 +389,10 @@ type Begun struct {
 	Unplanned []Waiting
 	// Wait is how long the window of the first messages stays open, by the store's clock.
 	Wait time.Duration
-	// Next is the first message that waits now, nil = none does. Last is the number that the
-	// session has given last. A message before Next, or up to Last when none waits, does not wait.
-	Next *Waiting
+	// Next is what waits now, nil = nothing does. Last is the number that the session has given last.
+	// A message before Next, or up to Last when none waits, does not wait.
+	Next *Front
 	Last int64
-	// Waiting is how many messages wait now.
-	Waiting int
 	// Stopped are the messages that a stop covers; they have ended.
 	Stopped []Waiting
 }
@@ -487,19 +513,15 @@ type Stopped struct {
 // RunningRun is a run and where it runs.
 type RunningRun struct{ RunID, Node string }
 
-// Taken is a session that this node now owns, with its unfinished work.
-type Taken struct {
-	Claim
-	RunLimit  int
-	Mode      chat.QueueMode
-	Principal string
-	// Cutoff is stop_seq. LastSeq is the newest sequence number of the session. A message up to
-	// LastSeq that is not among Messages has an outcome or runs.
-	Cutoff, LastSeq int64
-	// Messages are those without an outcome, ascending.
-	Messages []Waiting
-	// Runs are those that have begun, by id.
-	Runs map[string]Run
+// FrontsParams selects sessions of a node: the named ones, or the next ones.
+type FrontsParams struct {
+	Node     string
+	Sessions []chat.SessionKey
+	// After is the last session of the page before, zero = the first page, and Limit is how many.
+	// Only messages count that another node accepted, or this one [HintedAfter] ago: the response
+	// to its commit was lost.
+	After chat.SessionKey
+	Limit int
 }
 
 // Run is one run row.

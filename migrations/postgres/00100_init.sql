@@ -59,7 +59,7 @@ CREATE TABLE sessions (
     taken_seq       bigint NOT NULL DEFAULT 0, -- the last number that was given to a run, or ended
     done_seq        bigint NOT NULL DEFAULT 0, -- every message up to it has an outcome
     stop_seq        bigint NOT NULL DEFAULT 0, -- a stop covers everything up to it
-    waiting         bigint NOT NULL DEFAULT 0, -- messages in state held or waiting
+    waiting         bigint NOT NULL DEFAULT 0, -- messages in state waiting
     run_limit       bigint NOT NULL DEFAULT 1, -- the maximum number of concurrent turns
     mode            text NOT NULL DEFAULT '', -- the queue mode; '' = as configured
     notes           text NOT NULL DEFAULT '{}', -- JSON
@@ -117,7 +117,7 @@ CREATE TABLE inbox (
     mode        text NOT NULL DEFAULT '', -- the queue mode that it asks for; '' = that of the session
     flags       bigint NOT NULL DEFAULT -1, -- 1 typed, 2 alone in its turn, 4 gathers; -1 = written by an older version: thread, mode, flags and size are in the body
     size        bigint NOT NULL DEFAULT 0, -- the bytes of its text
-    state       text NOT NULL, -- held, waiting, running, done
+    state       text NOT NULL, -- waiting, running, done
     outcome     text, -- NULL exactly while it is not done
     reason      text NOT NULL DEFAULT '',
     run_id      text,

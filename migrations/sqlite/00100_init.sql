@@ -49,7 +49,7 @@ CREATE TABLE sessions (
     taken_seq       INTEGER NOT NULL DEFAULT 0, -- the last number that was given to a run, or ended
     done_seq        INTEGER NOT NULL DEFAULT 0, -- every message up to it has an outcome
     stop_seq        INTEGER NOT NULL DEFAULT 0, -- a stop covers everything up to it
-    waiting         INTEGER NOT NULL DEFAULT 0, -- messages in state held or waiting
+    waiting         INTEGER NOT NULL DEFAULT 0, -- messages in state waiting
     run_limit       INTEGER NOT NULL DEFAULT 1, -- the maximum number of concurrent turns
     mode            TEXT NOT NULL DEFAULT '', -- the queue mode; '' = as configured
     notes           TEXT NOT NULL DEFAULT '{}', -- JSON
@@ -107,7 +107,7 @@ CREATE TABLE inbox (
     mode        TEXT NOT NULL DEFAULT '', -- the queue mode that it asks for; '' = that of the session
     flags       INTEGER NOT NULL DEFAULT -1, -- 1 typed, 2 alone in its turn, 4 gathers; -1 = written by an older version: thread, mode, flags and size are in the body
     size        INTEGER NOT NULL DEFAULT 0, -- the bytes of its text
-    state       TEXT NOT NULL, -- held, waiting, running, done
+    state       TEXT NOT NULL, -- waiting, running, done
     outcome     TEXT, -- NULL exactly while it is not done
     reason      TEXT NOT NULL DEFAULT '',
     run_id      TEXT,

@@ -191,7 +191,7 @@ func TestPollsOfAnIdleReplicaShareOneStatement(t *testing.T) {
 		if _, err := s.Sweep(t.Context(), store.SweepParams{Node: "n", Limit: 10}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.Hinted(t.Context(), "n", func(chat.SessionKey) int64 { return 0 }, 10); err != nil {
+		if _, err := s.Fronts(t.Context(), store.FrontsParams{Node: "n", Limit: 10}); err != nil {
 			t.Fatal(err)
 		}
 		look()

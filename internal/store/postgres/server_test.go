@@ -389,7 +389,7 @@ func TestClaimLaunchesWhatItCommitted(t *testing.T) {
 	})
 }
 
-// What a sweep took is found by the sweep or by the read of unknown messages that follows it.
+// What a sweep took is found by the sweep or by the read of what waits that follows it.
 func TestSweepFindsWhatItTook(t *testing.T) {
 	t.Parallel()
 	losses(t, func(t *testing.T, l testpg.Loss) {
@@ -398,16 +398,16 @@ func TestSweepFindsWhatItTook(t *testing.T) {
 		orphan(t, s, p.URL())
 		l.Marker = "epoch = s.epoch + 1"
 		done := p.Lose(l)
-		taken := takenAgain(t, func(ctx context.Context) ([]store.Taken, error) {
+		taken := takenAgain(t, func(ctx context.Context) ([]store.Front, error) {
 			return s.Sweep(ctx, store.SweepParams{Node: "n", Limit: 10})
 		})
 		if len(taken) == 0 {
-			taken = takenAgain(t, func(ctx context.Context) ([]store.Taken, error) {
-				return s.Hinted(ctx, "n", func(chat.SessionKey) int64 { return 0 }, 10)
+			taken = takenAgain(t, func(ctx context.Context) ([]store.Front, error) {
+				return s.Fronts(ctx, store.FrontsParams{Node: "n", Limit: 10})
 			})
 		}
 		lost(t, done)
-		if len(taken) != 1 || len(taken[0].Messages) != 1 || taken[0].Messages[0].MessageID != "m1" {
+		if len(taken) != 1 || taken[0].ID != "m1" {
 			t.Fatalf("taken %+v, want m1", taken)
 		}
 	})
@@ -440,24 +440,26 @@ func TestSweepOfTwoReplicasLosesNothing(t *testing.T) {
 		orphan(t, s, url)
 		l.Marker = "epoch = s.epoch + 1"
 		done := p.Lose(l)
-		found := 0
+		found := map[string]bool{}
 		read := func(s *postgres.Store, node string) {
-			for _, op := range []func(ctx context.Context) ([]store.Taken, error){
-				func(ctx context.Context) ([]store.Taken, error) {
+			for _, op := range []func(ctx context.Context) ([]store.Front, error){
+				func(ctx context.Context) ([]store.Front, error) {
 					return s.Sweep(ctx, store.SweepParams{Node: node, Limit: 10})
 				},
-				func(ctx context.Context) ([]store.Taken, error) {
-					return s.Hinted(ctx, node, func(chat.SessionKey) int64 { return int64(found) }, 10)
+				func(ctx context.Context) ([]store.Front, error) {
+					return s.Fronts(ctx, store.FrontsParams{Node: node, Limit: 10})
 				},
 			} {
-				found += len(takenAgain(t, op))
+				for range takenAgain(t, op) {
+					found[node] = true
+				}
 			}
 		}
 		read(s, "n")
 		lost(t, done)
 		read(other, "other")
-		if found != 1 {
-			t.Fatalf("the message was found %d times, want once", found)
+		if len(found) != 1 {
+			t.Fatalf("the message was found by %v, want one of them", found)
 		}
 	})
 }
@@ -589,7 +591,7 @@ func TestBeginReadsFewRowsOfALongQueue(t *testing.T) {
 			return store.StartParams{Claim: c, RunID: batch[0].MessageID, Lane: "main", Seqs: []int64{batch[0].Seq}}, true
 		},
 	})
-	if err != nil || b.RunID != "m1" || b.Next == nil || b.Next.MessageID != "m2" {
+	if err != nil || b.RunID != "m1" || b.Next == nil || b.Next.ID != "m2" {
 		t.Fatalf("began %q, next %+v, %v", b.RunID, b.Next, err)
 	}
 	if err := s.Close(); err != nil { // so that the server adds up the counters of its connections

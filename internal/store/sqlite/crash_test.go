@@ -336,7 +336,7 @@ func checkWhole(t *testing.T, s *Store, path string) {
 	for name, query := range map[string]string{
 		"gaps":    `SELECT count(*) FROM (SELECT 1 FROM inbox GROUP BY session_key HAVING count(*) <> max(seq))`,
 		"counter": `SELECT count(*) FROM sessions s WHERE last_seq <> (SELECT coalesce(max(seq), 0) FROM inbox WHERE session_key = s.key)`,
-		"waiting": `SELECT count(*) FROM sessions s WHERE waiting <> (SELECT count(*) FROM inbox WHERE session_key = s.key AND state IN ('held', 'waiting'))`,
+		"waiting": `SELECT count(*) FROM sessions s WHERE waiting <> (SELECT count(*) FROM inbox WHERE session_key = s.key AND state = 'waiting')`,
 		"replies": `SELECT count(*) FROM runs r WHERE state = 'ok' AND NOT EXISTS (SELECT 1 FROM outbox WHERE run_id = r.id)`,
 		"answers": `SELECT count(*) FROM inbox i WHERE outcome = 'answered' AND NOT EXISTS (SELECT 1 FROM runs WHERE id = i.run_id AND state = 'ok')`,
 	} {

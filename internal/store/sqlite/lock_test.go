@@ -210,8 +210,8 @@ func polls(ctx context.Context, s *Store, node string) map[string]func() (bool, 
 			l, err := s.Sweep(ctx, store.SweepParams{Node: node, Limit: 10})
 			return len(l) > 0, err
 		},
-		sqlstore.PollHinted: func() (bool, error) {
-			l, err := s.Hinted(ctx, node, func(chat.SessionKey) int64 { return 0 }, 10)
+		sqlstore.PollFronts: func() (bool, error) {
+			l, err := s.Fronts(ctx, store.FrontsParams{Node: node, Limit: 10})
 			return len(l) > 0, err
 		},
 		sqlstore.PollOutgoing: func() (bool, error) {

@@ -123,8 +123,10 @@ func everything(t *testing.T, s *Store, clock *time.Time) (ofDeletion map[string
 	for _, id := range []string{"b", "c", "d", "e", "f"} {
 		accept("second", id)
 	}
-	_, err = s.Hinted(ctx, "first", func(chat.SessionKey) int64 { return 0 }, 10)
-	must(err)
+	for _, sessions := range [][]chat.SessionKey{nil, {key}} {
+		_, err = s.Fronts(ctx, store.FrontsParams{Node: "first", Sessions: sessions, Limit: 10})
+		must(err)
+	}
 	start.Seqs = []int64{5}
 	_, err = s.Join(ctx, start)
 	must(err)
@@ -150,7 +152,7 @@ func everything(t *testing.T, s *Store, clock *time.Time) (ofDeletion map[string
 	if len(taken) != 1 {
 		t.Fatalf("took %d sessions, want 1", len(taken))
 	}
-	claim = taken[0].Claim
+	claim.Node, claim.Epoch = "second", claim.Epoch+1
 	_, err = s.Start(ctx, store.StartParams{Claim: claim, RunID: "f", Lane: "main", Seqs: []int64{6}})
 	must(err)
 	_, err = s.Finish(ctx, store.FinishParams{Claim: claim, RunID: "f", State: store.RunStopped, Outcome: chat.OutcomeStopped, StillRunning: true})

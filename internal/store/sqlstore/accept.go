@@ -228,13 +228,14 @@ func flagsOf(r *scheduler.Row) (flags int64) {
 	return flags
 }
 
-// scanQueued reads a row of queuedRowsSQL. That of an older version has its columns in the body.
-func scanQueued(r Row) (m scheduler.Row, err error) {
+// scanQueued reads a row of queuedRowsSQL after other columns. That of an older version has its
+// columns in the body.
+func scanQueued(r Row, before ...any) (m scheduler.Row, err error) {
 	var (
 		flags int64
 		body  chat.Content
 	)
-	err = r.Scan(&m.Seq, &m.RunID, &m.Sender, &m.Thread, &m.Lane, (*string)(&m.Mode), &flags, &m.Size, instant{&m.Accepted}, jsonColumn{&body})
+	err = r.Scan(append(before, &m.Seq, &m.RunID, &m.Sender, &m.Thread, &m.Lane, (*string)(&m.Mode), &flags, &m.Size, instant{&m.Accepted}, jsonColumn{&body})...)
 	if flags < 0 {
 		w := store.Waiting{Seq: m.Seq, RunID: m.RunID, Lane: m.Lane, AcceptedAt: m.Accepted, Content: body}
 		return w.Row(), err
@@ -449,7 +450,7 @@ func (a *accepting) makeRoom(ctx context.Context, o *acceptOp, r *sessionRow) er
 	if err := a.tx.Later(ctx, turnsNowSQL, into(&st.Running), r.key); err != nil {
 		return err
 	}
-	waiting, err := all(ctx, a.tx, queuedRowsSQL, scanQueued, r.key, r.doneSeq)
+	waiting, err := all(ctx, a.tx, queuedRowsSQL, func(r Row) (scheduler.Row, error) { return scanQueued(r) }, r.key, r.doneSeq)
 	if err != nil {
 		return err
 	}

@@ -105,7 +105,7 @@ func (b *starting) begin(ctx context.Context, o *startOp) (done bool, err error)
 		return false, err
 	}
 	claim := store.Claim{Session: g.p.Session, Node: r.owner, Epoch: r.epoch}
-	g.out.Claim, g.out.Mode, g.out.Last = claim, chat.QueueMode(r.mode), r.lastSeq
+	g.out.Claim, g.out.Last = claim, r.lastSeq
 	if i := slices.IndexFunc(g.turns, func(t turnNow) bool {
 		return t.owner == claim.Node && t.epoch == claim.Epoch && t.state == store.RunRunning && !slices.Contains(g.p.Known, t.id)
 	}); i >= 0 {
@@ -134,13 +134,13 @@ func (b *starting) begin(ctx context.Context, o *startOp) (done bool, err error)
 	if len(batch) > 0 && (batch[0].Lane != g.p.Lane || batch[0].Principal != g.p.Principal) { // the slot is for another lane or principal
 		g.waiting, batch = append(batch[:1:1], g.waiting...), nil
 	}
-	if len(g.waiting) > 0 {
-		g.out.Next = &g.waiting[0]
+	if len(batch) > 0 {
+		done, err = b.beginWith(ctx, o, r, batch)
+	} else {
+		done = true
 	}
-	if len(batch) == 0 {
-		return true, nil
-	}
-	return b.beginWith(ctx, o, r, batch)
+	g.next(r, g.waiting)
+	return done, err
 }
 
 // beginWith starts the turn of a batch.
@@ -177,6 +177,13 @@ func (b *starting) beginWith(ctx context.Context, o *startOp, r *sessionRow, bat
 	return done, err
 }
 
+// next is what waits in the session now.
+func (o *beginning) next(r *sessionRow, waiting []store.Waiting) {
+	if len(waiting) > 0 {
+		o.out.Next = waiting[0].Front(chat.QueueMode(r.mode), int(r.waiting), r.lastSeq)
+	}
+}
+
 // again returns the run of an earlier Begin whose response was lost.
 func (b *starting) again(ctx context.Context, o *startOp, r *sessionRow, id string) error {
 	if !b.alone {
@@ -197,9 +204,7 @@ func (b *starting) again(ctx context.Context, o *startOp, r *sessionRow, id stri
 		return nil
 	}
 	g.out.RunID, g.out.Messages = id, batch
-	if len(g.head) > 0 {
-		g.out.Next = &g.head[0]
-	}
+	g.next(r, g.head)
 	return b.startedBefore(ctx, o, r, runs[id])
 }
 

@@ -405,7 +405,7 @@ const (
 	lockSessionsSQL = `SELECT 1 FROM sessions WHERE key {in $1} ORDER BY key {lock}`
 
 	stopMessagesSQL = `UPDATE inbox SET state = 'done', outcome = 'stopped', reason = $2, ended_at = {now}
-		WHERE message_id {in $1} AND state IN ('held', 'waiting') AND ended_at IS NULL`
+		WHERE message_id {in $1} AND state = 'waiting' AND ended_at IS NULL`
 
 	// askToStopSQL requests runs to stop; the first requester stays recorded.
 	askToStopSQL = `UPDATE runs SET stop_by = CASE WHEN COALESCE(stop_by, '') = '' THEN $2 ELSE stop_by END
@@ -415,7 +415,7 @@ const (
 	unfinishedOnSQLite = ` FROM inbox AS i INDEXED BY inbox_unfinished WHERE i.session_key = sessions.key AND i.ended_at IS NULL AND i.state <> 'done'`
 
 	settleWaiting = `UPDATE sessions SET updated_at = {now}, waiting = (SELECT count(*)`
-	settleDone    = ` AND i.state IN ('held', 'waiting')), done_seq = COALESCE((SELECT min(i.seq) - 1`
+	settleDone    = ` AND i.state <> 'running'), done_seq = COALESCE((SELECT min(i.seq) - 1`
 	settleTaken   = `), last_seq), taken_seq = {greatest}(taken_seq, COALESCE((SELECT min(i.seq) - 1`
 	settleWhich   = `), last_seq)) WHERE key {in $1}`
 )

@@ -26,7 +26,7 @@ const (
 				ELSE COALESCE(i.notice_id, (SELECT o.id FROM outbox o WHERE o.run_id = v.run AND o.n = v.n), v.notice) END
 		{from} WHERE i.session_key = v.key AND i.seq = v.seq`
 	// Messages that wait again are held, because they already have a place in a turn.
-	holdMembersSQL = `{set key text, seq int} UPDATE inbox AS i SET state = 'held' {from} WHERE i.session_key = v.key AND i.seq = v.seq`
+	holdMembersSQL = `{set key text, seq int} UPDATE inbox AS i SET state = 'waiting' {from} WHERE i.session_key = v.key AND i.seq = v.seq`
 	mergedSQL      = `{set key text, seq int} SELECT i.session_key, i.seq, COALESCE(i.message_id, ''), i.state, COALESCE(i.outcome, ''), i.reason, COALESCE(i.run_id, ''),
 			COALESCE(i.merged_into, 0), i.lane, i.principal, i.channel, i.external_id, i.body, i.accepted_at
 		FROM inbox i {and} WHERE i.session_key = v.key AND i.seq = v.seq`

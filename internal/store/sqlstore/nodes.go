@@ -297,7 +297,7 @@ func (s Nodes) ReleaseLease(ctx context.Context, l store.Lease) error {
 // The polls, which an engine may skip.
 const (
 	PollSweep     = "sweep"
-	PollHinted    = "read hinted messages"
+	PollFronts    = "read what waits in sessions"
 	PollOutgoing  = "claim outgoing messages"
 	PollQuestions = "take questions over"
 	PollTasks     = "list left sub-turns" // read-only
@@ -319,7 +319,7 @@ func Due(ctx context.Context, tx Tx, nodeID string) (map[string]bool, error) {
 	var dead, unfinished, upkeep, outgoing, tasks, questions bool
 	_, err := one(ctx, tx, mayBeDueSQL, into(&dead, &unfinished, &upkeep, &outgoing, &tasks, &questions), nodeID, nodeKept.Milliseconds())
 	return map[string]bool{
-		PollSweep: dead || unfinished || upkeep, PollHinted: dead || unfinished, PollOutgoing: dead || outgoing, PollTasks: tasks, PollQuestions: dead || questions,
+		PollSweep: dead || unfinished || upkeep, PollFronts: dead || unfinished, PollOutgoing: dead || outgoing, PollTasks: tasks, PollQuestions: dead || questions,
 	}, err
 }
 

@@ -445,7 +445,7 @@ func (s Inbox) EndWaiting(ctx context.Context, p store.EndParams) ([]store.Waiti
 		var before, ended []store.Waiting
 		for _, m := range list {
 			switch {
-			case m.State == store.StateHeld || m.State == store.StateWaiting:
+			case m.State == store.StateWaiting:
 				ended = append(ended, m)
 			case (p.Again || tx.Repeated()) && m.State == store.StateDone && m.Outcome == p.Outcome && m.Reason == chat.CleanText(p.Reason):
 				before = append(before, m)

@@ -19,7 +19,7 @@ const (
 	// omits ended_at IS NULL: with outdated statistics, the planner of PostgreSQL would read all
 	// unfinished messages instead of these by key.
 	startableSQL = `{set key text, seq int} SELECT i.session_key, i.seq, i.accepted_at FROM inbox i {and}
-		WHERE i.session_key = v.key AND i.seq = v.seq AND i.state IN ('held', 'waiting')`
+		WHERE i.session_key = v.key AND i.seq = v.seq AND i.state = 'waiting'`
 
 	runMessagesSQL = `{set key text, seq int, run text} UPDATE inbox AS i SET state = 'running', run_id = v.run {from} WHERE i.session_key = v.key AND i.seq = v.seq`
 
@@ -112,9 +112,6 @@ func (s Inbox) startAll(ctx context.Context, tx Tx, ops []*startOp, alone bool) 
 	for _, o := range ops {
 		if o.begin != nil {
 			o.begin.out.Started = o.out
-			if r := b.sessions.rows[o.Name()]; r != nil {
-				o.begin.out.Waiting = int(r.waiting)
-			}
 		}
 	}
 	return done, nil

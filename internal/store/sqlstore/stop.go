@@ -158,8 +158,7 @@ const (
 
 	// orphansSQL locks sessions to be taken over, the longest waiting first. It skips rows that
 	// another sweeper has locked. $1 = 1 means all agents, else the agents $2.
-	orphansSQL = `SELECT s.key, w.size FROM (
-			SELECT session_key, min(accepted_at) AS since, sum(octet_length(body)) AS size FROM inbox WHERE {open} GROUP BY session_key) w
+	orphansSQL = `SELECT s.key FROM (SELECT session_key, min(accepted_at) AS since FROM inbox WHERE {open} GROUP BY session_key) w
 		JOIN sessions s ON s.key = w.session_key
 		WHERE s.debounce_until <= {now} AND ` + ownerless + ` AND ($1 = 1 OR s.principal = '` + cron.SystemOwner + `' OR s.agent {in $2})
 		ORDER BY w.since, s.key {limit $3} {skip s}`
@@ -173,15 +172,32 @@ const (
 	interruptSQL = `UPDATE runs {by runs_open} SET state = CASE WHEN state = 'stopping' THEN 'stopped' ELSE 'interrupted' END, ended_at = {now},
 			crashes = crashes + CASE WHEN state = 'running' AND EXISTS (SELECT 1 FROM nodes n WHERE n.id = runs.owner) THEN 1 ELSE 0 END
 		WHERE session_key {in $1} AND {running}`
-	// Their messages are held, because they already have a place in a turn.
+	// Their messages wait again. So do those of a version that had another state for them.
 	countLeftSQL = `UPDATE sessions SET waiting = waiting + (SELECT count(*) FROM inbox i
 		WHERE i.session_key = sessions.key AND {open i} AND i.state = 'running') WHERE key {in $1}`
-	holdLeftSQL = `UPDATE inbox SET state = 'held' WHERE session_key {in $1} AND {open} AND state = 'running'`
+	waitLeftSQL = `UPDATE inbox SET state = 'waiting' WHERE session_key {in $1} AND {open} AND state <> 'waiting'`
 
-	takenSQL = `SELECT s.key, COALESCE(s.owner, ''), s.epoch, s.run_limit, s.mode, s.principal, s.stop_seq, s.last_seq FROM sessions s WHERE s.key {in $1}
-		ORDER BY (SELECT min(i.accepted_at) FROM inbox i WHERE i.session_key = s.key AND {open i}), s.key`
-	takenMessagesSQL = `SELECT ` + messageColumns + ` FROM inbox WHERE session_key {in $1} AND {open} ORDER BY session_key, seq`
-	takenRunsSQL     = `SELECT ` + runColumns + ` FROM runs WHERE id IN (SELECT run_id FROM inbox WHERE session_key {in $1} AND {open})`
+	leftSQL = `SELECT message_id FROM inbox WHERE session_key {in $1} AND {open}`
+
+	// frontsFrom reads the messages that wait first in sessions of a node $1. The bound of the numbers
+	// is what ended before: PostgreSQL would otherwise read its dead entries in the index.
+	frontsFrom = `SELECT s.key, s.mode, s.waiting, s.last_seq, COALESCE(i.message_id, ''), i.principal, COALESCE({json i.body} -> 'options' -> 'task' ->> 'channel', i.channel),
+			i.seq, COALESCE(i.run_id, ''), i.sender, i.thread, i.lane, i.mode, i.flags, i.size, i.accepted_at, CASE WHEN i.flags < 0 THEN i.body ELSE '{}' END
+		FROM sessions s JOIN inbox i ON i.session_key = s.key
+			AND i.seq = (SELECT min(w.seq) FROM inbox w WHERE w.session_key = s.key AND {open w} AND w.state <> 'running' AND w.seq > s.done_seq)
+		WHERE s.owner = $1 AND s.key `
+	frontsSQL = frontsFrom + `{in $2} ORDER BY i.accepted_at, s.key`
+
+	// nextFrontsSQL are those of the next sessions of a live node $1 after $2 in which a message waits
+	// that another node accepted, or that $1 accepted $3 ago.
+	nextFrontsSQL = frontsFrom + `IN (SELECT n.session_key FROM inbox n JOIN sessions o ON o.key = n.session_key AND o.owner = $1
+			WHERE {open n} AND n.state <> 'running' AND n.session_key > $2 AND (n.node <> $1 OR n.accepted_at <= {now} - $3)
+				AND EXISTS (SELECT 1 FROM nodes a WHERE a.id = $1 AND a.lease_until > {now})
+			GROUP BY n.session_key ORDER BY n.session_key {limit $4})
+		ORDER BY s.key`
+
+	// oldestSQL is when the oldest message that waits in sessions of $1 was accepted.
+	oldestSQL = `SELECT COALESCE(min(i.accepted_at), 0) FROM inbox i JOIN sessions s ON s.key = i.session_key AND s.owner = $1 WHERE {open i} AND i.state <> 'running'`
 
 	// forgetSQL deletes the rows of nodes that died long ago, unless they still have work: without
 	// its row the takeover would look like one after a clean stop.
@@ -191,27 +207,16 @@ const (
 
 	nextOrphanSQL = `SELECT COALESCE(min(s.debounce_until), 0) FROM (SELECT DISTINCT session_key FROM inbox WHERE {open}) u
 		JOIN sessions s ON s.key = u.session_key WHERE s.debounce_until > {now}`
-
-	// hintedSQL finds the sessions of $1 with messages that another node accepted, or that $1
-	// accepted $2 ago, and the newest of these; and the newest one that $1 accepted since then,
-	// with the time at which the first of those is old enough. The longest waiting session comes
-	// first.
-	hintedSQL = `SELECT i.session_key, COALESCE(max(CASE WHEN ` + hintable + ` THEN i.seq END), 0), COALESCE(max(CASE WHEN NOT (` + hintable + `) THEN i.seq END), 0),
-			COALESCE(min(CASE WHEN NOT (` + hintable + `) THEN i.accepted_at END), 0) + $2
-		FROM inbox i JOIN sessions s ON s.key = i.session_key AND s.owner = $1
-		WHERE {open i} AND i.state <> 'running' AND EXISTS (SELECT 1 FROM nodes n WHERE n.id = $1 AND n.lease_until > {now})
-		GROUP BY i.session_key ORDER BY min(i.accepted_at), i.session_key`
-	hintable = `i.node <> $1 OR i.accepted_at <= {now} - $2`
 )
 
 // Sweep takes over sessions that no live node owns; see store.Store. A dead node gets
 // chat.ErrFenced.
-func (s Inbox) Sweep(ctx context.Context, p store.SweepParams) ([]store.Taken, error) {
+func (s Inbox) Sweep(ctx context.Context, p store.SweepParams) ([]store.Front, error) {
 	of, err := pollOf(PollSweep, p.Node, p.Agents)
 	if err != nil {
 		return nil, err
 	}
-	return poll(ctx, s.db, of, func(ctx context.Context, tx Tx) (f found[[]store.Taken], err error) {
+	return poll(ctx, s.db, of, func(ctx context.Context, tx Tx) (f found[[]store.Front], err error) {
 		orphans, held, err := findOrphans(ctx, tx, p)
 		switch {
 		case err != nil || held:
@@ -226,7 +231,7 @@ func (s Inbox) Sweep(ctx context.Context, p store.SweepParams) ([]store.Taken, e
 	})
 }
 
-// findOrphans locks the sessions to be taken over whose messages fit into one read.
+// findOrphans locks the sessions to be taken over.
 func findOrphans(ctx context.Context, tx Tx, p store.SweepParams) (keys []string, held bool, err error) {
 	alive := false
 	err = tx.Later(ctx, aliveSQL, func(Row) error { alive = true; return nil }, p.Node)
@@ -246,20 +251,7 @@ func findOrphans(ctx context.Context, tx Tx, p store.SweepParams) (keys []string
 	if p.Agents == nil {
 		every = 1
 	}
-	budget := store.NewBudget(0)
-	err = tx.Query(ctx, orphansSQL, func(r Row) error {
-		var (
-			key  string
-			size int
-		)
-		if err := r.Scan(&key, &size); err != nil {
-			return err
-		}
-		if budget.Take(size) {
-			keys = append(keys, key)
-		}
-		return nil
-	}, every, p.Agents, max(p.Limit, 0))
+	keys, err = all(ctx, tx, orphansSQL, scanText, every, p.Agents, max(p.Limit, 0))
 	if err == nil && !alive {
 		err = chat.ErrFenced
 	}
@@ -267,70 +259,33 @@ func findOrphans(ctx context.Context, tx Tx, p store.SweepParams) (keys []string
 }
 
 // takeOver moves sessions to a new owner. The runs of the old one are interrupted and wait again.
-func takeOver(ctx context.Context, tx Tx, orphans []string, nodeID string) ([]store.Taken, error) {
-	keys, err := all(ctx, tx, takeOverSQL, func(r Row) (key string, err error) {
-		err = r.Scan(&key)
-		return key, err
-	}, orphans, nodeID)
+func takeOver(ctx context.Context, tx Tx, orphans []string, nodeID string) ([]store.Front, error) {
+	keys, err := all(ctx, tx, takeOverSQL, scanText, orphans, nodeID)
 	if err != nil || len(keys) == 0 {
 		return nil, err
 	}
-	for _, text := range []string{interruptSQL, countLeftSQL, holdLeftSQL} {
+	for _, text := range []string{interruptSQL, countLeftSQL, waitLeftSQL} {
 		if err := tx.Later(ctx, text, nil, keys); err != nil {
 			return nil, err
 		}
 	}
-	messages, err := all(ctx, tx, takenMessagesSQL, scanMessage, keys)
+	messages, err := all(ctx, tx, leftSQL, scanText, keys)
 	if err != nil {
 		return nil, err
 	}
-	ids := make([]string, len(messages))
-	for i := range messages {
-		ids[i] = messages[i].MessageID
-	}
-	if err := waitAgain(ctx, tx, ids); err != nil {
+	if err := waitAgain(ctx, tx, messages); err != nil {
 		return nil, err
 	}
-	list, err := readTaken(ctx, tx, keys, messages)
+	list, err := all(ctx, tx, frontsSQL, scanFront, nodeID, keys)
 	if err != nil {
 		return nil, err
 	}
 	return list, tx.Later(ctx, forgetSQL, nil, nodeKept.Milliseconds()) // nodes whose last work this was
 }
 
-// readTaken adds to sessions their messages, which come in the order of the sessions, and the runs
-// of these. Sessions without messages are left out.
-func readTaken(ctx context.Context, tx Tx, keys []string, messages []store.Waiting) (list []store.Taken, err error) {
-	of := map[chat.SessionKey][]store.Waiting{}
-	for _, m := range messages {
-		of[m.Session] = append(of[m.Session], m)
-	}
-	runs := map[string]store.Run{}
-	err = tx.Later(ctx, takenRunsSQL, func(r Row) error {
-		u, err := scanRun(r)
-		runs[u.ID] = u.Run
-		return err
-	}, keys)
-	if err != nil {
-		return nil, err
-	}
-	taken, err := all(ctx, tx, takenSQL, func(r Row) (t store.Taken, err error) {
-		err = r.Scan(keyColumn{&t.Session}, &t.Node, &t.Epoch, &t.RunLimit, (*string)(&t.Mode), &t.Principal, &t.Cutoff, &t.LastSeq)
-		return t, err
-	}, keys)
-	for _, t := range taken {
-		if t.Messages = of[t.Session]; len(t.Messages) == 0 {
-			continue
-		}
-		t.Runs = map[string]store.Run{}
-		for i := range t.Messages {
-			if run, ok := runs[t.Messages[i].RunID]; ok {
-				t.Runs[run.ID] = run
-			}
-		}
-		list = append(list, t)
-	}
-	return list, err
+func scanFront(r Row) (f store.Front, err error) {
+	f.Row, err = scanQueued(r, keyColumn{&f.Session}, (*string)(&f.Mode), &f.Waiting, &f.Last, &f.ID, &f.Principal, &f.Channel)
+	return f, err
 }
 
 // nextOrphan is when a sweep next gets work by time: the end of a debounce window or of the lease
@@ -344,72 +299,32 @@ func nextOrphan(ctx context.Context, tx Tx, nodeID string) (at int64, err error)
 	return earlier(at, ends), err
 }
 
-// Hinted returns the waiting messages of sessions of a node that it does not know; see store.Store.
-// A dead node owns no session.
-func (s Inbox) Hinted(ctx context.Context, nodeID string, known func(chat.SessionKey) int64, limit int) ([]store.Taken, error) {
-	return poll(ctx, s.db, store.Poll{Kind: PollHinted, Node: nodeID}, func(ctx context.Context, tx Tx) (f found[[]store.Taken], err error) {
-		unknown, next, err := findHinted(ctx, tx, nodeID, known)
-		if err != nil || len(unknown) == 0 {
-			f.idle = limit > 0
-			f.next = func(context.Context, Tx) (int64, error) { return next, nil }
-			return f, err
+// Fronts reads what waits first in sessions of a node; see store.Store. A dead node owns none.
+func (s Inbox) Fronts(ctx context.Context, p store.FrontsParams) (list []store.Front, err error) {
+	if len(p.Sessions) > 0 {
+		keys := make([]string, len(p.Sessions))
+		for i, key := range p.Sessions {
+			keys[i] = key.String()
 		}
-		var (
-			keys     []string
-			messages []store.Waiting
-			read     int
-		)
-		for _, u := range unknown {
-			if len(messages) >= limit || read >= store.ReadBytes {
-				break
-			}
-			list, err := readPage(ctx, tx, page{
-				columns: messageColumns, rows: `SELECT *, octet_length(body) AS page_size` + queuedFrom + ` AND seq > $2 AND seq <= $3 ORDER BY seq {limit $4}`,
-				bytes: store.ReadBytes - read, read: &read, args: []any{u.key.String(), u.after, u.last, limit - len(messages)},
-			}, scanMessage)
-			if err != nil {
-				return f, err
-			}
-			if len(messages) > 0 && read > store.ReadBytes { // its first message is large, and begins the next read
-				break
-			}
-			keys, messages = append(keys, u.key.String()), append(messages, list...)
+		err = s.db.View(ctx, "read what waits in sessions", func(ctx context.Context, tx Tx) (err error) {
+			list, err = all(ctx, tx, frontsSQL, scanFront, p.Node, keys)
+			return err
+		})
+		return list, err
+	}
+	return poll(ctx, s.db, store.Poll{Kind: PollFronts, Node: p.Node}, func(ctx context.Context, tx Tx) (f found[[]store.Front], err error) {
+		after := ""
+		if !p.After.IsZero() {
+			after = p.After.String()
 		}
-		taken, err := readTaken(ctx, tx, keys, messages)
-		for _, t := range taken {
-			if t.Node == nodeID { // otherwise it has moved to another owner meanwhile
-				t.LastSeq = t.Messages[len(t.Messages)-1].Seq
-				f.out = append(f.out, t)
+		f.out, err = all(ctx, tx, nextFrontsSQL, scanFront, p.Node, after, store.HintedAfter.Milliseconds(), max(p.Limit, 0))
+		f.idle = len(f.out) == 0 && after == "" && p.Limit > 0
+		f.next = func(ctx context.Context, tx Tx) (at int64, err error) {
+			if _, err = one(ctx, tx, oldestSQL, into(&at), p.Node); at > 0 {
+				at += store.HintedAfter.Milliseconds()
 			}
+			return at, err
 		}
 		return f, err
 	})
-}
-
-// hinted is a session with unknown messages up to last; those up to after are known.
-type hinted struct {
-	key         chat.SessionKey
-	after, last int64
-}
-
-// findHinted returns the sessions of a node with messages that it does not know, and when the next
-// one becomes due by time; 0 = never.
-func findHinted(ctx context.Context, tx Tx, nodeID string, known func(chat.SessionKey) int64) (list []hinted, next int64, err error) {
-	err = tx.Query(ctx, hintedSQL, func(r Row) error {
-		var (
-			h         hinted
-			young, at int64
-		)
-		if err := r.Scan(keyColumn{&h.key}, &h.last, &young, &at); err != nil {
-			return err
-		}
-		h.after = known(h.key)
-		if h.last > h.after {
-			list = append(list, h)
-		} else if young > h.after {
-			next = earlier(next, at)
-		}
-		return nil
-	}, nodeID, store.HintedAfter.Milliseconds())
-	return list, next, err
 }

@@ -56,8 +56,8 @@ func turnsBeginInOrder(w *world) {
 	equal(w, "first turn", []any{b.RunID, seqsOf(b.Messages), b.Started.Attempt, len(b.Started.Entries)}, []any{first, []int64{1}, 1, 1})
 	knows := func(p *store.BeginParams, _ *scheduler.Settings) { p.Known = []string{first} }
 	while := w.beginTurn(c, knows)
-	equal(w, "while it runs", []any{while.RunID, while.Next.MessageID, while.Last, while.Claim}, []any{"", second, int64(2), c})
-	equal(w, "waiting", []int{w.session(key).Waiting, b.Waiting, while.Waiting}, []int{1, 1, 1})
+	equal(w, "while it runs", []any{while.RunID, while.Next.ID, while.Last, while.Claim}, []any{"", second, int64(2), c})
+	equal(w, "waiting", []int{w.session(key).Waiting, b.Next.Waiting, while.Next.Waiting}, []int{1, 1, 1})
 	w.finish(answered(c, first))
 	equal(w, "second turn", w.beginTurn(c, usualSlot).RunID, second)
 	w.finish(answered(c, second))
@@ -98,7 +98,7 @@ func slotIsForItsFront(w *world) {
 	c := claimOf(key, a)
 	for _, other := range [][2]string{{"main", "bob"}, {"cron", "ann"}} {
 		b := w.beginTurn(c, func(p *store.BeginParams, _ *scheduler.Settings) { p.Lane, p.Principal = other[0], other[1] })
-		equal(w, "next", []any{b.RunID, b.Next.MessageID}, []any{"", first})
+		equal(w, "next", []any{b.RunID, b.Next.ID}, []any{"", first})
 		equal(w, "waiting", w.session(key).Waiting, 1)
 	}
 	equal(w, "turn", w.beginTurn(c, usualSlot).RunID, first)

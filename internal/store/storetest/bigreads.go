@@ -26,8 +26,6 @@ func bigReadTests() []test {
 		{"TranscriptWithABoundOfItsOwn", transcriptWithinBytes},
 		{"TranscriptCutToCharacters", transcriptCut},
 		{"PendingInputs", bigPendingInputs},
-		{"Sweep", bigSweep},
-		{"Hinted", bigHinted},
 		{"Sessions", bigSessions},
 		{"Jobs", bigJobs},
 		{"JobsWithoutPayload", jobsWithoutPayload},
@@ -170,40 +168,6 @@ func bigPendingInputs(w *world) {
 		w.ok(err)
 		equal(w, "total", total, bigRows)
 		return waitingTexts(list)
-	})
-}
-
-func bigSweep(w *world) {
-	node := w.node()
-	w.acceptBig(node, func(int) chat.SessionKey {
-		w.clock.advance(time.Millisecond)
-		return w.key()
-	})
-	w.clock.advance(lease)
-	heir := w.node()
-	w.paged("sweep", upwards, func(int) (page []string) {
-		for _, t := range try(w.st.Sweep(w.ctx, store.SweepParams{Node: heir, Limit: many})).ok(w) {
-			page = append(page, waitingTexts(t.Messages)...)
-			w.endWaiting(t.Session, t.Messages[0].Seq)
-		}
-		return page
-	})
-}
-
-func bigHinted(w *world) {
-	owner, other := w.node(), w.node()
-	key := w.key()
-	_, first := w.acceptText(owner, key)
-	w.acceptBig(other, func(int) chat.SessionKey { return key })
-	w.endWaiting(key, first.Seq)
-	w.paged("hinted", upwards, func(int) (page []string) {
-		for _, t := range try(w.st.Hinted(w.ctx, owner, nothing, many)).ok(w) {
-			page = append(page, waitingTexts(t.Messages)...)
-			for _, m := range t.Messages {
-				w.endWaiting(key, m.Seq)
-			}
-		}
-		return page
 	})
 }
 

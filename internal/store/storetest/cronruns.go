@@ -170,7 +170,7 @@ func removedAfterRun(w *world) {
 }
 
 // interrupted checks a run whose process has died, and lets another attempt succeed.
-func (w *world) interrupted(l cron.Launched, taken store.Taken) {
+func (w *world) interrupted(l cron.Launched, taken taken) {
 	w.Helper()
 	r := w.ledger(l.Run.ID)
 	equal(w, "queued again", []any{r.State, r.FinishedAt.IsZero()}, []any{cron.RunQueued, true})

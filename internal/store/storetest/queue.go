@@ -27,9 +27,9 @@ func queueTests() []test {
 		{"PendingInputsArePagedOldestFirst", pendingInputsArePaged},
 		{"InterruptEndsWhatWaits", interruptEndsWhatWaits},
 		{"ModeOfTheSessionInterruptsAFullQueue", storedModeInterrupts},
-		{"HintedFindsWhatOthersAccepted", hintedFindsWhatOthersAccepted},
-		{"HintedGoesFromSessionToSession", hintedGoesFromSessionToSession},
-		{"HintedIsEmptyForADeadNode", hintedOfDeadNode},
+		{"FrontsFindWhatOthersAccepted", frontsFindWhatOthersAccepted},
+		{"FrontsGoFromSessionToSession", frontsGoFromSessionToSession},
+		{"FrontsOfADeadNodeAreEmpty", frontsOfDeadNode},
 	}
 }
 
@@ -266,80 +266,79 @@ func pendingInputsArePaged(w *world) {
 	equal(w, "unfinished", w.unfinished(), 5)
 }
 
-func hintedFindsWhatOthersAccepted(w *world) {
+func frontsFindWhatOthersAccepted(w *world) {
 	owner, other, key := w.node(), w.node(), w.key()
 	c, run, _ := w.turn(owner, key)
 	mine, _ := w.acceptText(owner, key)
+	equal(w, "its own", len(w.fronts(owner)), 0)
+	equal(w, "its own, named", idsOf(w.fronts(owner, key)[0].Messages), []string{mine})
 	hinted, a := w.acceptText(other, key)
 	if a.Mine {
 		w.Fatalf("the session changed hands: %+v", a)
 	}
-	list := try(w.st.Hinted(w.ctx, owner, nothing, many)).ok(w)
+	list := w.fronts(owner)
 	if len(list) != 1 {
-		w.Fatalf("hinted: %+v", list)
+		w.Fatalf("fronts: %+v", list)
 	}
 	equal(w, "claim", list[0].Claim, c)
 	equal(w, "messages", idsOf(list[0].Messages), []string{mine, hinted})
-	equal(w, "principal", list[0].Principal, "ann")
-	equal(w, "last", list[0].LastSeq, a.Seq)
-	known := a.Seq - 1
-	knows := func(chat.SessionKey) int64 { return known }
-	equal(w, "unknown", idsOf(try(w.st.Hinted(w.ctx, owner, knows, many)).ok(w)[0].Messages), []string{hinted})
-	known = a.Seq
-	equal(w, "when all are known", len(try(w.st.Hinted(w.ctx, owner, knows, many)).ok(w)), 0)
-	list = try(w.st.Hinted(w.ctx, other, nothing, many)).ok(w)
-	equal(w, "hinted to the node that does not own", len(list), 0)
+	equal(w, "of the node that does not own", []int{len(w.fronts(other)), len(w.fronts(other, key))}, []int{0, 0})
 	w.finish(answered(c, run))
 	w.start(c, hinted, a.Seq)
-	list = try(w.st.Hinted(w.ctx, owner, nothing, many)).ok(w)
-	equal(w, "hinted after the start", len(list), 0)
+	equal(w, "after its start", len(w.fronts(owner)), 0)
 	w.finish(answered(c, hinted))
 	equal(w, "still waiting", w.row(mine).State, store.StateWaiting)
 	w.clock.advance(store.HintedAfter - time.Millisecond)
-	equal(w, "its own a moment later", len(try(w.st.Hinted(w.ctx, owner, nothing, many)).ok(w)), 0)
+	equal(w, "its own a moment later", len(w.fronts(owner)), 0)
 	w.clock.advance(time.Millisecond)
-	list = try(w.st.Hinted(w.ctx, owner, nothing, many)).ok(w)
+	list = w.fronts(owner)
 	if len(list) != 1 {
-		w.Fatalf("hinted after %s: %+v", store.HintedAfter, list)
+		w.Fatalf("fronts after %s: %+v", store.HintedAfter, list)
 	}
 	equal(w, "its own", idsOf(list[0].Messages), []string{mine})
 }
 
-// hintedGoesFromSessionToSession has more messages in the session that waits longest than a read
-// returns, all of them known.
-func hintedGoesFromSessionToSession(w *world) {
-	owner, other, full, second := w.node(), w.node(), w.key(), w.key()
-	w.turn(owner, full)
-	w.turn(owner, second)
-	var last int64
+// frontsGoFromSessionToSession has many messages in some sessions; a page counts sessions.
+func frontsGoFromSessionToSession(w *world) {
+	owner, other := w.node(), w.node()
+	var keys []chat.SessionKey
 	for range 5 {
-		_, a := w.acceptText(other, full)
-		last = a.Seq
+		key := w.key()
+		keys = append(keys, key)
+		w.turn(owner, key)
+		for range 3 {
+			w.acceptText(other, key)
+		}
 	}
-	id, _ := w.acceptText(other, second)
-	knows := func(key chat.SessionKey) int64 { return map[chat.SessionKey]int64{full: last}[key] }
-	list := try(w.st.Hinted(w.ctx, owner, knows, 3)).ok(w)
-	if len(list) != 1 {
-		w.Fatalf("hinted: %+v", list)
+	var pages []int
+	seen := map[chat.SessionKey]int64{}
+	p := store.FrontsParams{Node: owner, Limit: 2}
+	for {
+		list := try(w.st.Fronts(w.ctx, p)).ok(w)
+		if len(list) == 0 {
+			break
+		}
+		for _, f := range list {
+			seen[f.Session] = f.Row.Seq
+		}
+		pages, p.After = append(pages, len(list)), list[len(list)-1].Session
 	}
-	equal(w, "messages", idsOf(list[0].Messages), []string{id})
-	list = try(w.st.Hinted(w.ctx, owner, nothing, 3)).ok(w)
-	equal(w, "first page", []any{len(list), len(list[0].Messages), list[0].LastSeq}, []any{1, 3, int64(4)})
+	equal(w, "pages", pages, []int{2, 2, 1})
+	for _, key := range keys {
+		equal(w, "first that waits", seen[key], int64(2))
+	}
 }
 
-// nothing is what a node knows that has read no message.
-func nothing(chat.SessionKey) int64 { return 0 }
-
-func hintedOfDeadNode(w *world) {
+func frontsOfDeadNode(w *world) {
 	owner, key := w.node(), w.key()
 	w.turn(owner, key)
 	w.clock.advance(lease - time.Second)
 	other := w.node()
 	w.acceptText(other, key)
 	w.clock.advance(time.Second)
-	list, err := w.st.Hinted(w.ctx, owner, nothing, many)
+	list, err := w.st.Fronts(w.ctx, store.FrontsParams{Node: owner, Limit: many})
 	if err == nil {
-		equal(w, "hinted to a dead node", len(list), 0)
+		equal(w, "of a dead node", len(list), 0)
 	}
 	taken := w.sweepOne(other, key)
 	equal(w, "messages", seqsOf(taken.Messages), []int64{1, 2})

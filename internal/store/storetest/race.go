@@ -176,14 +176,14 @@ func sweepsTakeOnce(w *world) {
 			}
 			mu.Lock()
 			for _, taken := range list {
-				takers[taken.Session] = append(takers[taken.Session], taken.Node)
+				takers[taken.Session] = append(takers[taken.Session], nodes[i])
 			}
 			mu.Unlock()
 		}
 		return nil
 	})
 	for _, taken := range w.sweep(nodes[0]) {
-		takers[taken.Session] = append(takers[taken.Session], taken.Node)
+		takers[taken.Session] = append(takers[taken.Session], nodes[0])
 	}
 	equal(w, "sessions taken", len(takers), sessions)
 	for key, list := range takers {
@@ -333,11 +333,8 @@ func acceptAgainstFinish(w *world) {
 			equal(w, "owner and epoch", []any{s.Owner, s.Epoch}, []any{other, c.Epoch + 1})
 		case !f.Released && !a.Mine:
 			equal(w, "owner and epoch", []any{s.Owner, s.Epoch}, []any{owner, c.Epoch})
-			hinted := try(w.st.Hinted(w.ctx, owner, nothing, many)).ok(w)
-			found := slices.ContainsFunc(hinted, func(t store.Taken) bool {
-				return t.Session == key && slices.Equal(idsOf(t.Messages), []string{p.Message.ID})
-			})
-			equal(w, "hinted to the owner", found, true)
+			hinted := w.fronts(owner, key)
+			equal(w, "the owner finds", idsOf(hinted[0].Messages), []string{p.Message.ID})
 		default:
 			w.Fatalf("released %v, taken %v: no process runs message %d", f.Released, a.Mine, a.Seq)
 		}
@@ -435,23 +432,31 @@ func (w *world) oneTurn(st store.Store, node string, key chat.SessionKey) error 
 	if _, err = st.Finish(w.ctx, answered(c, p.Message.ID)); err != nil {
 		return err
 	}
-	return w.runHinted(st, node)
+	return w.runNext(st, node)
 }
 
-func (w *world) runHinted(st store.Store, node string) error {
-	list, err := st.Hinted(w.ctx, node, nothing, many)
-	for _, taken := range list {
-		for _, m := range taken.Messages {
-			start := store.StartParams{Claim: taken.Claim, RunID: m.MessageID, Lane: "main", Seqs: []int64{m.Seq}}
-			if s, err := st.Start(w.ctx, start); err != nil || len(s.Seqs) == 0 {
+// runNext runs what waits in the sessions of a node.
+func (w *world) runNext(st store.Store, node string) error {
+	for {
+		list, err := st.Fronts(w.ctx, store.FrontsParams{Node: node, Limit: many})
+		if err != nil || len(list) == 0 {
+			return err
+		}
+		for _, f := range list {
+			s, err := st.Session(w.ctx, f.Session, "")
+			if err != nil {
+				return err
+			}
+			c := store.Claim{Session: f.Session, Node: node, Epoch: s.Epoch}
+			b, err := st.Start(w.ctx, store.StartParams{Claim: c, RunID: f.ID, Lane: "main", Seqs: []int64{f.Row.Seq}})
+			if err != nil || len(b.Seqs) == 0 {
 				return ignoreFenced(err)
 			}
-			if _, err := st.Finish(w.ctx, answered(taken.Claim, m.MessageID)); err != nil {
+			if _, err := st.Finish(w.ctx, answered(c, f.ID)); err != nil {
 				return err
 			}
 		}
 	}
-	return err
 }
 
 func ignoreFenced(err error) error {

@@ -208,11 +208,10 @@ func allStops(w *world) {
 func cutoffLeavesLater(w *world) {
 	node, key := w.node(), w.key()
 	w.acceptText(node, key)
-	w.stop(key, store.StopAll, "")
+	equal(w, "cutoff", w.stop(key, store.StopAll, "").Cutoff, 1)
 	later, a := w.acceptText(node, key)
 	w.clock.advance(lease)
 	taken := w.sweepOne(w.node(), key)
-	equal(w, "cutoff", taken.Cutoff, 1)
 	equal(w, "messages", idsOf(taken.Messages), []string{later})
 	w.start(taken.Claim, later, a.Seq)
 	w.finish(answered(taken.Claim, later))

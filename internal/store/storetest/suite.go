@@ -392,13 +392,59 @@ func (w *world) run(id string) store.Run {
 	return try(w.st.RunByID(w.ctx, id)).ok(w)
 }
 
-func (w *world) sweep(node string) []store.Taken {
+// taken is a session after a takeover, with its messages, all of which wait, and the runs that they
+// had.
+type taken struct {
+	store.Claim
+
+	LastSeq  int64
+	Messages []store.Waiting
+	Runs     map[string]store.Run
+}
+
+// sweep takes sessions over, and checks what it returns of each.
+func (w *world) sweep(node string) (list []taken) {
 	w.Helper()
-	return try(w.st.Sweep(w.ctx, store.SweepParams{Node: node, Limit: many})).ok(w)
+	for _, f := range try(w.st.Sweep(w.ctx, store.SweepParams{Node: node, Limit: many})).ok(w) {
+		list = append(list, w.takenOf(f))
+	}
+	return list
+}
+
+// takenOf reads the session of a front.
+func (w *world) takenOf(f store.Front) taken {
+	w.Helper()
+	s := w.session(f.Session)
+	var messages []store.Waiting
+	for last := int64(0); len(messages) == 0 || len(messages) < f.Waiting; last = messages[len(messages)-1].Seq {
+		page, _, err := w.st.PendingInputs(w.ctx, f.Session, last, many)
+		w.ok(err)
+		if len(page) == 0 {
+			w.Fatalf("%d messages wait in %s: %+v", len(messages), f.Session, f)
+		}
+		messages = append(messages, page...)
+	}
+	equal(w, "front", &f, messages[0].Front(s.Mode, len(messages), s.LastSeq))
+	t := taken{Claim: store.Claim{Session: f.Session, Node: s.Owner, Epoch: s.Epoch}, LastSeq: s.LastSeq, Messages: messages, Runs: map[string]store.Run{}}
+	for _, m := range messages {
+		if m.RunID != "" {
+			t.Runs[m.RunID] = w.run(m.RunID)
+		}
+	}
+	return t
+}
+
+// fronts are those of a node, of the named sessions or of all.
+func (w *world) fronts(node string, keys ...chat.SessionKey) (list []taken) {
+	w.Helper()
+	for _, f := range try(w.st.Fronts(w.ctx, store.FrontsParams{Node: node, Sessions: keys, Limit: many})).ok(w) {
+		list = append(list, w.takenOf(f))
+	}
+	return list
 }
 
 // sweepOne expects exactly one session.
-func (w *world) sweepOne(node string, key chat.SessionKey) store.Taken {
+func (w *world) sweepOne(node string, key chat.SessionKey) taken {
 	w.Helper()
 	list := w.sweep(node)
 	if len(list) != 1 || list[0].Session != key {
@@ -468,7 +514,7 @@ func (w *world) rest() {
 }
 
 // runTaken runs all work of a session that was taken over, each run separately.
-func (w *world) runTaken(taken store.Taken) {
+func (w *world) runTaken(taken taken) {
 	w.Helper()
 	var order []string
 	groups := map[string][]int64{}

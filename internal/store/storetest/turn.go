@@ -209,7 +209,7 @@ func requeueWaitsAgain(w *world) {
 	equal(w, "released", f.Released, false)
 	for _, id := range []string{first, lead} {
 		m := w.row(id)
-		equal(w, "state", m.State, store.StateHeld)
+		equal(w, "state", m.State, store.StateWaiting)
 		equal(w, "outcome", m.Outcome, "")
 	}
 	r := w.run(lead)
