@@ -23,7 +23,7 @@ var _ service.Turns = jobTurns{}
 // process.
 func (j jobTurns) Launch(ctx context.Context, l cron.Launched) {
 	if !l.Mine {
-		j.node.Hint(l.Owner)
+		j.node.Hint(l.Owner, l.Message.Session)
 		return
 	}
 	acc := store.Accepted{Seq: l.Seq, AcceptedAt: l.Run.ClaimedAt, Owner: l.Owner, Epoch: l.Epoch, Mine: true, Principal: l.Message.Principal, Behind: l.Behind}

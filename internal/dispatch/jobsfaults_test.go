@@ -241,6 +241,7 @@ type dying struct {
 type modelWake struct {
 	mu    sync.Mutex
 	nodes map[string]chan struct{}
+	heard map[string]store.HintedSessions
 }
 
 // The dispatcher finds this interface by a type assertion. If one of its methods were missing, it
@@ -251,7 +252,7 @@ func (w *modelWake) of(node string) chan struct{} {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.nodes == nil {
-		w.nodes = map[string]chan struct{}{}
+		w.nodes, w.heard = map[string]chan struct{}{}, map[string]store.HintedSessions{}
 	}
 	if w.nodes[node] == nil {
 		w.nodes[node] = make(chan struct{}, 1)
@@ -260,14 +261,30 @@ func (w *modelWake) of(node string) chan struct{} {
 }
 
 // Notify implements store.Waker.
-func (s dying) Notify(node string, h store.Hint) {
+func (s dying) Notify(node string, h store.Hint, session string) {
 	if s.gone() {
 		return
 	}
+	name := node + string(h)
+	ch := s.wake.of(name)
+	s.wake.mu.Lock()
+	heard := s.wake.heard[name]
+	heard.Add(session)
+	s.wake.heard[name] = heard
+	s.wake.mu.Unlock()
 	select {
-	case s.wake.of(node + string(h)) <- struct{}{}:
+	case ch <- struct{}{}:
 	default:
 	}
+}
+
+// Hinted implements store.Waker.
+func (s dying) Hinted(node string, h store.Hint) store.HintedSessions {
+	s.wake.mu.Lock()
+	defer s.wake.mu.Unlock()
+	heard := s.wake.heard[node+string(h)]
+	delete(s.wake.heard, node+string(h))
+	return heard
 }
 
 // Wakeups implements store.Waker.

@@ -55,7 +55,7 @@ func (q *queue) take(ctx context.Context, m chat.Message, acc store.Accepted) (q
 	q.publishDisplaced(ctx, acc)
 	q.events.PublishSession(m.Session, acc.Principal, changeReason(acc.Created), m.ID)
 	if !acc.Mine {
-		q.node.Hint(acc.Owner)
+		q.node.Hint(acc.Owner, m.Session)
 		q.showWaits(ctx, &m, q.configured(m.Session, m.Channel, &m.Content))
 		return true, 0
 	}

@@ -148,24 +148,50 @@ func (n *Node) sweep(ctx context.Context) {
 		n.SweepNow() // more may exist, because a sweep is bounded in sessions and in bytes
 	}
 	n.handler.Wake(taken)
-	n.wakeNext(ctx, me.id)
+	n.wakeHinted(ctx, me.id)
 }
 
-// wakeNext wakes the next sessions in which messages wait. It goes from session to session, so that
-// each costs little however many there are.
-func (n *Node) wakeNext(ctx context.Context, id string) {
-	for after := (chat.SessionKey{}); ; {
-		fronts, err := n.store.Fronts(ctx, store.FrontsParams{Node: id, After: after, Limit: sweepBatch})
-		if err != nil {
-			n.log.WarnContext(ctx, "reading what waits failed; trying again", "err", err)
-			return
-		}
-		n.handler.Wake(fronts)
-		if len(fronts) < sweepBatch {
-			return
-		}
-		after = fronts[len(fronts)-1].Session
+// wakeHinted wakes the sessions about which hints came, and the next ones in which messages wait.
+// It goes from session to session, so that each sweep costs little however many there are.
+func (n *Node) wakeHinted(ctx context.Context, id string) {
+	var heard store.HintedSessions
+	if n.waker != nil {
+		heard = n.waker.Hinted(id, store.HintMessage)
 	}
+	next := store.FrontsParams{Node: id, After: n.woken, Limit: sweepBatch}
+	if heard.All {
+		next.After = chat.SessionKey{}
+	}
+	if len(heard.Keys) > 0 {
+		named := store.FrontsParams{Node: id}
+		for _, text := range heard.Keys {
+			if key, err := chat.ParseSessionKey(text, ""); err == nil {
+				named.Sessions = append(named.Sessions, key)
+			}
+		}
+		n.wake(ctx, named)
+	}
+	for {
+		fronts := n.wake(ctx, next)
+		if len(fronts) < sweepBatch {
+			n.woken = chat.SessionKey{}
+			return
+		}
+		n.woken = fronts[len(fronts)-1].Session
+		if next.After = n.woken; !heard.All {
+			return
+		}
+	}
+}
+
+// wake wakes some sessions in which messages wait.
+func (n *Node) wake(ctx context.Context, p store.FrontsParams) []store.Front {
+	fronts, err := n.store.Fronts(ctx, p)
+	if err != nil {
+		n.log.WarnContext(ctx, "reading what waits failed; trying again", "err", err)
+	}
+	n.handler.Wake(fronts)
+	return fronts
 }
 
 func (n *Node) stopAll(requests []store.StopRequest) {

@@ -155,7 +155,8 @@ func (c Config) margin() time.Duration { return min(maxMargin, c.Lease/5) }
 type Node struct {
 	cfg      Config
 	store    store.Store
-	waker    store.Waker // nil when the store has no hints
+	waker    store.Waker     // nil when the store has no hints
+	woken    chat.SessionKey // the last session that the sweep has woken; zero = it begins again
 	handler  Handler
 	counters *counters
 	log      *slog.Logger
@@ -280,9 +281,9 @@ func (n *Node) SweepNow() {
 
 // Hint wakes the owner of a session that has a new message. If the hint is lost, the owner's sweep
 // finds the message.
-func (n *Node) Hint(node string) {
+func (n *Node) Hint(node string, session chat.SessionKey) {
 	if n.waker != nil && node != "" {
-		n.waker.Notify(node, store.HintMessage)
+		n.waker.Notify(node, store.HintMessage, session.String())
 	}
 }
 
@@ -290,7 +291,7 @@ func (n *Node) Hint(node string) {
 // heartbeat returns the request.
 func (n *Node) HintStop(node string) {
 	if n.waker != nil && node != "" {
-		n.waker.Notify(node, store.HintStop)
+		n.waker.Notify(node, store.HintStop, "")
 	}
 }
 

@@ -308,13 +308,17 @@ type hinting struct {
 }
 
 // Notify is lost when no listener exists for the node, like a notification of a database.
-func (h *hinting) Notify(node string, hint store.Hint) {
+func (h *hinting) Notify(node string, hint store.Hint, _ string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	select {
 	case h.hints[node+string(hint)] <- struct{}{}:
 	default:
 	}
+}
+
+func (h *hinting) Hinted(string, store.Hint) store.HintedSessions {
+	return store.HintedSessions{All: true}
 }
 
 func (h *hinting) Wakeups(node string, hint store.Hint) <-chan struct{} {
@@ -350,7 +354,7 @@ func TestAStopReachesAnIncarnationThatWasJustRegistered(t *testing.T) {
 			t.Fatal("the process is not registered")
 		}
 		before := p.h.stops()
-		st.Notify(p.ID(), store.HintStop)
+		st.Notify(p.ID(), store.HintStop, "")
 		synctest.Wait()
 		if n := p.h.stops() - before; n != 1 {
 			t.Errorf("%d stops arrived with the hint, want 1", n)

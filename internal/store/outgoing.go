@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -328,13 +329,34 @@ const (
 	HintStop    Hint = " stop" // a stop of one of its runs was requested: [Store].Heartbeat returns the request
 )
 
+// MaxHinted is how many sessions hints name.
+const MaxHinted = 64
+
+// HintedSessions are the keys of sessions that hints name. All: there may be others.
+type HintedSessions struct {
+	Keys []string
+	All  bool
+}
+
+// Add adds a session; "" = any.
+func (h *HintedSessions) Add(key string) {
+	switch {
+	case h.All || slices.Contains(h.Keys, key):
+	case key == "" || len(h.Keys) == MaxHinted:
+		h.Keys, h.All = nil, true
+	default:
+		h.Keys = append(h.Keys, key)
+	}
+}
+
 // Waker is an optional ability of a store: hints between processes that share it. A hint means
-// "read again" and carries no data. Hints may be lost, duplicated or late; without a hint the same
-// work happens later.
+// "read again". Hints may be lost, duplicated or late; without a hint the same work happens later.
 type Waker interface {
-	// Notify sends a hint to a node. It returns immediately and never fails. Equal hints to a node
-	// are coalesced: at most one per 100 ms is sent.
-	Notify(node string, h Hint)
+	// Notify sends a hint about a session to a node; "" = any session. It returns immediately and
+	// never fails. Hints to a node are coalesced: at most one per 100 ms is sent.
+	Notify(node string, h Hint, session string)
+	// Hinted takes the sessions about which hints came for a node since the last call.
+	Hinted(node string, h Hint) HintedSessions
 	// Wakeups delivers the hints for a node that lives in this process. The channel holds at most
 	// one hint and is never closed. The same node gets the same channel until it is unregistered.
 	Wakeups(node string, h Hint) <-chan struct{}

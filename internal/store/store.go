@@ -21,7 +21,7 @@
 //	Accept            inbox row `waiting`; the session gets this owner if no live node owned it
 //	Start             rows `running`, one run row `running`; the sequence numbers are now taken
 //	Finish            rows `done` with outcomes, run row ended, transcript, outbox, done_seq; ownership released if nothing is left
-//	Finish + Requeue  a drain interrupted the turn: rows `held` for another attempt, run row `interrupted`
+//	Finish + Requeue  a drain interrupted the turn: rows `waiting` for another attempt, run row `interrupted`
 //	EndWaiting        rows that never became a turn: dropped, superseded, stale, stopped
 //	Sweep             rows of sessions without a live owner: taken over, epoch + 1
 //

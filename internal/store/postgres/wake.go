@@ -20,7 +20,7 @@ import (
 
 const (
 	// wakeChannel is the NOTIFY channel of hints. A payload is the id of the node that should read
-	// again.
+	// again, then one key of a session per line; none = any session.
 	wakeChannel = "laneway_wake"
 	// wakeEvery is the minimum time between two hints to one node.
 	wakeEvery = 100 * time.Millisecond
@@ -45,8 +45,8 @@ type waker struct {
 
 	mu                 sync.Mutex
 	sending, listening bool
-	targets            map[string]bool
-	local              map[string]chan struct{}
+	targets            map[string]*store.HintedSessions
+	local              map[string]*ear
 	texts              []string    // to be sent
 	hinted             func()      // is called before a hint is delivered
 	received           chan string // broadcasts of other processes; nil while no reader exists
@@ -55,11 +55,17 @@ type waker struct {
 	from string // identifies this process in its broadcasts, so that it skips its own
 }
 
+// ear receives the hints for a node of this process.
+type ear struct {
+	ch    chan struct{} // capacity one
+	heard store.HintedSessions
+}
+
 func newWaker(pool *pgxpool.Pool, cfg *pgx.ConnConfig, log *slog.Logger) *waker {
 	ctx, cancel := context.WithCancel(context.Background()) //nolint:forbidigo // a store lives until Close
 	return &waker{
 		pool: pool, cfg: cfg.Copy(), log: log, ctx: ctx, cancel: cancel, look: make(chan struct{}, 1), tried: make(chan struct{}),
-		hinted: func() {}, targets: map[string]bool{}, local: map[string]chan struct{}{}, from: uuid.NewString(),
+		hinted: func() {}, targets: map[string]*store.HintedSessions{}, local: map[string]*ear{}, from: uuid.NewString(),
 	}
 }
 
@@ -71,7 +77,19 @@ func (w *waker) close() {
 }
 
 // Notify sends a hint to a node, see store.Waker. The first call starts the sender.
-func (s *Store) Notify(node string, h store.Hint) { s.wake.notify(node + string(h)) }
+func (s *Store) Notify(node string, h store.Hint, session string) {
+	s.wake.notify(node+string(h), session)
+}
+
+// Hinted takes the sessions about which hints came, see store.Waker.
+func (s *Store) Hinted(node string, h store.Hint) (heard store.HintedSessions) {
+	s.wake.mu.Lock()
+	defer s.wake.mu.Unlock()
+	if e := s.wake.local[node+string(h)]; e != nil {
+		heard, e.heard = e.heard, heard
+	}
+	return heard
+}
 
 // Wakeups delivers the hints for a node of this process, see store.Waker. The first call starts the
 // listener.
@@ -79,13 +97,16 @@ func (s *Store) Wakeups(node string, h store.Hint) <-chan struct{} {
 	return s.wake.wakeups(node + string(h))
 }
 
-func (w *waker) notify(node string) {
+func (w *waker) notify(node, session string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.ctx.Err() != nil || len(w.targets) >= maxTargets {
 		return
 	}
-	w.targets[node] = true
+	if w.targets[node] == nil {
+		w.targets[node] = &store.HintedSessions{}
+	}
+	w.targets[node].Add(session)
 	w.startSender()
 }
 
@@ -109,13 +130,13 @@ func (w *waker) startListener() {
 func (w *waker) wakeups(node string) <-chan struct{} {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	ch, ok := w.local[node]
+	e, ok := w.local[node]
 	if !ok {
-		ch = make(chan struct{}, 1)
-		w.local[node] = ch
+		e = &ear{ch: make(chan struct{}, 1)}
+		w.local[node] = e
 	}
 	w.startListener()
-	return ch
+	return e.ch
 }
 
 func (w *waker) forget(node string) {
@@ -156,16 +177,20 @@ func (w *waker) send() {
 
 func (w *waker) sendAll() {
 	w.mu.Lock()
-	nodes := make([]string, 0, len(w.targets))
-	for node := range w.targets {
-		nodes = append(nodes, node)
+	hints := make([]string, 0, len(w.targets))
+	for node, about := range w.targets {
+		hint := strings.Join(append([]string{node}, about.Keys...), "\n")
+		if len(hint) > maxPayload {
+			hint = node
+		}
+		hints = append(hints, hint)
 	}
 	clear(w.targets)
 	texts := w.texts
 	w.texts = nil
 	w.mu.Unlock()
-	_, err := w.pool.Exec(w.ctx, `SELECT pg_notify($1, node) FROM unnest($2::text[]) AS node UNION ALL SELECT pg_notify($3, news) FROM unnest($4::text[]) AS news`,
-		wakeChannel, nodes, eventChannel, w.payloads(texts))
+	_, err := w.pool.Exec(w.ctx, `SELECT pg_notify($1, hint) FROM unnest($2::text[]) AS hint UNION ALL SELECT pg_notify($3, news) FROM unnest($4::text[]) AS news`,
+		wakeChannel, hints, eventChannel, w.payloads(texts))
 	if err != nil && w.ctx.Err() == nil {
 		w.log.DebugContext(w.ctx, "wake-up hints and broadcasts are lost", "err", translate(err))
 	}
@@ -246,12 +271,16 @@ func (w *waker) closeConn(conn *pgx.Conn) {
 	}
 }
 
-func (w *waker) wakeLocal(node string) {
+func (w *waker) wakeLocal(hint string) {
 	w.hinted()
+	node, keys, _ := strings.Cut(hint, "\n")
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if ch, ok := w.local[node]; ok {
-		signal(ch)
+	if e, ok := w.local[node]; ok {
+		for key := range strings.SplitSeq(keys, "\n") {
+			e.heard.Add(key)
+		}
+		signal(e.ch)
 	}
 }
 
@@ -259,8 +288,9 @@ func (w *waker) wakeAll() {
 	w.hinted()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, ch := range w.local {
-		signal(ch)
+	for _, e := range w.local {
+		e.heard.Add("")
+		signal(e.ch)
 	}
 }
 

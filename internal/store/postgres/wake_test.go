@@ -2,6 +2,7 @@ package postgres_test
 
 import (
 	"errors"
+	"maps"
 	"strconv"
 	"strings"
 	"testing"
@@ -22,7 +23,7 @@ func TestWakeUpsReachTheOtherNode(t *testing.T) {
 	<-hints // the listener is ready: after connecting it sends every channel one hint
 	<-others
 	for range 100 {
-		here.Notify("there", store.HintMessage)
+		here.Notify("there", store.HintMessage, "")
 	}
 	select {
 	case <-hints:
@@ -36,6 +37,44 @@ func TestWakeUpsReachTheOtherNode(t *testing.T) {
 	}
 	if there.Wakeups("there", store.HintMessage) != hints {
 		t.Fatal("the same node got another channel")
+	}
+}
+
+// A hint names up to 64 sessions; more are any.
+func TestHintsNameTheirSessions(t *testing.T) {
+	t.Parallel()
+	url := testpg.DB(t)
+	here, there := open(t, postgres.Config{URL: url}), open(t, postgres.Config{URL: url})
+	defer func() { _, _ = here.Close(), there.Close() }()
+	hints := there.Wakeups("there", store.HintMessage)
+	<-hints
+	if got := there.Hinted("there", store.HintMessage); !got.All {
+		t.Errorf("after connecting: %+v, want any session", got)
+	}
+	for _, n := range []int{1, store.MaxHinted, store.MaxHinted + 1} {
+		want := map[string]bool{}
+		for i := range n {
+			key := "agent:main:" + strconv.Itoa(i)
+			want[key] = true
+			here.Notify("there", store.HintMessage, key)
+			here.Notify("there", store.HintMessage, key)
+		}
+		got, all := map[string]bool{}, false
+		for len(got) < n && !all { // some may come with a later notification
+			select {
+			case <-hints:
+			case <-t.Context().Done():
+				t.Fatalf("heard of %d sessions, want %d", len(got), n)
+			}
+			heard := there.Hinted("there", store.HintMessage)
+			for _, key := range heard.Keys {
+				got[key] = true
+			}
+			all = heard.All
+		}
+		if !all && !maps.Equal(got, want) || all && n <= store.MaxHinted {
+			t.Errorf("of %d sessions: %v, all %v", n, got, all)
+		}
 	}
 }
 
@@ -124,7 +163,7 @@ func TestWakeUpsSurviveABrokenListener(t *testing.T) {
 	<-hints
 	exec(t, url, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'laneway' AND datname = current_database()`)
 	<-hints // after the break each listener reads once
-	s.Notify("n", store.HintMessage)
+	s.Notify("n", store.HintMessage, "")
 	<-hints
 }
 
@@ -151,10 +190,10 @@ func TestCloseEndsTheWaker(t *testing.T) {
 	t.Parallel()
 	s := open(t, postgres.Config{URL: testpg.DB(t)})
 	s.Wakeups("n", store.HintMessage)
-	s.Notify("n", store.HintMessage)
+	s.Notify("n", store.HintMessage, "")
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	s.Notify("n", store.HintMessage) // after Close nothing happens
+	s.Notify("n", store.HintMessage, "") // after Close nothing happens
 	s.Wakeups("m", store.HintMessage)
 }

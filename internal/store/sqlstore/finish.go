@@ -25,8 +25,8 @@ const (
 			notice_id = CASE WHEN v.notice = '' THEN i.notice_id
 				ELSE COALESCE(i.notice_id, (SELECT o.id FROM outbox o WHERE o.run_id = v.run AND o.n = v.n), v.notice) END
 		{from} WHERE i.session_key = v.key AND i.seq = v.seq`
-	// Messages that wait again are held, because they already have a place in a turn.
-	holdMembersSQL = `{set key text, seq int} UPDATE inbox AS i SET state = 'waiting' {from} WHERE i.session_key = v.key AND i.seq = v.seq`
+	// Messages that wait again keep their run.
+	waitMembersSQL = `{set key text, seq int} UPDATE inbox AS i SET state = 'waiting' {from} WHERE i.session_key = v.key AND i.seq = v.seq`
 	mergedSQL      = `{set key text, seq int} SELECT i.session_key, i.seq, COALESCE(i.message_id, ''), i.state, COALESCE(i.outcome, ''), i.reason, COALESCE(i.run_id, ''),
 			COALESCE(i.merged_into, 0), i.lane, i.principal, i.channel, i.external_id, i.body, i.accepted_at
 		FROM inbox i {and} WHERE i.session_key = v.key AND i.seq = v.seq`
@@ -101,12 +101,12 @@ type finishing struct {
 	end      map[int]int    // from operations to their ends
 	written  map[int]string // ends that are written, with the node that wrote each
 
-	outgoing                             []store.Outgoing
-	ended, held, closed, entries, memory Set
-	merged                               Set
-	mergedOf                             map[string]*finishOp
-	journals, again                      []string
-	changed                              []*sessionRow
+	outgoing                              []store.Outgoing
+	ended, waits, closed, entries, memory Set
+	merged                                Set
+	mergedOf                              map[string]*finishOp
+	journals, again                       []string
+	changed                               []*sessionRow
 }
 
 func (s Inbox) finishAll(ctx context.Context, tx Tx, ops []*finishOp, alone bool) (done []bool, err error) {
@@ -295,7 +295,7 @@ func (f *finishing) endMembers(o *finishOp, r *sessionRow, about notice) {
 // requeue makes the messages of a run wait again.
 func (f *finishing) requeue(o *finishOp, r *sessionRow) {
 	for _, m := range f.members[r.key] {
-		f.held = append(f.held, []any{r.key, m.seq})
+		f.waits = append(f.waits, []any{r.key, m.seq})
 		r.waiting++
 		if o.p.Cron == nil {
 			f.again = append(f.again, m.id)
@@ -313,7 +313,7 @@ func (f *finishing) write(ctx context.Context) error {
 	for _, w := range []struct {
 		text string
 		rows Set
-	}{{endMembersSQL, f.ended}, {holdMembersSQL, f.held}, {endRunsSQL, f.closed}, {rememberSQL, f.memory}} {
+	}{{endMembersSQL, f.ended}, {waitMembersSQL, f.waits}, {endRunsSQL, f.closed}, {rememberSQL, f.memory}} {
 		if len(w.rows) == 0 {
 			continue
 		}
