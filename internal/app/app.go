@@ -271,11 +271,6 @@ func (p *Process) surroundings() surroundings {
 	}}
 }
 
-// indexer updates the search index.
-func (p *Process) indexer() *history.Indexer {
-	return history.NewIndexer(history.IndexerConfig{Store: p.store, Lease: p.dispatch.Lease, Log: p.log})
-}
-
 // disks returns directories on the disks to which this process writes, keyed by their content.
 func (p *Process) disks() map[string]string {
 	disks := map[string]string{"data": p.cfg.Data}
@@ -323,7 +318,8 @@ func (p *Process) Run(ctx context.Context) error {
 	intake, stopIntake := context.WithCancel(partsCtx)
 	defer stopIntake()
 	parts.Go(func() error { return p.dispatch.Jobs.Run(intake) })
-	parts.Go(func() error { p.indexer().Run(intake); return nil })
+	indexer := history.NewIndexer(history.IndexerConfig{Store: p.store, Lease: p.dispatch.Lease, Log: p.log})
+	parts.Go(func() error { indexer.Run(intake); return nil })
 	p.untilStop(ctx, partsCtx)
 	_ = p.manager.tell(partsCtx, "STOPPING=1") // only `systemctl status` shows it
 	p.delayStop(ctx, partsCtx)

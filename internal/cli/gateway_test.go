@@ -434,7 +434,7 @@ func (p *echoBackend) Subscribe(fn func(chat.Event), _ func(chat.Event) bool) fu
 	return func() {}
 }
 
-func (p *echoBackend) ReceiveFrom(_ context.Context, m chat.Message, _ gateway.Caller) (chat.Receipt, error) {
+func (p *echoBackend) ReceiveFrom(_ context.Context, m chat.Message, _ chat.Caller) (chat.Receipt, error) {
 	if m.Content.Text == "full" {
 		return chat.Receipt{}, chat.Errorf(chat.CodeQueueFull, "the queue of the session is full")
 	}

@@ -254,7 +254,7 @@ func cutModel(s string) (model, baseURL string) {
 }
 
 func (a *Agent) validate(at at, id string, global Queue) {
-	if !validAgentID(id) {
+	if !agentRule.MatchString(id) {
 		at.addf("is not an agent id; use lower-case letters, digits, dashes and underscores, at most 64")
 	}
 	if a.Runner == "" {

@@ -45,7 +45,7 @@ func (l *layers) file(cfg *Config, name string, text []byte) {
 	var doc yaml.Node
 	if err := decoder.Decode(&doc); err != nil {
 		if strings.TrimSpace(string(text)) != "" && doc.Kind != 0 || err.Error() != "EOF" {
-			l.faults = append(l.faults, Fault{Source: Source{SourceFile, name}, Message: "is not YAML: " + yamlMessage(err)})
+			l.faults = append(l.faults, Fault{Source: Source{SourceFile, name}, Message: "is not YAML: " + strings.TrimPrefix(err.Error(), "yaml: ")})
 		}
 		return
 	}
@@ -59,9 +59,6 @@ func (l *layers) file(cfg *Config, name string, text []byte) {
 		in.value(doc.Content[0], reflect.ValueOf(cfg).Elem(), "")
 	}
 }
-
-// yamlMessage returns the library's message without its prefix.
-func yamlMessage(err error) string { return strings.TrimPrefix(err.Error(), "yaml: ") }
 
 // input is one source of nodes.
 type input struct {

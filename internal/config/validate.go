@@ -20,8 +20,7 @@ var (
 	agentRule = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,63}$`)
 )
 
-func validName(s string) bool    { return nameRule.MatchString(s) }
-func validAgentID(s string) bool { return agentRule.MatchString(s) }
+func validName(s string) bool { return nameRule.MatchString(s) }
 
 // check checks every value and every relation between values, and returns all faults.
 func (c Config) check() FaultsError {
@@ -371,9 +370,6 @@ func (a at) oneOf(name, value string, known ...string) {
 	a.key(name).addf("must be one of %s, is %q", strings.Join(known, ", "), value)
 }
 
-// clientVariables are read by commands, not by the gateway.
-func clientVariables() []string { return []string{"LANEWAY_CONFIG", "LANEWAY_URL"} }
-
 // serviceVariable matches the variables that Kubernetes sets in every container for a service with
 // the name laneway.
 var serviceVariable = regexp.MustCompile(`^LANEWAY(_[A-Z0-9]+)*_(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT(_[0-9]+_(TCP|UDP)(_(PROTO|PORT|ADDR))?)?)$`)
@@ -382,10 +378,7 @@ var serviceVariable = regexp.MustCompile(`^LANEWAY(_[A-Z0-9]+)*_(SERVICE_HOST|SE
 // misspelled variable would otherwise go unnoticed. A setting of an agent or hook that does not
 // exist counts as unknown.
 func (l *Loaded) UnknownVariables(names []string) []string {
-	known := map[string]int{}
-	for _, name := range clientVariables() {
-		known[name] = 0
-	}
+	known := map[string]int{"LANEWAY_CONFIG": 0, "LANEWAY_URL": 0} // commands read them, not the gateway
 	collect(reflect.ValueOf(&l.Config).Elem(), "", func(path string, _ reflect.Value) {
 		for _, name := range Aliases(path) {
 			known[name] = 0

@@ -425,7 +425,7 @@ type slowAccepts struct {
 	allowed map[string]chan struct{} // by text; other messages are accepted at once
 }
 
-func (b *slowAccepts) ReceiveFrom(ctx context.Context, m chat.Message, by gateway.Caller) (chat.Receipt, error) {
+func (b *slowAccepts) ReceiveFrom(ctx context.Context, m chat.Message, by chat.Caller) (chat.Receipt, error) {
 	b.mu.Lock()
 	b.arrived = append(b.arrived, m.Content.Text)
 	b.mu.Unlock()

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -67,7 +68,7 @@ func (id *identity) administers() bool { return id.cred.Administers(id.scopes) }
 func (id *identity) principal() string { return id.cred.Name }
 
 func (s *Server) newClient(conn *socket.Conn, addr netip.Addr) *client {
-	return &client{Conn: conn, srv: s, id: s.nextConnID(), addr: addr}
+	return &client{Conn: conn, srv: s, id: "c-" + s.bootID[:4] + strconv.FormatUint(s.connSeq.Add(1), 36), addr: addr}
 }
 
 // takeCall takes a call from the allowance of the connection, or returns when the next one is

@@ -139,13 +139,6 @@ type Deadlines struct {
 	Watch      time.Duration // interval of the checks of health and credentials: 2 s
 }
 
-func orDuration(v, d time.Duration) time.Duration {
-	if v > 0 {
-		return v
-	}
-	return d
-}
-
 func orInt(v, d int) int {
 	switch {
 	case v == 0:
@@ -159,16 +152,16 @@ func orInt(v, d int) int {
 
 func (d Deadlines) withDefaults() Deadlines {
 	return Deadlines{
-		Header:  orDuration(d.Header, 10*time.Second),
-		Connect: orDuration(d.Connect, 15*time.Second),
-		Message: orDuration(d.Message, 30*time.Second),
-		Request: orDuration(d.Request, 25*time.Second),
-		Write:   orDuration(d.Write, 10*time.Second),
-		Ping:    orDuration(d.Ping, 20*time.Second),
-		Pong:    orDuration(d.Pong, 25*time.Second),
-		Slow:    orDuration(d.Slow, 5*time.Second),
-		Close:   orDuration(d.Close, time.Second),
-		Watch:   orDuration(d.Watch, 2*time.Second),
+		Header:  cmp.Or(d.Header, 10*time.Second),
+		Connect: cmp.Or(d.Connect, 15*time.Second),
+		Message: cmp.Or(d.Message, 30*time.Second),
+		Request: cmp.Or(d.Request, 25*time.Second),
+		Write:   cmp.Or(d.Write, 10*time.Second),
+		Ping:    cmp.Or(d.Ping, 20*time.Second),
+		Pong:    cmp.Or(d.Pong, 25*time.Second),
+		Slow:    cmp.Or(d.Slow, 5*time.Second),
+		Close:   cmp.Or(d.Close, time.Second),
+		Watch:   cmp.Or(d.Watch, 2*time.Second),
 	}
 }
 
@@ -183,7 +176,7 @@ func (c Config) withDefaults() Config {
 	c.Limits = c.Limits.WithDefaults()
 	c.RequestsPerSecond = orInt(c.RequestsPerSecond, 200)
 	c.Deadlines = c.Deadlines.withDefaults()
-	c.StopTimeout = orDuration(c.StopTimeout, 5*time.Second)
+	c.StopTimeout = cmp.Or(c.StopTimeout, 5*time.Second)
 	if c.Limiter == nil {
 		c.Limiter = auth.NewLimiter(c.Limits)
 	}
@@ -214,9 +207,6 @@ func (c Config) check() error {
 	return errors.Join(faults...)
 }
 
-// Caller is the origin of a call.
-type Caller = chat.Caller
-
 // Backend is the core as the gateway uses it; package dispatch implements it. Every method returns
 // *chat.Error values for errors that a caller can act on. Except for [Backend.Wait], no method
 // waits for a lane, a slot or an answer.
@@ -245,7 +235,7 @@ type Backend interface {
 	Channels() []chat.ChannelStatus
 	// Progress does not use the database.
 	Progress() chat.Progress
-	// Ready reports the failing check as a [*NotReadyError]; nil = ready.
+	// Ready reports the failing check as a [*chat.NotReadyError]; nil = ready.
 	Ready(ctx context.Context) error
 
 	// Subscribe calls fn for every event of this process, in order per run, until the returned
@@ -254,20 +244,6 @@ type Backend interface {
 	// that text. Neither function may block. A message that has to wait causes an EventQueued.
 	Subscribe(fn func(chat.Event), wanted func(chat.Event) bool) (cancel func())
 }
-
-// Check is one condition of readiness.
-type Check = chat.Check
-
-// NotReadyError is the error of a backend for a failing check.
-type NotReadyError = chat.NotReadyError
-
-// The checks of readiness.
-const (
-	CheckDatabase   = chat.CheckDatabase
-	CheckMigrations = chat.CheckMigrations
-	CheckDraining   = chat.CheckDraining
-	CheckDisk       = chat.CheckDisk
-)
 
 // MethodInfo describes one method for documentation and tests.
 type MethodInfo struct {

@@ -195,7 +195,7 @@ func (c *core) Subscribe(fn func(chat.Event), wanted func(chat.Event) bool) func
 	return c.Dispatcher.Subscribe(fn, wanted)
 }
 
-func (c *core) ReceiveFrom(ctx context.Context, m chat.Message, by gateway.Caller) (chat.Receipt, error) {
+func (c *core) ReceiveFrom(ctx context.Context, m chat.Message, by chat.Caller) (chat.Receipt, error) {
 	c.mu.Lock()
 	if block := c.block; block != nil {
 		c.blocked++
@@ -284,7 +284,7 @@ func (c *core) Ready(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.down {
-		return &gateway.NotReadyError{Check: gateway.CheckDatabase, Cause: chat.ErrStoreUnavailable}
+		return &chat.NotReadyError{Check: chat.CheckDatabase, Cause: chat.ErrStoreUnavailable}
 	}
 	return c.notReady
 }

@@ -57,48 +57,48 @@ func (b *jobBook) Subscribe(fn func(cron.Event), _ func() bool) (cancel func()) 
 	return func() {}
 }
 
-func (b *jobBook) Add(context.Context, cron.Members, gateway.Caller, *chat.IdempotencyKey) (cron.Put, error) {
+func (b *jobBook) Add(context.Context, cron.Members, chat.Caller, *chat.IdempotencyKey) (cron.Put, error) {
 	job, _ := b.now()
 	return cron.Put{Job: job, Keyed: !job.KeyDerived, Created: job.Enabled, Updated: job.AtMostOnce}, nil
 }
 
-func (b *jobBook) Update(context.Context, string, cron.Members, string, gateway.Caller) (cron.Job, error) {
+func (b *jobBook) Update(context.Context, string, cron.Members, string, chat.Caller) (cron.Job, error) {
 	job, _ := b.now()
 	return job, nil
 }
 
-func (b *jobBook) Remove(context.Context, string, bool, gateway.Caller) error { return nil }
+func (b *jobBook) Remove(context.Context, string, bool, chat.Caller) error { return nil }
 
-func (b *jobBook) Pause(context.Context, string, string, time.Time, gateway.Caller) (cron.Job, error) {
+func (b *jobBook) Pause(context.Context, string, string, time.Time, chat.Caller) (cron.Job, error) {
 	job, _ := b.now()
 	return job, nil
 }
 
-func (b *jobBook) Moment(context.Context, string, string, bool, gateway.Caller) (time.Time, error) {
+func (b *jobBook) Moment(context.Context, string, string, bool, chat.Caller) (time.Time, error) {
 	return time.UnixMilli(1), nil
 }
 
-func (b *jobBook) Resume(context.Context, string, gateway.Caller) (cron.Job, error) {
+func (b *jobBook) Resume(context.Context, string, chat.Caller) (cron.Job, error) {
 	job, _ := b.now()
 	return job, nil
 }
 
-func (b *jobBook) Job(context.Context, string, gateway.Caller) (cron.Job, error) {
+func (b *jobBook) Job(context.Context, string, chat.Caller) (cron.Job, error) {
 	job, _ := b.now()
 	return job, nil
 }
 
-func (b *jobBook) Jobs(context.Context, cron.JobFilter, gateway.Caller) (cron.JobPage, error) {
+func (b *jobBook) Jobs(context.Context, cron.JobFilter, chat.Caller) (cron.JobPage, error) {
 	job, _ := b.now()
 	return cron.JobPage{Jobs: []cron.Job{job}, Total: 1 + int(job.JitterMs%2), Revision: job.Revision}, nil
 }
 
-func (b *jobBook) Ledger(context.Context, cron.RunFilter, gateway.Caller) (cron.RunPage, error) {
+func (b *jobBook) Ledger(context.Context, cron.RunFilter, chat.Caller) (cron.RunPage, error) {
 	_, run := b.now()
 	return cron.RunPage{Runs: []cron.Run{run}, Total: 1 + run.Attempt%2}, nil
 }
 
-func (b *jobBook) Start(context.Context, string, cron.RunMode, gateway.Caller, *chat.IdempotencyKey) (runID, reason string, err error) {
+func (b *jobBook) Start(context.Context, string, cron.RunMode, chat.Caller, *chat.IdempotencyKey) (runID, reason string, err error) {
 	job, run := b.now()
 	if job.Enabled {
 		return run.ID, "", nil
@@ -106,12 +106,12 @@ func (b *jobBook) Start(context.Context, string, cron.RunMode, gateway.Caller, *
 	return "", "not-due", nil
 }
 
-func (b *jobBook) Cancel(context.Context, cron.CancelParams, gateway.Caller) ([]string, error) {
+func (b *jobBook) Cancel(context.Context, cron.CancelParams, chat.Caller) ([]string, error) {
 	_, run := b.now()
 	return []string{run.ID}, nil
 }
 
-func (b *jobBook) Preview(_ context.Context, p cron.PreviewParams, _ gateway.Caller) (cron.Preview, error) {
+func (b *jobBook) Preview(_ context.Context, p cron.PreviewParams, _ chat.Caller) (cron.Preview, error) {
 	s, err := schedule.Compile(schedule.Spec{Kind: schedule.KindCron, Expr: "30 2 * * *", TZ: "Europe/Berlin"})
 	if err != nil {
 		return cron.Preview{}, err
@@ -119,19 +119,19 @@ func (b *jobBook) Preview(_ context.Context, p cron.PreviewParams, _ gateway.Cal
 	return cron.Timetable{Schedule: s}.Preview(p.From, p.Count), nil
 }
 
-func (b *jobBook) Explain(context.Context, cron.ExplainParams, gateway.Caller) (cron.Explained, error) {
+func (b *jobBook) Explain(context.Context, cron.ExplainParams, chat.Caller) (cron.Explained, error) {
 	at := time.UnixMilli(1_700_000_000_000)
 	return cron.Explained{Zone: "UTC", Slots: []cron.Explanation{{
 		Slot: at, Why: cron.WhyUnplanned, Text: "It is no slot.", Cure: cron.Cure{Text: "wait", Acts: []cron.Act{cron.ActRun}}, RunID: "r1", Before: at, After: at, Changes: []cron.JobChange{{At: at, Who: "ann", Verb: "cron.update"}},
 	}}}, nil
 }
 
-func (b *jobBook) Backfill(context.Context, cron.BackfillParams, gateway.Caller) ([]cron.BackfillFire, error) {
+func (b *jobBook) Backfill(context.Context, cron.BackfillParams, chat.Caller) ([]cron.BackfillFire, error) {
 	_, run := b.now()
 	return []cron.BackfillFire{{Slot: time.UnixMilli(1_700_000_000_000), RunID: run.ID}, {Slot: time.UnixMilli(1_700_000_060_000), RunID: "r2", Exists: true}}, nil
 }
 
-func (b *jobBook) Counts(context.Context, gateway.Caller) (cron.Summary, bool) {
+func (b *jobBook) Counts(context.Context, chat.Caller) (cron.Summary, bool) {
 	job, _ := b.now()
 	return cron.Summary{Jobs: 3, Running: 1, Backlog: 2, OldestDue: time.Second, NextWake: job.State.NextRunAt}, job.Enabled
 }

@@ -327,13 +327,13 @@ func (m *monitor) readyz(w http.ResponseWriter, r *http.Request) {
 	checks := readinessChecks{Database: "ok", Migrations: "ok", Draining: m.state.draining() || m.state.leaving.Load(), Starting: !m.state.ready(), Zones: m.zones}
 	checks.Held = !checks.Starting && m.now(r.Context()).status.Held != ""
 	err := m.askReady(r.Context())
-	var named *NotReadyError
+	var named *chat.NotReadyError
 	switch {
-	case errors.As(err, &named) && named.Check == CheckMigrations:
+	case errors.As(err, &named) && named.Check == chat.CheckMigrations:
 		checks.Migrations = "failed"
-	case errors.As(err, &named) && named.Check == CheckDraining:
+	case errors.As(err, &named) && named.Check == chat.CheckDraining:
 		checks.Draining = true
-	case errors.As(err, &named) && named.Check == CheckDisk:
+	case errors.As(err, &named) && named.Check == chat.CheckDisk:
 		checks.Disk = diskLow
 	case err != nil:
 		checks.Database = "failed"

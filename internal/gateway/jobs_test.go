@@ -28,51 +28,51 @@ func meant(id string) error { return chat.Errorf(chat.CodeInvalid, "target %q", 
 
 func (target) Subscribe(func(cron.Event), func() bool) (cancel func()) { return func() {} }
 
-func (target) Update(_ context.Context, id string, _ cron.Members, _ string, _ gateway.Caller) (cron.Job, error) {
+func (target) Update(_ context.Context, id string, _ cron.Members, _ string, _ chat.Caller) (cron.Job, error) {
 	return cron.Job{}, meant(id)
 }
 
-func (target) Remove(_ context.Context, id string, _ bool, _ gateway.Caller) error {
+func (target) Remove(_ context.Context, id string, _ bool, _ chat.Caller) error {
 	return meant(id)
 }
 
-func (target) Pause(_ context.Context, id, _ string, _ time.Time, _ gateway.Caller) (cron.Job, error) {
+func (target) Pause(_ context.Context, id, _ string, _ time.Time, _ chat.Caller) (cron.Job, error) {
 	return cron.Job{}, meant(id)
 }
 
-func (target) Moment(_ context.Context, id, _ string, _ bool, _ gateway.Caller) (time.Time, error) {
+func (target) Moment(_ context.Context, id, _ string, _ bool, _ chat.Caller) (time.Time, error) {
 	return time.Time{}, meant(id)
 }
 
-func (target) Resume(_ context.Context, id string, _ gateway.Caller) (cron.Job, error) {
+func (target) Resume(_ context.Context, id string, _ chat.Caller) (cron.Job, error) {
 	return cron.Job{}, meant(id)
 }
 
-func (target) Job(_ context.Context, id string, _ gateway.Caller) (cron.Job, error) {
+func (target) Job(_ context.Context, id string, _ chat.Caller) (cron.Job, error) {
 	return cron.Job{}, meant(id)
 }
 
-func (target) Ledger(_ context.Context, f cron.RunFilter, _ gateway.Caller) (cron.RunPage, error) {
+func (target) Ledger(_ context.Context, f cron.RunFilter, _ chat.Caller) (cron.RunPage, error) {
 	return cron.RunPage{}, meant(f.JobID)
 }
 
-func (target) Start(_ context.Context, id string, _ cron.RunMode, _ gateway.Caller, _ *chat.IdempotencyKey) (runID, reason string, err error) {
+func (target) Start(_ context.Context, id string, _ cron.RunMode, _ chat.Caller, _ *chat.IdempotencyKey) (runID, reason string, err error) {
 	return "", "", meant(id)
 }
 
-func (target) Cancel(_ context.Context, p cron.CancelParams, _ gateway.Caller) ([]string, error) {
+func (target) Cancel(_ context.Context, p cron.CancelParams, _ chat.Caller) ([]string, error) {
 	return nil, meant(p.JobID)
 }
 
-func (target) Preview(_ context.Context, p cron.PreviewParams, _ gateway.Caller) (cron.Preview, error) {
+func (target) Preview(_ context.Context, p cron.PreviewParams, _ chat.Caller) (cron.Preview, error) {
 	return cron.Preview{}, meant(p.ID)
 }
 
-func (target) Explain(_ context.Context, p cron.ExplainParams, _ gateway.Caller) (cron.Explained, error) {
+func (target) Explain(_ context.Context, p cron.ExplainParams, _ chat.Caller) (cron.Explained, error) {
 	return cron.Explained{}, meant(p.ID)
 }
 
-func (target) Backfill(_ context.Context, p cron.BackfillParams, _ gateway.Caller) ([]cron.BackfillFire, error) {
+func (target) Backfill(_ context.Context, p cron.BackfillParams, _ chat.Caller) ([]cron.BackfillFire, error) {
 	return nil, meant(p.ID)
 }
 
@@ -168,7 +168,7 @@ func TestEveryCronMethodTakesEitherNameOfItsTarget(t *testing.T) {
 // filler is a backend whose backfills need as many mebibytes as MaxRuns.
 type filler struct{ target }
 
-func (filler) Backfill(_ context.Context, p cron.BackfillParams, _ gateway.Caller) ([]cron.BackfillFire, error) {
+func (filler) Backfill(_ context.Context, p cron.BackfillParams, _ chat.Caller) ([]cron.BackfillFire, error) {
 	return nil, p.Spend(p.MaxRuns << 20)
 }
 

@@ -21,6 +21,7 @@ import (
 
 	"github.com/gorilla/websocket"
 
+	"laneway/internal/chat"
 	"laneway/internal/gateway"
 )
 
@@ -223,7 +224,7 @@ func TestAnswersWithoutACredentialDiscloseNothing(t *testing.T) {
 	for _, down := range []bool{false, true} {
 		b.core.set(func() {
 			if b.core.down = down; down {
-				b.core.notReady = &gateway.NotReadyError{Check: gateway.CheckDatabase, Cause: errors.New("dial postgres://laneway:secret@db.internal:5432/laneway: refused")}
+				b.core.notReady = &chat.NotReadyError{Check: chat.CheckDatabase, Cause: errors.New("dial postgres://laneway:secret@db.internal:5432/laneway: refused")}
 			}
 		})
 		for _, c := range []struct {

@@ -281,10 +281,6 @@ func (s *Server) httpServer(base, waits context.Context) *http.Server {
 	}
 }
 
-func (s *Server) nextConnID() string {
-	return "c-" + s.bootID[:4] + strconv.FormatUint(s.connSeq.Add(1), 36)
-}
-
 // lifecycle is the state of the gateway between start and stop. It is safe for concurrent use.
 type lifecycle struct {
 	up, down atomic.Bool

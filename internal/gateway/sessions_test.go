@@ -398,7 +398,7 @@ func (b troubled) Status(context.Context) chat.SystemStatus {
 	}
 }
 
-func (troubledJobs) Jobs(_ context.Context, f cron.JobFilter, by gateway.Caller) (cron.JobPage, error) {
+func (troubledJobs) Jobs(_ context.Context, f cron.JobFilter, by chat.Caller) (cron.JobPage, error) {
 	jobs := map[cron.JobCondition][]cron.Job{
 		cron.JobsInvalid: {{ID: "odd", Name: "odd", Invalid: "its schedule has no fields"}},
 		cron.JobsFailing: {
@@ -415,7 +415,7 @@ func (troubledJobs) Jobs(_ context.Context, f cron.JobFilter, by gateway.Caller)
 	return cron.JobPage{Jobs: jobs, Total: len(jobs)}, nil
 }
 
-func (troubledJobs) Ledger(_ context.Context, f cron.RunFilter, by gateway.Caller) (cron.RunPage, error) {
+func (troubledJobs) Ledger(_ context.Context, f cron.RunFilter, by chat.Caller) (cron.RunPage, error) {
 	if !slices.Equal(f.States, []cron.RunState{cron.RunMissed}) || by.Own {
 		return cron.RunPage{}, nil
 	}

@@ -313,7 +313,7 @@ func TestProbesReportTheStateOfTheProcess(t *testing.T) {
 		t.Errorf("cron loop is blocked: healthz %d %v, want 503 stalled with its age", status, body)
 	}
 	b.core.set(func() { b.core.cronAge = 0 })
-	b.core.set(func() { b.core.notReady = &gateway.NotReadyError{Check: gateway.CheckMigrations} })
+	b.core.set(func() { b.core.notReady = &chat.NotReadyError{Check: chat.CheckMigrations} })
 	if status, _, body := b.get(http.MethodGet, "/readyz"); status != 503 || body["checks"].(map[string]any)["migrations"] == "ok" {
 		t.Errorf("old schema: readyz %d %v, want 503 naming migrations", status, body)
 	}

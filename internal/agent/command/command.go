@@ -222,16 +222,13 @@ func (c Config) dashIsOption() bool {
 // message is not replaced.
 func (c Config) arguments(req agent.Request, prompt, session string) []string {
 	items := strings.NewReplacer(
-		"{session}", req.Session.String(), messageItem, withoutNUL(prompt), "{run}", req.RunID, "{agent}", req.Session.Agent)
+		"{session}", req.Session.String(), messageItem, strings.ReplaceAll(prompt, "\x00", ""), "{run}", req.RunID, "{agent}", req.Session.Agent)
 	args := make([]string, 0, len(c.Argv)+2)
 	for _, arg := range c.Argv[1:] {
 		args = append(args, items.Replace(arg))
 	}
 	return slices.Insert(args, c.beforePrompt()-1, c.resumption(session)...)
 }
-
-// withoutNUL keeps the kernel from refusing the argument.
-func withoutNUL(s string) string { return strings.ReplaceAll(s, "\x00", "") }
 
 // Keys of log lines.
 const (

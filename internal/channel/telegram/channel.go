@@ -186,7 +186,7 @@ func New(cfg Config, deps Deps) (*Channel, error) {
 
 // wire makes the parts: first those that send, then those that handle updates.
 func (c *Channel) wire(deps Deps) {
-	limits, recent, log := newLimiter(), newRecentMessages(), c.log
+	limits, recent, log := newLimiter(), &recentMessages{at: map[string]messageRef{}}, c.log
 	c.api = &client{base: c.cfg.APIURL, token: c.cfg.Token, transport: deps.Transport, metrics: c.metrics, limits: limits}
 	poster := &poster{api: c.api, limits: limits, addresses: c.addresses, conn: c.conn, log: log}
 	notes := &notes{poster: poster, log: log, recent: newTTLMap(time.Minute)}

@@ -349,8 +349,6 @@ type messageRef struct {
 	message int
 }
 
-func newRecentMessages() *recentMessages { return &recentMessages{at: map[string]messageRef{}} }
-
 func (r *recentMessages) add(id string, to messageRef) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

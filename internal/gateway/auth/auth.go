@@ -123,7 +123,7 @@ func New(cfg Config, audit AuditLog, log *slog.Logger) (*Authenticator, error) {
 		return nil, err
 	}
 	return &Authenticator{
-		keys: newKeyring(cfg.Credentials, cfg.Sources), readings: newReadings(), limiter: cfg.Limiter, refused: newRefusals(), audit: audit, failures: newFailures(cfg.Metrics),
+		keys: newKeyring(cfg.Credentials, cfg.Sources), readings: &readings{turn: make(chan struct{}, 1)}, limiter: cfg.Limiter, refused: newRefusals(), audit: audit, failures: newFailures(cfg.Metrics),
 		log: log, warnings: rate.Sometimes{First: 10, Interval: time.Second},
 	}, nil
 }

@@ -216,8 +216,6 @@ type readings struct {
 	ended time.Time     // when the last one ended; used by the holder of turn
 }
 
-func newReadings() *readings { return &readings{turn: make(chan struct{}, 1)} }
-
 // now reads, after a reading that is in progress.
 func (r *readings) now(ctx context.Context, read func(context.Context)) {
 	if !r.enter(ctx) {

@@ -277,8 +277,6 @@ func shownRuns(ids []string) []string {
 	return shown
 }
 
-func newMessageID() string { return uuid.Must(uuid.NewV7()).String() }
-
 // agentFrames are the two results of the method agent.
 type agentFrames = rpc.Twice[wire.AgentResult]
 
@@ -400,7 +398,7 @@ func (h handlers) wake(ctx context.Context, c *rpc.Call, p wire.WakeParams) (wir
 		return wire.WakeResult{}, err
 	}
 	m := message(c, key, p.Text, p.IdempotencyKey)
-	m.ID = newMessageID()
+	m.ID = uuid.Must(uuid.NewV7()).String()
 	m.Content.System = true
 	m.Content.Options.NoMerge = true
 	if p.Mode == "next-heartbeat" {

@@ -218,7 +218,7 @@ func (h *Handler) receive(ctx context.Context, c *call, share *inflight.Share) (
 func (h *Handler) offer(ctx context.Context, c *call, m chat.Message) (*run, error) {
 	out := &run{cred: c.cred, prompt: c.prompt, form: c.form, unsubscribe: func() {}}
 	if c.prompt.stream {
-		out.progress = newProgress(m.ID)
+		out.progress = &progress{run: m.ID, changed: make(chan struct{}, 1)}
 		out.unsubscribe = h.runs.Subscribe(out.progress.observe, out.progress.wanted)
 	}
 	var err error

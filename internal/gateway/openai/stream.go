@@ -29,8 +29,6 @@ type progress struct {
 	text    string
 }
 
-func newProgress(run string) *progress { return &progress{run: run, changed: make(chan struct{}, 1)} }
-
 // observe is called for every event of the process and must not block.
 func (l *progress) observe(ev chat.Event) {
 	if ev.RunID != l.run || (ev.Kind != chat.EventStarted && ev.Kind != chat.EventDelta) {

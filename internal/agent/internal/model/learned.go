@@ -53,10 +53,6 @@ type learned struct {
 	suspected map[string]int           // by model: turns that ended with a refusal that names nothing, while tools were offered
 }
 
-func newLearned(log *slog.Logger) *learned {
-	return &learned{log: log, lacks: map[[2]string]agent.Lack{}, suspected: map[string]int{}}
-}
-
 // refused returns the parts that a model has refused.
 func (l *learned) refused(model string) map[string]bool {
 	l.mu.Lock()

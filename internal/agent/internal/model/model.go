@@ -157,7 +157,7 @@ func New(dialect Dialect, cfg Config, transport http.RoundTripper, log *slog.Log
 	if err != nil {
 		return nil, fmt.Errorf("configuring the %s runner: %w", dialect.Name, err)
 	}
-	return &Runner{cfg: cfg, dialect: dialect, endpoint: withoutUser(address), client: client, learned: newLearned(log), log: log}, nil
+	return &Runner{cfg: cfg, dialect: dialect, endpoint: withoutUser(address), client: client, learned: &learned{log: log, lacks: map[[2]string]agent.Lack{}, suspected: map[string]int{}}, log: log}, nil
 }
 
 func withoutUser(address string) string {
