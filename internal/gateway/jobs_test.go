@@ -21,61 +21,6 @@ import (
 	"laneway/internal/wire"
 )
 
-// target answers every call with an error that names the job of the call.
-type target struct{ jobs.Backend }
-
-func meant(id string) error { return chat.Errorf(chat.CodeInvalid, "target %q", id) }
-
-func (target) Subscribe(func(cron.Event), func() bool) (cancel func()) { return func() {} }
-
-func (target) Update(_ context.Context, id string, _ cron.Members, _ string, _ chat.Caller) (cron.Job, error) {
-	return cron.Job{}, meant(id)
-}
-
-func (target) Remove(_ context.Context, id string, _ bool, _ chat.Caller) error {
-	return meant(id)
-}
-
-func (target) Pause(_ context.Context, id, _ string, _ time.Time, _ chat.Caller) (cron.Job, error) {
-	return cron.Job{}, meant(id)
-}
-
-func (target) Moment(_ context.Context, id, _ string, _ bool, _ chat.Caller) (time.Time, error) {
-	return time.Time{}, meant(id)
-}
-
-func (target) Resume(_ context.Context, id string, _ chat.Caller) (cron.Job, error) {
-	return cron.Job{}, meant(id)
-}
-
-func (target) Job(_ context.Context, id string, _ chat.Caller) (cron.Job, error) {
-	return cron.Job{}, meant(id)
-}
-
-func (target) Ledger(_ context.Context, f cron.RunFilter, _ chat.Caller) (cron.RunPage, error) {
-	return cron.RunPage{}, meant(f.JobID)
-}
-
-func (target) Start(_ context.Context, id string, _ cron.RunMode, _ chat.Caller, _ *chat.IdempotencyKey) (runID, reason string, err error) {
-	return "", "", meant(id)
-}
-
-func (target) Cancel(_ context.Context, p cron.CancelParams, _ chat.Caller) ([]string, error) {
-	return nil, meant(p.JobID)
-}
-
-func (target) Preview(_ context.Context, p cron.PreviewParams, _ chat.Caller) (cron.Preview, error) {
-	return cron.Preview{}, meant(p.ID)
-}
-
-func (target) Explain(_ context.Context, p cron.ExplainParams, _ chat.Caller) (cron.Explained, error) {
-	return cron.Explained{}, meant(p.ID)
-}
-
-func (target) Backfill(_ context.Context, p cron.BackfillParams, _ chat.Caller) ([]cron.BackfillFire, error) {
-	return nil, meant(p.ID)
-}
-
 // listed is a core that lists the turns and the questions of a test.
 type listed struct {
 	*core
@@ -116,16 +61,24 @@ func (h *listed) AnswerQuestion(_ context.Context, by, id string, option int) (s
 	return "", chat.Errorf(chat.CodeNotFound, "there is no open question like this")
 }
 
+// ledgerOfNone is a job service that has no runs: it says of which job.
+type ledgerOfNone struct{ jobs.Backend }
+
+func (ledgerOfNone) Ledger(_ context.Context, f cron.RunFilter, _ chat.Caller) (cron.RunPage, error) {
+	return cron.RunPage{}, chat.Errorf(chat.CodeInvalid, "cron job not found: %s", f.JobID)
+}
+
 // Every method with a job as its target accepts it as id and as jobId: either, or both when they
 // are equal.
 func TestEveryCronMethodTakesEitherNameOfItsTarget(t *testing.T) {
 	t.Parallel()
-	b := start(t, withBook(target{}), func(c *gateway.Config) { c.CronWritesPerMinute = -1 })
+	c := newCore(t)
+	b := serve(t, c, c, withBook(ledgerOfNone{c.Jobs}), func(c *gateway.Config) { c.CronWritesPerMinute = -1 })
 	s := b.login(adminToken)
 	without := map[string]string{ // the answers to calls without a target; the other methods require it
 		"cron.cancel":  "invalid cron.cancel params: must have either runId or id",
 		"cron.preview": "invalid cron.preview params: must have id or schedule",
-		"cron.runs":    `target ""`,
+		"cron.runs":    "cron job not found: ",
 	}
 	var tried []string
 	for _, m := range b.srv.Methods() {
@@ -141,9 +94,9 @@ func TestEveryCronMethodTakesEitherNameOfItsTarget(t *testing.T) {
 			ids  params
 			want string
 		}{
-			{params{"id": "one"}, `target "one"`},
-			{params{"jobId": "one"}, `target "one"`},
-			{params{"id": "one", "jobId": "one"}, `target "one"`},
+			{params{"id": "one"}, "cron job not found: one"},
+			{params{"jobId": "one"}, "cron job not found: one"},
+			{params{"id": "one", "jobId": "one"}, "cron job not found: one"},
 			{params{"id": "one", "jobId": "two"}, "invalid " + m.Name + " params: at /jobId: must be the same as id, or absent"},
 			{params{"id": "one", "jobId": 1}, "invalid " + m.Name + " params: at /jobId: must be string"},
 			{params{"jobId": strings.Repeat("x", 129)}, "invalid " + m.Name + " params: at /jobId: must NOT have more than 128 characters"},
@@ -166,7 +119,7 @@ func TestEveryCronMethodTakesEitherNameOfItsTarget(t *testing.T) {
 }
 
 // filler is a backend whose backfills need as many mebibytes as MaxRuns.
-type filler struct{ target }
+type filler struct{ jobEvents }
 
 func (filler) Backfill(_ context.Context, p cron.BackfillParams, _ chat.Caller) ([]cron.BackfillFire, error) {
 	return nil, p.Spend(p.MaxRuns << 20)
@@ -175,7 +128,7 @@ func (filler) Backfill(_ context.Context, p cron.BackfillParams, _ chat.Caller) 
 // A backfill of a job with a long text stores many times the bytes of its params.
 func TestABackfillTakesTheBytesOfItsRunsFromTheAllowance(t *testing.T) {
 	t.Parallel()
-	b := start(t, withBook(filler{}))
+	b := start(t, withBook(filler{jobEvents{publish: make(chan func(cron.Event), 1)}}))
 	s := b.login(annaToken)
 	backfill := func(mebibytes int) *frameError {
 		t.Helper()

@@ -17,6 +17,7 @@ import (
 
 	"github.com/gorilla/websocket"
 
+	"laneway/internal/chat"
 	"laneway/internal/gateway"
 )
 
