@@ -134,9 +134,10 @@ reproducible: ## build twice, the second time in another directory without a cac
 packages: ## dist: archives for linux, darwin and windows, deb and rpm, lists of modules, checksums (TARGETS="linux/amd64 …")
 	VERSION='$(VERSION)' LDFLAGS='$(LDFLAGS)' scripts/packages
 
-packages-test: ## install each package for this machine into an empty root, and start it and the image there (as root; needs dpkg, rpm and buildah)
+packages-test: ## install each package for this machine into an empty root, and start it and both images there (as root; needs mmdebstrap, rpm, buildah, npm)
 	$(MAKE) packages TARGETS=linux/$$($(GO) env GOARCH)
 	$(MAKE) image
+	AGENTS= BASE=debian $(MAKE) image IMAGE=agents
 	LANEWAY_PACKAGES="$$PWD/dist" $(TESTPG) $(GO) test -tags packages -count=1 -v ./internal/testpackages
 
 dist: vuln zones-newest reproducible packages ## the files of a release, after its checks
@@ -147,7 +148,7 @@ zones: ## the time zone rules of the program, from Debian's newest tzdata
 zones-newest: ## fails when Debian has newer time zone rules than the program
 	scripts/zones newest
 
-image: ## the container image laneway:$(VERSION), by buildah (an archive in dist) or docker; IMAGE=agents: laneway:agents with Node.js and git
+image: ## the container image laneway:$(VERSION), by buildah (an archive in dist) or docker; IMAGE=agents: laneway:agents with Node.js and git (BASE=debian, AGENTS=)
 	VERSION='$(VERSION)' COMMIT='$(COMMIT)' LDFLAGS='$(LDFLAGS)' scripts/image
 
 setup: ## install what the tests need, with apt

@@ -42,36 +42,46 @@ func instructions(t *testing.T, file string) [][2]string {
 	return out
 }
 
-// TestTheImageIsStaticAndRunsWithoutRights checks the last stage of the Dockerfile.
-func TestTheImageIsStaticAndRunsWithoutRights(t *testing.T) {
+// TestTheImagesRunWithoutRights checks both images of the Dockerfile: the gateway alone is static,
+// and the one for agents has what they need.
+func TestTheImagesRunWithoutRights(t *testing.T) {
 	t.Parallel()
 	known := []string{"FROM", "WORKDIR", "COPY", "RUN", "ARG", "LABEL", "USER", "ENV", "VOLUME", "EXPOSE", "STOPSIGNAL", "HEALTHCHECK", "ENTRYPOINT", "CMD"}
-	pinned := regexp.MustCompile(`^(scratch|[a-z0-9./-]+:[0-9][a-zA-Z0-9.-]*(@sha256:[0-9a-f]{64})?)( AS [a-z]+)?$`)
-	last := map[string]string{} // of the last stage
-	static := false
+	pinned := regexp.MustCompile(`^(scratch|[a-z0-9./-]+:[0-9][a-zA-Z0-9.-]*(@sha256:[0-9a-f]{64})?) AS ([a-z]+)$`)
+	stages, stage := map[string]map[string]string{}, map[string]string{}
 	for _, in := range instructions(t, "../../Dockerfile") {
 		name, rest := in[0], in[1]
 		if !slices.Contains(known, name) {
 			t.Errorf("unknown instruction %s %s", name, rest)
 		}
 		if name == "FROM" {
-			last = map[string]string{}
-			if !pinned.MatchString(rest) {
-				t.Errorf("FROM %s: no version is named", rest)
+			m := pinned.FindStringSubmatch(rest)
+			if m == nil {
+				t.Fatalf("FROM %s: no version or no name", rest)
 			}
+			stage = map[string]string{}
+			stages[m[3]] = stage
 		}
-		static = static || name == "RUN" && strings.Contains(rest, "CGO_ENABLED=0 go build")
-		last[name] = rest
+		stage[name] += rest + "\n"
 	}
-	uid, _, _ := strings.Cut(last["USER"], ":")
-	if n, err := strconv.Atoi(uid); err != nil || n < 1000 {
-		t.Errorf("USER %q is not a number of a user without rights", last["USER"])
+	for name, from := range map[string]string{"gateway": "scratch", "agents": "node:"} {
+		last := stages[name]
+		uid, _, _ := strings.Cut(last["USER"], ":")
+		if n, err := strconv.Atoi(uid); err != nil || n < 1000 {
+			t.Errorf("%s: USER %q is not a number of a user without rights", name, last["USER"])
+		}
+		if !strings.HasPrefix(last["FROM"], from) || !strings.Contains(last["HEALTHCHECK"], `"health"]`) || last["STOPSIGNAL"] != "SIGTERM\n" ||
+			last["ENTRYPOINT"] != `["/usr/local/bin/laneway"]`+"\n" || last["CMD"] != `["serve"]`+"\n" {
+			t.Errorf("%s: FROM %q, HEALTHCHECK %q, STOPSIGNAL %q, ENTRYPOINT %q, CMD %q", name, last["FROM"], last["HEALTHCHECK"], last["STOPSIGNAL"], last["ENTRYPOINT"], last["CMD"])
+		}
 	}
-	if last["FROM"] != "scratch AS gateway" || !static {
-		t.Errorf("the image begins from %q, built statically: %v", last["FROM"], static)
+	if static := strings.Contains(stages["build"]["RUN"], "CGO_ENABLED=0 go build"); !static || stages["gateway"]["RUN"] != "" {
+		t.Errorf("the gateway is built statically: %v, and runs %q", static, stages["gateway"]["RUN"])
 	}
-	if !strings.Contains(last["HEALTHCHECK"], `"health"]`) || !strings.HasPrefix(last["ENTRYPOINT"], "[") || last["RUN"] != "" || last["STOPSIGNAL"] != "SIGTERM" {
-		t.Errorf("HEALTHCHECK %q, ENTRYPOINT %q, RUN %q, STOPSIGNAL %q", last["HEALTHCHECK"], last["ENTRYPOINT"], last["RUN"], last["STOPSIGNAL"])
+	for _, program := range []string{"ca-certificates", "curl", "git", "ripgrep", "npm install --global"} {
+		if !strings.Contains(stages["agents"]["RUN"], program) {
+			t.Errorf("the image for agents has no %s", program)
+		}
 	}
 }
 

@@ -5,6 +5,7 @@ package testpackages
 import (
 	"archive/tar"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -35,33 +36,52 @@ var installed = []string{
 	"usr/share/bash-completion/completions/laneway", "usr/share/fish/vendor_completions.d/laneway.fish", "usr/share/doc/laneway/copyright",
 }
 
-// From an empty root and the package alone to a bot that answers: install, start with a token,
-// write, approve the code, write.
+// From an empty root and the package alone to a bot that answers, with the commands of the pages:
+// install, start with a token, write, approve the code, write. Debian's root is the smallest that
+// mmdebstrap makes, and dpkg and install.sh are its own.
 func TestAPackageInAnEmptyRootMakesABotThatAnswers(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Fatal("this test needs root: it changes into the root directory of the installation")
 	}
-	for format, install := range map[string]string{
-		// dpkg runs the scripts of the package on this machine, with DPKG_ROOT. The scripts of an
-		// rpm need a shell in the root, and are run below.
-		"deb":        `mkdir -p var/lib/dpkg/info var/lib/dpkg/updates etc && touch var/lib/dpkg/status etc/passwd etc/group && dpkg --root="$PWD" --force-script-chrootless --force-not-root --force-depends -i "$PACKAGE"`,
-		"rpm":        `rpm --root "$PWD" --initdb && rpm --root "$PWD" --nodeps --noscripts --ignorearch -i "$PACKAGE" && rpm --root "$PWD" -q --scripts laneway | grep -q systemd-sysusers`,
-		"install.sh": `LANEWAY_FROM="$PACKAGE" LANEWAY_BIN="$PWD/usr/bin" HOME="$PWD" sh "$PACKAGE/install.sh"`,
+	debian := filepath.Join(t.TempDir(), "debian.tar")
+	if out, err := exec.CommandContext(t.Context(), "mmdebstrap", "--quiet", "--variant=minbase", "bookworm", debian).CombinedOutput(); err != nil {
+		t.Fatalf("mmdebstrap: %v\n%s", err, out)
+	}
+	const own = "/home/anna/.local/bin/laneway"
+	for format, c := range map[string]struct {
+		install, program string
+		files            []string
+		first            []string // what the pages say to do before the start
+	}{
+		"deb": {
+			install: `cp "$PACKAGE" tmp/laneway.deb && chroot . dpkg -i /tmp/laneway.deb && grep -q ^laneway: etc/passwd`,
+			program: "/usr/bin/laneway", files: installed, first: []string{"config", "init"},
+		},
+		// The scripts of an rpm need the shell of its own system.
+		"rpm": {
+			install: `rpm --root "$PWD" --initdb && rpm --root "$PWD" --nodeps --noscripts --ignorearch -i "$PACKAGE" && rpm --root "$PWD" -q --scripts laneway | grep -q systemd-sysusers`,
+			program: "/usr/bin/laneway", files: installed, first: []string{"config", "init"},
+		},
+		"install.sh": {
+			install: `mkdir -p tmp/release home/anna && chown 1000:1000 home/anna && cp "$PACKAGE"/install.sh "$PACKAGE"/SHA256SUMS "$PACKAGE"/*.tar.gz tmp/release &&
+				chroot --userspec=1000:1000 . env -i HOME=/home/anna PATH=/usr/bin LANEWAY_FROM=/tmp/release sh /tmp/release/install.sh`,
+			program: own, files: []string{own},
+		},
 	} {
 		t.Run(format, func(t *testing.T) {
 			root := t.TempDir()
-			begun := time.Now()
-			in := exec.Command("sh", "-euc", install)
+			if format != "rpm" {
+				untar(t, debian, root)
+				devNull(t, root)
+			}
+			in := exec.CommandContext(t.Context(), "sh", "-euc", c.install)
 			in.Dir, in.Env = root, append(os.Environ(), "PACKAGE="+packageFile(t, format))
+			begun := time.Now()
 			if out, err := in.CombinedOutput(); err != nil {
-				t.Fatalf("%s: %v\n%s", install, err, out)
+				t.Fatalf("%s: %v\n%s", c.install, err, out)
 			}
 			t.Logf("installed after %v", time.Since(begun).Round(time.Millisecond))
-			files := installed
-			if format == "install.sh" {
-				files = installed[:1] // the program alone
-			}
-			for _, path := range files {
+			for _, path := range c.files {
 				if info, err := os.Stat(filepath.Join(root, path)); err != nil || info.Size() == 0 {
 					t.Errorf("%s: %v", path, err)
 				}
@@ -69,10 +89,7 @@ func TestAPackageInAnEmptyRootMakesABotThatAnswers(t *testing.T) {
 			if unit, err := os.ReadFile(filepath.Join(root, "usr/lib/systemd/system/laneway.service")); format != "install.sh" && (err != nil || !bytes.Contains(unit, []byte("ExecStart=/usr/bin/laneway serve"))) {
 				t.Errorf("the unit does not start the program of the package: %v", err)
 			}
-			if passwd, err := os.ReadFile(filepath.Join(root, "etc/passwd")); format == "deb" && (err != nil || !bytes.Contains(passwd, []byte("laneway:"))) {
-				t.Errorf("the package has made no user: %q, %v", passwd, err)
-			}
-			bot(t, root)
+			bot(t, root, c.program, c.first)
 			t.Logf("the bot answered after %v", time.Since(begun).Round(time.Millisecond))
 		})
 	}
@@ -91,23 +108,30 @@ func packageFile(t *testing.T, format string) string {
 	return files[0]
 }
 
-// bot starts the installed gateway with a token, as the only program of its root, and has a
-// conversation.
-func bot(t *testing.T, root string) {
+// bot starts the installed gateway with a token, as a user without rights, after the first command,
+// and has a conversation.
+func bot(t *testing.T, root, path string, first []string) {
 	t.Helper()
 	telegram := testtelegram.New(testtelegram.Config{})
 	api := httptest.NewServer(telegram)
 	defer api.Close()
 	telegram.AddPrivate(7, "Anna")
+	// The root may be below a directory of the test that only root reaches, and have no /tmp.
+	const home = "/home/anna"
+	if err := errors.Join(os.MkdirAll(filepath.Join(root, home), 0o755), os.Chown(filepath.Join(root, home), 1000, 1000), os.MkdirAll(filepath.Join(root, "tmp"), 0o777), reachable(root)); err != nil {
+		t.Fatal(err)
+	}
 	program := func(args ...string) *exec.Cmd {
-		cmd := exec.CommandContext(t.Context(), "/usr/bin/laneway", args...)
-		cmd.Path, cmd.Err = "/usr/bin/laneway", nil // in the root, not on this machine
-		cmd.Dir, cmd.SysProcAttr = "/", &syscall.SysProcAttr{Chroot: root}
-		cmd.Env = []string{"TELEGRAM_TOKEN=" + telegram.Token(), "LANEWAY_CHANNELS_TELEGRAM_API_URL=" + api.URL, "LANEWAY_LISTEN=127.0.0.1:28790", "LANEWAY_METRICS_LISTEN=off", "HOME=/"}
+		cmd := exec.CommandContext(t.Context(), path, args...)
+		cmd.Path, cmd.Err = path, nil // in the root, not on this machine
+		cmd.Dir, cmd.SysProcAttr = home, &syscall.SysProcAttr{Chroot: root, Credential: &syscall.Credential{Uid: 1000, Gid: 1000}}
+		cmd.Env = []string{"TELEGRAM_TOKEN=" + telegram.Token(), "LANEWAY_CHANNELS_TELEGRAM_API_URL=" + api.URL, "LANEWAY_LISTEN=127.0.0.1:28790", "LANEWAY_METRICS_LISTEN=off", "HOME=" + home}
 		return cmd
 	}
-	if err := os.MkdirAll(filepath.Join(root, "tmp"), 0o777); err != nil {
-		t.Fatal(err)
+	if first != nil {
+		if out, err := program(first...).CombinedOutput(); err != nil {
+			t.Fatalf("laneway %q: %v: %s", first, err, out)
+		}
 	}
 	serve := program("serve")
 	var log bytes.Buffer
@@ -151,16 +175,17 @@ type image struct {
 	Entrypoint  []string
 	Cmd         []string
 	Env         []string
+	WorkingDir  string
 	Healthcheck struct{ Test []string }
 	StopSignal  string
 }
 
-// unpacked writes the files of the image to a directory, layer after layer, and returns its
-// configuration.
-func unpacked(t *testing.T, root string) image {
+// unpacked writes the files of the image to a directory that its user can reach, layer after layer,
+// and returns the directory and the image's configuration.
+func unpacked(t *testing.T, archive string) (root string, config image) {
 	t.Helper()
-	dir := t.TempDir()
-	untar(t, filepath.Join(os.Getenv("LANEWAY_PACKAGES"), "laneway_image.tar"), dir)
+	dir, root := t.TempDir(), t.TempDir()
+	untar(t, filepath.Join(os.Getenv("LANEWAY_PACKAGES"), archive), dir)
 	var manifest []struct {
 		Config string
 		Layers []string
@@ -178,9 +203,75 @@ func unpacked(t *testing.T, root string) image {
 	for _, layer := range manifest[0].Layers {
 		untar(t, filepath.Join(dir, layer), root)
 	}
-	var config struct{ Config image }
-	read(manifest[0].Config, &config)
-	return config.Config
+	if err := reachable(root); err != nil {
+		t.Fatal(err)
+	}
+	var whole struct{ Config image }
+	read(manifest[0].Config, &whole)
+	if i := whole.Config; i.User != "65532:65532" || i.StopSignal != "SIGTERM" || !slices.Equal(i.Healthcheck.Test, []string{"CMD", "/usr/local/bin/laneway", "health"}) {
+		t.Errorf("%s has the user %q, the signal %q and the health check %q", archive, i.User, i.StopSignal, i.Healthcheck.Test)
+	}
+	return root, whole.Config
+}
+
+// program is a command of the image, with its root directory, user, directory and variables.
+func (i image) program(ctx context.Context, root string, env []string, command ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
+	cmd.Path, cmd.Err, cmd.Dir = command[0], nil, cmp.Or(i.WorkingDir, "/") // in the root, not on this machine
+	cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: root, Credential: &syscall.Credential{Uid: 65532, Gid: 65532}}
+	cmd.Env = slices.Concat(i.Env, env)
+	return cmd
+}
+
+// serve starts the gateway of the image and waits until it is healthy, as an engine does. It is
+// stopped with the test.
+func (i image) serve(t *testing.T, root string, env []string) {
+	t.Helper()
+	gateway := i.program(t.Context(), root, env, append(slices.Clone(i.Entrypoint), i.Cmd...)...)
+	var log bytes.Buffer
+	gateway.Stdout, gateway.Stderr = &log, &log
+	gateway.Cancel, gateway.WaitDelay = func() error { return gateway.Process.Signal(syscall.SIGTERM) }, time.Minute
+	if err := gateway.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { // the context of the test is done
+		if err := gateway.Wait(); err != nil && !errors.Is(err, context.Canceled) {
+			t.Errorf("the end of the gateway: %v\n%s", err, log.String())
+		}
+	})
+	for begun := time.Now(); ; time.Sleep(100 * time.Millisecond) {
+		out, err := i.program(t.Context(), root, env, i.Healthcheck.Test[1:]...).CombinedOutput()
+		if err == nil {
+			t.Logf("healthy after %v", time.Since(begun).Round(time.Millisecond))
+			return
+		}
+		if time.Since(begun) > time.Minute {
+			t.Fatalf("the gateway is not healthy: %v: %s", err, out)
+		}
+	}
+}
+
+// devNull makes the device that programs expect, in a root in which nothing is mounted.
+func devNull(t *testing.T, root string) {
+	t.Helper()
+	path := filepath.Join(root, "dev/null")
+	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), syscall.Mknod(path, syscall.S_IFCHR, 1<<8|3), os.Chmod(path, 0o666)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// reachable opens the directories of a test, which only root may enter, down to one of them.
+func reachable(dir string) error {
+	for ; dir != "/"; dir = filepath.Dir(dir) {
+		info, err := os.Stat(dir)
+		if err == nil && info.Mode().Perm()&5 != 5 {
+			err = os.Chmod(dir, info.Mode()|0o555)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func untar(t *testing.T, archive, dir string) {
@@ -207,14 +298,18 @@ func untar(t *testing.T, archive, dir string) {
 			err = os.MkdirAll(path, 0o755)
 		case tar.TypeSymlink:
 			err = os.Symlink(h.Linkname, path)
+		case tar.TypeLink:
+			err = os.Link(filepath.Join(dir, filepath.FromSlash(h.Linkname)), path)
 		case tar.TypeReg:
 			var out *os.File
 			if out, err = os.Create(path); err == nil {
 				_, err = io.Copy(out, r)
 				err = errors.Join(err, out.Close())
 			}
+		default: // devices
+			continue
 		}
-		if h.Typeflag != tar.TypeSymlink {
+		if h.Typeflag == tar.TypeDir || h.Typeflag == tar.TypeReg {
 			err = errors.Join(err, os.Chown(path, h.Uid, h.Gid), os.Chmod(path, os.FileMode(h.Mode)))
 		}
 		if err != nil {
@@ -264,60 +359,60 @@ func overTCP(t *testing.T, address string) string {
 // The two gateways of compose's profile "replicas", as processes: the root directory, the user and
 // the commands are those of the image.
 func TestTwoGatewaysOfTheImageShareADatabase(t *testing.T) {
-	root := t.TempDir()
-	i := unpacked(t, root)
-	if i.User != "65532:65532" || i.StopSignal != "SIGTERM" || !slices.Equal(i.Healthcheck.Test, []string{"CMD", "/usr/local/bin/laneway", "health"}) {
-		t.Errorf("the image has the user %q, the signal %q and the health check %q", i.User, i.StopSignal, i.Healthcheck.Test)
+	root, i := unpacked(t, "laneway_image.tar")
+	database := overTCP(t, testpg.DB(t))
+	env := func(listen string) []string {
+		return []string{"LANEWAY_DATABASE_URL=" + database, "LANEWAY_LISTEN=" + listen, "LANEWAY_TOKEN=0123456789abcdef0123456789abcdef", "LANEWAY_METRICS_LISTEN=main"}
 	}
-	for dir := root; dir != "/"; dir = filepath.Dir(dir) { // the user of the image must reach it
-		if info, err := os.Stat(dir); err == nil && dir != root && info.Mode().Perm()&1 == 0 {
-			if err := os.Chmod(dir, info.Mode()|0o111); err != nil {
-				t.Fatal(err)
-			}
+	first, second := env("127.0.0.1:28791"), env("127.0.0.1:28792")
+	i.serve(t, root, first)
+	i.serve(t, root, second)
+	says := func(env []string, args ...string) {
+		t.Helper()
+		out, err := i.program(t.Context(), root, env, append(slices.Clone(i.Entrypoint), args...)...).CombinedOutput()
+		if err != nil || !strings.Contains(string(out), "hello from the first") {
+			t.Errorf("%q: %v: %s", args, err, out)
 		}
 	}
-	if err := os.Chmod(root, 0o755); err != nil {
+	says(first, "send", "hello from the first")
+	says(second, "sessions", "show", "agent:main:main")
+}
+
+// fakeClaude is an agent of the Agent Client Protocol for the image's Node.js, under the name that
+// the preset claude starts. It answers with what it has: its Node.js, git, and the text.
+const fakeClaude = `#!/usr/bin/env node
+const git = require("child_process").execFileSync("git", ["--version"], {encoding: "utf8"}).trim();
+const write = (message) => process.stdout.write(JSON.stringify({jsonrpc: "2.0", ...message}) + "\n");
+require("readline").createInterface({input: process.stdin}).on("line", (line) => {
+  const {id, method, params} = JSON.parse(line);
+  if (id === undefined) return;
+  switch (method) {
+    case "initialize": return write({id, result: {protocolVersion: 1, agentCapabilities: {}, authMethods: []}});
+    case "session/new": return write({id, result: {sessionId: "one"}});
+    case "session/prompt": {
+      const text = "node " + process.versions.node + ", " + git + ", " + process.cwd() + ", you said: " + params.prompt.at(-1).text;
+      write({method: "session/update", params: {sessionId: params.sessionId, update: {sessionUpdate: "agent_message_chunk", content: {type: "text", text}}}});
+      return write({id, result: {stopReason: "end_turn"}});
+    }
+    default: return write({id, error: {code: -32601, message: "Method not found"}});
+  }
+});
+`
+
+// A preset starts in the image for agents, with the Node.js and git of the image.
+func TestAPresetStartsInTheImageForAgents(t *testing.T) {
+	root, i := unpacked(t, "laneway_agents_image.tar")
+	devNull(t, root)
+	// The program of this name may be the image's own, which needs an account.
+	agent := filepath.Join(root, "usr/local/bin/claude-agent-acp")
+	if err := errors.Join(os.RemoveAll(agent), os.WriteFile(agent, []byte(fakeClaude), 0o755)); err != nil {
 		t.Fatal(err)
 	}
-	database := overTCP(t, testpg.DB(t))
-	program := func(listen string, args ...string) *exec.Cmd {
-		cmd := exec.CommandContext(t.Context(), i.Entrypoint[0], args...)
-		cmd.Path, cmd.Err, cmd.Dir = i.Entrypoint[0], nil, "/" // in the root, not on this machine
-		cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: root, Credential: &syscall.Credential{Uid: 65532, Gid: 65532}}
-		cmd.Env = append(slices.Clone(i.Env), "LANEWAY_DATABASE_URL="+database, "LANEWAY_LISTEN="+listen, "LANEWAY_TOKEN=0123456789abcdef0123456789abcdef", "LANEWAY_METRICS_LISTEN=main")
-		return cmd
+	env := []string{"LANEWAY_AGENT=claude", "LANEWAY_LISTEN=127.0.0.1:28793", "LANEWAY_METRICS_LISTEN=off"}
+	i.serve(t, root, env)
+	out, err := i.program(t.Context(), root, env, append(slices.Clone(i.Entrypoint), "send", "hello from the container")...).Output()
+	if err != nil || !regexp.MustCompile(`^node 22\.[0-9.]+, git version 2\.[0-9.]+, /work, you said: hello from the container\n$`).Match(out) {
+		t.Errorf("send: %v: %q", err, out)
 	}
-	addresses := []string{"127.0.0.1:28791", "127.0.0.1:28792"}
-	for _, listen := range addresses {
-		gateway := program(listen, i.Cmd...)
-		var log strings.Builder
-		gateway.Stdout, gateway.Stderr = &log, &log
-		if err := gateway.Start(); err != nil {
-			t.Fatal(err)
-		}
-		defer func() {
-			_ = gateway.Process.Signal(syscall.SIGTERM)
-			if err := gateway.Wait(); err != nil {
-				t.Errorf("the end of the gateway on %s: %v\n%s", listen, err, log.String())
-			}
-		}()
-		begun := time.Now()
-		for { // as an engine does
-			out, err := program(listen, i.Healthcheck.Test[2:]...).CombinedOutput()
-			if err == nil {
-				t.Logf("the gateway on %s is healthy after %v", listen, time.Since(begun).Round(time.Millisecond))
-				break
-			}
-			if time.Since(begun) > time.Minute {
-				t.Fatalf("the gateway on %s is not healthy: %v: %s\n%s", listen, err, out, log.String())
-			}
-			time.Sleep(100 * time.Millisecond)
-		}
-	}
-	if out, err := program(addresses[0], "send", "hello from the first").CombinedOutput(); err != nil || !strings.Contains(string(out), "hello from the first") {
-		t.Errorf("send to the first gateway: %v: %s", err, out)
-	}
-	if out, err := program(addresses[1], "sessions", "show", "agent:main:main").CombinedOutput(); err != nil || !strings.Contains(string(out), "hello from the first") {
-		t.Errorf("the sessions of the second gateway: %v: %s", err, out)
-	}
+	t.Logf("answer: %s", out)
 }
