@@ -251,24 +251,24 @@ func TestEveryCommandAnswers(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range []struct{ text, answer, did string }{
-		{"/new", "This is a new conversation.", "new"},
-		{"/reset", "This is a new conversation.", "new"},
+		{"/new", "Started a new conversation.", "new"},
+		{"/reset", "Started a new conversation.", "new"},
 		{"/toc week", "week 1  agent:main:other\n" + strings.Repeat("ä", 300) + " …\n\nweek 2\nbread", "toc"},
 		{"/compact", "The older part of this conversation is being summarised. You can continue meanwhile.", "compact"},
 		{"/stop", "Stopped the running turn.", "stop"},
 		{"/stopall", "Stopped 1 running turn and 2 waiting messages.", "stopall"},
 		{"/queue", "Mode collect, 1 running turn, 2 waiting messages of at most 10, lane main.", "queue"},
 		{"/queue clear", "Removed 3 waiting messages.", "clear"},
-		{"/queue STEER", "From now on messages here use the mode steer.", "mode steer"},
+		{"/queue STEER", "Messages here now use the mode steer.", "mode steer"},
 		{"/queue default", "Using the default mode again.", "mode "},
 
 		{"/model", "The model here is m.", "overview"},
-		{"/model big-1", "From now on this conversation uses big-1.", "model big-1"},
+		{"/model big-1", "This conversation now uses big-1.", "model big-1"},
 		{"/dir", "The agent works in /srv/app.", ""},
-		{"/dir 2", "From the next turn on the agent works in /srv/site.", "dir /srv/site"},
-		{"/dir /srv/site", "From the next turn on the agent works in /srv/site.", "dir /srv/site"},
-		{"/dir 1", "From the next turn on the agent works in /srv/app.", "dir "},
-		{"/dir default", "From the next turn on the agent works in /srv/app.", "dir "},
+		{"/dir 2", "From the next turn on, the agent works in /srv/site.", "dir /srv/site"},
+		{"/dir /srv/site", "From the next turn on, the agent works in /srv/site.", "dir /srv/site"},
+		{"/dir 1", "From the next turn on, the agent works in /srv/app.", "dir "},
+		{"/dir default", "From the next turn on, the agent works in /srv/app.", "dir "},
 		{"/model default", "Using the agent's default model again.", "model "},
 		{"/allow 0a1b2c", "question 0a1b2c: true 0", "answer 0a1b2c"},
 		{"/deny 0a1b2c", "question 0a1b2c: false 0", "answer 0a1b2c"},
@@ -281,8 +281,8 @@ func TestEveryCommandAnswers(t *testing.T) {
 		{`/cron add "0 9 * * 1-5" morning briefing`, "Planned: morning briefing (weekdays at 09:00, Berlin), next Mon 23 Nov 2026 09:00 CET.", `add cron:0 9 * * 1-5:Europe/Berlin false "morning briefing"`},
 		{"/cron replace every 2h TEA", "Planned: TEA (every 2h), next Sun 22 Nov 2026 17:00 CET.", `add every:7200000 false "TEA"key of tea`},
 		{"/cron new every 2h tea", "Planned: tea (every 2h), next Sun 22 Nov 2026 17:00 CET.", `add every:7200000 false "tea"`},
-		{"/jobs", "1. tea (every 1h30m), next Sun 22 Nov 2026 16:00 CET\n2. news (daily at 09:00, UTC), paused\n3. NEWS (at Sun 22 Nov 2026 17:00 CET), not planned any more", ""},
-		{"/cron", "1. tea (every 1h30m), next Sun 22 Nov 2026 16:00 CET\n2. news (daily at 09:00, UTC), paused\n3. NEWS (at Sun 22 Nov 2026 17:00 CET), not planned any more", ""},
+		{"/jobs", "1. tea (every 1h30m), next Sun 22 Nov 2026 16:00 CET\n2. news (daily at 09:00, UTC), paused\n3. NEWS (at Sun 22 Nov 2026 17:00 CET), no longer planned", ""},
+		{"/cron", "1. tea (every 1h30m), next Sun 22 Nov 2026 16:00 CET\n2. news (daily at 09:00, UTC), paused\n3. NEWS (at Sun 22 Nov 2026 17:00 CET), no longer planned", ""},
 		{"/cron show 1", "tea (every 1h30m), next Sun 22 Nov 2026 16:00 CET\nlast run Sun 22 Nov 2026 14:30 CET: ok\nmake tea", ""},
 		{"/cron why tea", "It was skipped.\nWhat to do: wait", "why a "},
 		{"/cron why 1 9:00", "It was skipped.\nWhat to do: wait", "why a 9:00"},
@@ -294,9 +294,9 @@ func TestEveryCommandAnswers(t *testing.T) {
 		{"/cron RESUME 2", "Resumed: news, next Sun 22 Nov 2026 15:00 UTC.", "resume b"},
 		{"/cron run tea", "Started: tea.", "run a"},
 		{"/cron rm 3", "Removed: NEWS.", "rm c"},
-		{"/timezone", "Your time zone is Europe/Berlin, the gateway's; choose another with /timezone Europe/Berlin. It is Sun 22 Nov 2026 15:00 CET there.", ""},
-		{"/timezone Asia/Tokyo", "Your time zone is Asia/Tokyo. It is Sun 22 Nov 2026 23:00 JST there.", ""},
-		{"/timezone +05:30", "Your time zone is +05:30. It is Sun 22 Nov 2026 19:30 +05:30 there.", ""},
+		{"/timezone", "Your time zone is Europe/Berlin, the gateway's; change it with /timezone Europe/Berlin. It's Sun 22 Nov 2026 15:00 CET there.", ""},
+		{"/timezone Asia/Tokyo", "Your time zone is Asia/Tokyo. It's Sun 22 Nov 2026 23:00 JST there.", ""},
+		{"/timezone +05:30", "Your time zone is +05:30. It's Sun 22 Nov 2026 19:30 +05:30 there.", ""},
 		{"/tasks", "1. coder: count the lines (yielded)\n2. main: " + strings.Repeat("word ", 15) + "word… (waiting)", ""},
 		{"/tasks stop 1", "Stopped: coder: count the lines", "stop task t-1"},
 		{"/tasks STOP t-2", "Stopped: main: " + strings.Repeat("word ", 15) + "word…", "stop task t-2"},
@@ -304,8 +304,8 @@ func TestEveryCommandAnswers(t *testing.T) {
 			"/approvals", "Allowed in this conversation until /new:\nq1: coder may run the command “make” (Allow always, Sun 22 Nov 2026 14:30 CET)\n" +
 				"/approvals revoke q1 revokes one, /approvals revoke all revokes all.", "",
 		},
-		{"/approvals revoke q1", "Revoked: 1. The agent asks again, unless it remembers the answer itself: /new ends that.", "revoke q1"},
-		{"/approvals REVOKE all", "Revoked: 1. The agent asks again, unless it remembers the answer itself: /new ends that.", "revoke "},
+		{"/approvals revoke q1", "Revoked: 1. The agent will ask again, unless it remembers your answer itself; /new makes it forget.", "revoke q1"},
+		{"/approvals REVOKE all", "Revoked: 1. The agent will ask again, unless it remembers your answer itself; /new makes it forget.", "revoke "},
 		{"/whoami", "You are gateway (web user 7).", ""},
 		{"/why", "It waits for its turn.", "where 4711"},
 		{"/why r-1", "It waits for its turn.", "where r-1"},
@@ -402,13 +402,13 @@ func TestQuietHoursAreShownSetAndEnded(t *testing.T) {
 	}
 	h := &fakeBackend{}
 	for _, c := range []struct{ text, want string }{
-		{"/quiet", "no quiet hours here"},
+		{"/quiet", "No quiet hours are set here"},
 		{"/quiet 22-7", "22:00-7:00, Europe/Berlin"},
 		{"/quiet", "Quiet hours here are 22:00-7:00, Europe/Berlin"},
 		{"/quiet at night", `"at night" is not hours such as 22:00-7:00`},
 		{"/quiet 22:00 – 24:00", "22:00-0:00"},
-		{"/quiet off", "no quiet hours here any more"},
-		{"/quiet", "no quiet hours here"},
+		{"/quiet off", "Quiet hours are off here"},
+		{"/quiet", "No quiet hours are set here"},
 	} {
 		cmd, name, args, _ := table.Parse(c.text, "")
 		answer, err := cmd.Run(t.Context(), h, command.Call{Name: name, Args: args})
@@ -436,7 +436,7 @@ func TestANameIdentifiesAJobOfAChat(t *testing.T) {
 	}
 	jobs := someJobs()
 	jobs[0].Payload.Text = "tea"
-	refused := "there is a job of this name already: 1. tea (every 1h30m), next Sun 22 Nov 2026 16:00 CET. Write /cron replace WHEN TEXT to change it, or /cron new WHEN TEXT for a second one"
+	refused := "a job with this name already exists: 1. tea (every 1h30m), next Sun 22 Nov 2026 16:00 CET. Write /cron replace WHEN TEXT to change it, or /cron new WHEN TEXT for a second one"
 	for _, row := range []struct {
 		text    string
 		again   bool
@@ -445,9 +445,9 @@ func TestANameIdentifiesAJobOfAChat(t *testing.T) {
 	}{
 		{"/cron add every 2h tea", false, refused, ""},
 		{"/cron add every 90m tea\nwith milk", false, refused, ""},
-		{"/cron add every 2h tea", true, "I was interrupted and do not know whether it was done; look at /jobs and write it again if not", ""},
+		{"/cron add every 2h tea", true, "I was interrupted and don't know whether it's done; check /jobs, and repeat the command if it isn't", ""},
 		{"/cron add every 90m tea", false, "", `add every:5400000 false "tea"key of tea`},
-		{"/cron add every 2h news", false, "there is a job of this name already: 2. news (daily at 09:00, UTC), paused. Write /cron replace WHEN TEXT to change it, or /cron new WHEN TEXT for a second one", ""},
+		{"/cron add every 2h news", false, "a job with this name already exists: 2. news (daily at 09:00, UTC), paused. Write /cron replace WHEN TEXT to change it, or /cron new WHEN TEXT for a second one", ""},
 		{"/cron replace every 2h coffee", false, "there is no job named coffee to replace; /cron add creates one", ""},
 		{"/remind every 2h tea", false, "", `add every:7200000 true "tea"`},
 	} {

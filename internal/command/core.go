@@ -159,7 +159,7 @@ func core() []Command {
 		{
 			Name: "quiet", Args: "[22:00-7:00 | off]", Common: true, Category: "session",
 			Method: "sessions.describe", Verbs: map[string]string{"*": "chat.send"},
-			Description: "Show or choose the hours in which jobs wait with what they write here.", Run: textOnly(runQuiet),
+			Description: "Show or set quiet hours: jobs hold back their messages until they end.", Run: textOnly(runQuiet),
 		},
 		{
 			Name: "id", Category: "status", Method: "sessions.describe",
@@ -211,7 +211,7 @@ func runNew(ctx context.Context, a Actions, c Call) (string, error) {
 	if err := a.NewSession(ctx, c); err != nil {
 		return "", err
 	}
-	return "This is a new conversation.", nil
+	return "Started a new conversation.", nil
 }
 
 func runCompact(ctx context.Context, a Actions, c Call) (string, error) {
@@ -273,7 +273,7 @@ func runModel(ctx context.Context, a Actions, c Call) (string, error) {
 	case strings.EqualFold(c.Args, "default"):
 		return "Using the agent's default model again.", a.SetModel(ctx, c, "")
 	default:
-		return "From now on this conversation uses " + c.Args + ".", a.SetModel(ctx, c, c.Args)
+		return "This conversation now uses " + c.Args + ".", a.SetModel(ctx, c, c.Args)
 	}
 }
 
@@ -284,7 +284,7 @@ func runDir(ctx context.Context, a Actions, c Call) (Answer, error) {
 		return Answer{}, err
 	}
 	if len(dirs) == 0 {
-		return Answer{Text: "The agent of this conversation has no directory to choose."}, nil
+		return Answer{Text: "This conversation's agent has no directories to choose from."}, nil
 	}
 	if c.Args == "" {
 		return shownDirs(dirs, chosen), nil
@@ -297,13 +297,13 @@ func runDir(ctx context.Context, a Actions, c Call) (Answer, error) {
 		at = 0
 	}
 	if at < 0 || at >= len(dirs) {
-		return Answer{}, chat.Errorf(chat.CodeInvalid, "the agent may not work there; /dir lists the directories, write its number")
+		return Answer{}, chat.Errorf(chat.CodeInvalid, "the agent can't work there; /dir lists the directories, write the number of one")
 	}
 	note := dirs[at]
 	if at == 0 {
 		note = ""
 	}
-	return Answer{Text: "From the next turn on the agent works in " + dirs[at] + "."}, a.SetDir(ctx, c, note)
+	return Answer{Text: "From the next turn on, the agent works in " + dirs[at] + "."}, a.SetDir(ctx, c, note)
 }
 
 func shownDirs(dirs []string, chosen string) Answer {
@@ -414,9 +414,9 @@ func runQueue(ctx context.Context, a Actions, c Call) (Answer, error) {
 		return Answer{Text: "Using the default mode again."}, a.SetMode(ctx, c, "")
 	default:
 		if !slices.Contains(chat.QueueModes(), chat.QueueMode(arg)) {
-			return Answer{}, chat.Errorf(chat.CodeInvalid, "I do not know the queue mode %q; use queue, followup, interrupt, collect, steer, default or clear", chat.Cut(arg, 40))
+			return Answer{}, chat.Errorf(chat.CodeInvalid, "I don't know the queue mode %q; use queue, followup, interrupt, collect, steer, default or clear", chat.Cut(arg, 40))
 		}
-		return Answer{Text: "From now on messages here use the mode " + arg + "."}, a.SetMode(ctx, c, chat.QueueMode(arg))
+		return Answer{Text: "Messages here now use the mode " + arg + "."}, a.SetMode(ctx, c, chat.QueueMode(arg))
 	}
 }
 
@@ -459,7 +459,7 @@ func runTimezone(ctx context.Context, a Actions, c Call) (string, error) {
 	}
 	loc, err := schedule.LoadZone(c.Args)
 	if err != nil {
-		return "", chat.Errorf(chat.CodeInvalid, "I do not know the time zone %s; write a name such as Europe/Berlin, or an offset such as +02:00", chat.Cut(c.Args, 40))
+		return "", chat.Errorf(chat.CodeInvalid, "I don't know the time zone %s; write a name such as Europe/Berlin, or an offset such as +02:00", chat.Cut(c.Args, 40))
 	}
 	if err := a.SetZone(ctx, c, loc.String()); err != nil {
 		return "", err
@@ -476,14 +476,14 @@ func runQuiet(ctx context.Context, a Actions, c Call) (string, error) {
 			return "", err
 		}
 		if !ok {
-			return "There are no quiet hours here; choose them with /quiet 22:00-7:00.", nil
+			return "No quiet hours are set here; set them with /quiet 22:00-7:00.", nil
 		}
-		return "Quiet hours here are " + q.String() + ", " + q.Zone + ". Then jobs wait with what they write, except reminders and urgent jobs.", nil
+		return "Quiet hours here are " + q.String() + ", " + q.Zone + ". Meanwhile jobs hold back their messages, except reminders and urgent jobs.", nil
 	case strings.EqualFold(c.Args, "off"):
 		if err := a.SetQuietHours(ctx, c, nil); err != nil {
 			return "", err
 		}
-		return "There are no quiet hours here any more. What waited is sent now.", nil
+		return "Quiet hours are off here. Messages that waited are sent now.", nil
 	}
 	_, zone, err := a.Clock(ctx, c)
 	if err != nil {
@@ -496,7 +496,7 @@ func runQuiet(ctx context.Context, a Actions, c Call) (string, error) {
 	if err := a.SetQuietHours(ctx, c, &q); err != nil {
 		return "", err
 	}
-	return "From now on jobs do not write here at " + q.String() + ", " + q.Zone + ": what they write waits until then, and of each job you get the last. Reminders and urgent jobs do not wait.", nil
+	return "Quiet hours here are now " + q.String() + ", " + q.Zone + ". Meanwhile jobs hold back their messages, and afterwards you get the last one of each job. Reminders and urgent jobs don't wait.", nil
 }
 
 // shownZone returns the current zone and the time in it, so that a person sees whether it is right.
@@ -511,9 +511,9 @@ func shownZone(ctx context.Context, a Actions, c Call) (string, error) {
 	}
 	text := "Your time zone is " + zone
 	if chosen == "" {
-		text += ", the gateway's; choose another with /timezone Europe/Berlin"
+		text += ", the gateway's; change it with /timezone Europe/Berlin"
 	}
-	return text + ". It is " + ShownTime(now, zone) + " there.", nil
+	return text + ". It's " + ShownTime(now, zone) + " there.", nil
 }
 
 // TocLine is the summary of a period. Session is empty when it covers all sessions.
@@ -535,7 +535,7 @@ func runToc(ctx context.Context, a Actions, c Call) (string, error) {
 	case level == "":
 		level = "day"
 	case !slices.Contains([]string{"day", "week", "month"}, level):
-		return "", chat.Errorf(chat.CodeInvalid, "say /toc day, /toc week or /toc month")
+		return "", chat.Errorf(chat.CodeInvalid, "write /toc day, /toc week or /toc month")
 	}
 	lines, err := a.Toc(ctx, c, level)
 	if err != nil {

@@ -100,7 +100,7 @@ func runCron(ctx context.Context, a Actions, c Call) (Answer, error) {
 	case "show", "pause", "resume", "run", "rm", "remove":
 		return onJob(ctx, a, c, strings.ToLower(verb), rest)
 	default:
-		return Answer{}, chat.Errorf(chat.CodeInvalid, "I do not know /cron %s; use add, replace, new, list, show, why, pause, resume, run or rm", chat.Cut(verb, 20))
+		return Answer{}, chat.Errorf(chat.CodeInvalid, "I don't know /cron %s; use add, replace, new, list, show, why, pause, resume, run or rm", chat.Cut(verb, 20))
 	}
 }
 
@@ -153,7 +153,7 @@ func addCron(ctx context.Context, a Actions, c Call, verb, text string) (string,
 			n.Key = j.Key
 			return addJob(ctx, a, c, n, zone)
 		case place >= 0 && verb == "replace":
-			return "", chat.Errorf(chat.CodeInvalid, "several jobs are named %s; remove one of them with /cron rm and its number first", name)
+			return "", chat.Errorf(chat.CodeInvalid, "several jobs are named %s; first remove one with /cron rm and its number", name)
 		default:
 			place = i
 		}
@@ -166,7 +166,7 @@ func addCron(ctx context.Context, a Actions, c Call, verb, text string) (string,
 	case place >= 0 && c.Again: // the job of a relative time has another time now
 		return "", errInterrupted()
 	case place >= 0:
-		return "", chat.Errorf(chat.CodeInvalid, "there is a job of this name already: %s. Write /cron replace WHEN TEXT to change it, or /cron new WHEN TEXT for a second one",
+		return "", chat.Errorf(chat.CodeInvalid, "a job with this name already exists: %s. Write /cron replace WHEN TEXT to change it, or /cron new WHEN TEXT for a second one",
 			strings.TrimSuffix(jobLine(place, jobs[place], zone), "."))
 	}
 	return addJob(ctx, a, c, n, zone)
@@ -209,7 +209,7 @@ func planned(put cron.Put, text, zone string, reminder bool) string {
 	next, words := nextOf(put.Job, zone), put.Job.Schedule.Words(zone)
 	switch {
 	case !put.Created && !put.Updated:
-		return "That is planned already: " + next + "."
+		return "That is already planned: " + next + "."
 	case reminder && put.Job.Schedule.Kind == schedule.KindAt:
 		return "I will remind you " + words + ": " + text
 	case reminder:
@@ -293,7 +293,7 @@ func unsent(j cron.Job) string {
 func nextOf(j cron.Job, zone string) string {
 	switch {
 	case j.Invalid != "":
-		return "cannot be understood any more"
+		return "can't be read any more"
 	case j.Pause != nil && j.Pause.Until.IsZero():
 		return "paused"
 	case j.Pause != nil:
@@ -301,7 +301,7 @@ func nextOf(j cron.Job, zone string) string {
 	case j.AutoDisabled:
 		return "switched off after failures"
 	case !j.Enabled || j.State.NextRunAt.IsZero():
-		return "not planned any more"
+		return "no longer planned"
 	}
 	return "next " + j.Schedule.Shown(j.State.NextRunAt, zone)
 }
@@ -358,7 +358,7 @@ func onJob(ctx context.Context, a Actions, c Call, verb, arg string) (Answer, er
 	case "run":
 		reason, err := a.RunJob(ctx, c, job.ID)
 		if err == nil && reason != "" {
-			return Answer{Text: job.Name + " was not started: " + strings.ReplaceAll(reason, "-", " ") + "."}, nil
+			return Answer{Text: job.Name + " wasn't started: " + strings.ReplaceAll(reason, "-", " ") + "."}, nil
 		}
 		return Answer{Text: "Started: " + job.Name + "."}, err
 	default:
@@ -369,7 +369,7 @@ func onJob(ctx context.Context, a Actions, c Call, verb, arg string) (Answer, er
 // errInterrupted is the error of a command that was interrupted by a crash and must not be
 // repeated.
 func errInterrupted() error {
-	return chat.Errorf(chat.CodeConflict, "I was interrupted and do not know whether it was done; look at /jobs and write it again if not")
+	return chat.Errorf(chat.CodeConflict, "I was interrupted and don't know whether it's done; check /jobs, and repeat the command if it isn't")
 }
 
 // askWhich offers the jobs to which a verb applies.
@@ -389,7 +389,7 @@ func askWhich(ctx context.Context, a Actions, c Call, verb string) (Answer, erro
 	}
 	choice := whichJob(verb, jobs, fits)
 	if choice == nil {
-		return Answer{Text: "There is no job here to " + verb + "."}, nil
+		return Answer{Text: "There's no job here to " + verb + "."}, nil
 	}
 	choice.Typed = "Write /cron " + verb + " and the number."
 	lines := []string{"Which one?"}
@@ -498,10 +498,10 @@ func findJob(ctx context.Context, a Actions, c Call, arg string) (job cron.Job, 
 		}
 		return job, "", chat.Errorf(chat.CodeInvalid, "there is no job %q here; /jobs lists them%s", chat.Cut(arg, 40), words.Meant(arg, names))
 	}
-	return job, "", chat.Errorf(chat.CodeInvalid, "%d jobs have this name; give the number that /jobs shows", len(found))
+	return job, "", chat.Errorf(chat.CodeInvalid, "%d jobs have this name; write the number that /jobs shows", len(found))
 }
 
-const whyUsage = "write /cron why and the number or the name of a job, then the time of the slot, such as /cron why 1 9:00 or /cron why digest yesterday 9:00"
+const whyUsage = "write /cron why and the number or the name of a job, then the time, such as /cron why 1 9:00 or /cron why digest yesterday 9:00"
 
 // whyJob explains a slot. The time is at the end of the arguments, in at most three words; the part
 // before it names the job. Without a time it explains the newest slot. A removed job is searched

@@ -244,7 +244,7 @@ func questionCommands() []Command {
 		},
 		{
 			Name: Deny, Args: "ID", Category: "session", Method: "chat.send",
-			Description: "Refuse what the agent asks for.", Run: textOnly(runAllow(false)),
+			Description: "Deny what the agent asks for.", Run: textOnly(runAllow(false)),
 		},
 		{
 			Name: Choose, Args: "ID NUMBER", Category: "session", Method: "chat.send",
@@ -260,7 +260,7 @@ func questionCommands() []Command {
 func runAllow(allow bool) func(ctx context.Context, a Actions, c Call) (string, error) {
 	return func(ctx context.Context, a Actions, c Call) (string, error) {
 		if c.Args == "" {
-			return "", chat.Errorf(chat.CodeInvalid, "write the id of the question after the command, as the question shows it")
+			return "", chat.Errorf(chat.CodeInvalid, "write the id of the question after the command; the question shows it")
 		}
 		return a.AnswerQuestion(ctx, c, QuestionAnswer{ID: c.Args, Allow: allow})
 	}
@@ -270,7 +270,7 @@ func runChoose(ctx context.Context, a Actions, c Call) (string, error) {
 	id, number, _ := cutWord(c.Args)
 	option, err := strconv.Atoi(number)
 	if id == "" || err != nil || option < 1 {
-		return "", chat.Errorf(chat.CodeInvalid, "write the id of the question and the number of an option, as the question shows them")
+		return "", chat.Errorf(chat.CodeInvalid, "write the id of the question and the number of an option; the question shows both")
 	}
 	return a.AnswerQuestion(ctx, c, QuestionAnswer{ID: id, Option: option})
 }
@@ -282,7 +282,7 @@ func runApprovals(ctx context.Context, a Actions, c Call) (string, error) {
 	case verb == "":
 		return shownApprovals(ctx, a, c)
 	case !strings.EqualFold(verb, "revoke") || id == "":
-		return "", chat.Errorf(chat.CodeInvalid, "write /%s revoke and an id of the list, or all", Approvals)
+		return "", chat.Errorf(chat.CodeInvalid, "write /%s revoke and an id from the list, or all", Approvals)
 	case strings.EqualFold(id, "all"):
 		id = ""
 	}
@@ -291,9 +291,9 @@ func runApprovals(ctx context.Context, a Actions, c Call) (string, error) {
 	case err != nil:
 		return "", err
 	case n == 0 && id != "":
-		return "", chat.Errorf(chat.CodeInvalid, "no approval has this id; /%s lists them", Approvals)
+		return "", chat.Errorf(chat.CodeInvalid, "there is no approval with this id; /%s lists them", Approvals)
 	}
-	return fmt.Sprintf("Revoked: %d. The agent asks again, unless it remembers the answer itself: /new ends that.", n), nil
+	return fmt.Sprintf("Revoked: %d. The agent will ask again, unless it remembers your answer itself; /new makes it forget.", n), nil
 }
 
 func shownApprovals(ctx context.Context, a Actions, c Call) (string, error) {
@@ -302,7 +302,7 @@ func shownApprovals(ctx context.Context, a Actions, c Call) (string, error) {
 		return "", err
 	}
 	if len(list) == 0 {
-		return "You haven't always allowed anything here.", nil
+		return "You haven't allowed anything permanently here.", nil
 	}
 	_, zone, err := a.Clock(ctx, c)
 	if err != nil {
@@ -323,7 +323,7 @@ type Task struct{ ID, Agent, State, Text string }
 func taskCommands() []Command {
 	return []Command{{
 		Name: "why", Args: "[run]", Common: true, Category: "status", Method: "runs.get",
-		Description: "Explain where the answer to your newest message is, or to the one you reply to.", Run: textOnly(runWhy),
+		Description: "Explain where the answer to your last message is, or to the one you reply to.", Run: textOnly(runWhy),
 	}, {
 		Name: "tasks", Args: "[stop NUMBER]", Category: "session", Method: "tasks.list", Verbs: map[string]string{"stop": "tasks.stop"},
 		Description: "List the tasks of this conversation, or stop one.", Run: textOnly(runTasks),

@@ -465,7 +465,7 @@ func (a actions) Toc(ctx context.Context, c command.Call, level string) ([]comma
 	q := store.TocQuery{Level: store.TocLevel(level), Visible: c.Principal, Limit: tocShown}
 	if c.Audience.Shared() {
 		if q.Level != store.TocDay {
-			return nil, chat.Errorf(chat.CodeInvalid, "in a group there are only summaries of its days; say /toc")
+			return nil, chat.Errorf(chat.CodeInvalid, "in a group there are only summaries of its days; write /toc")
 		}
 		q.Visible, q.Session = "", c.Session
 	}

@@ -248,7 +248,7 @@ func TestAJobMadeInAChatAsksTheAgentAndAnswersThere(t *testing.T) {
 func TestAJobOfAChatIsReplacedByItsName(t *testing.T) {
 	inJobs(t, func(t *testing.T, h *jobHarness) {
 		h.command(annaHere, "/cron add every 2h water the plants", "7", "7")
-		if answer := h.command(annaHere, "/cron add every 3h water the plants", "7", "7"); !strings.Contains(answer, "there is a job of this name already: 1. water the plants (every 2h)") {
+		if answer := h.command(annaHere, "/cron add every 3h water the plants", "7", "7"); !strings.Contains(answer, "a job with this name already exists: 1. water the plants (every 2h)") {
 			t.Errorf("the second answer is %q", answer)
 		}
 		want(t, "jobs", h.countJobs(), 1)
@@ -256,7 +256,7 @@ func TestAJobOfAChatIsReplacedByItsName(t *testing.T) {
 			t.Errorf("the answer to replace is %q", answer)
 		}
 		want(t, "jobs after the replacement", h.countJobs(), 1)
-		if answer := h.command(annaHere, "/cron add every 3h water the plants", "7", "7"); !strings.HasPrefix(answer, "That is planned already") && !strings.HasPrefix(answer, "Planned") {
+		if answer := h.command(annaHere, "/cron add every 3h water the plants", "7", "7"); !strings.HasPrefix(answer, "That is already planned") && !strings.HasPrefix(answer, "Planned") {
 			t.Errorf("the same again is %q", answer)
 		}
 		want(t, "jobs after the same again", h.countJobs(), 1)
@@ -268,7 +268,7 @@ func TestAJobOfAChatIsReplacedByItsName(t *testing.T) {
 func TestTheSameWishTwiceIsOneJobAndInAnotherChatASecond(t *testing.T) {
 	inJobs(t, func(t *testing.T, h *jobHarness) {
 		h.command(annaHere, "/remind tomorrow 9:00 tea", "7", "7")
-		if answer := h.command(annaHere, "/remind tomorrow 9:00 tea", "7", "7"); !strings.HasPrefix(answer, "That is planned already") {
+		if answer := h.command(annaHere, "/remind tomorrow 9:00 tea", "7", "7"); !strings.HasPrefix(answer, "That is already planned") {
 			t.Errorf("the second answer is %q", answer)
 		}
 		want(t, "jobs", h.countJobs(), 1)

@@ -368,7 +368,7 @@ func TestACommandThatMayHaveRemovedAJobRemovesNoOther(t *testing.T) {
 			t.Fatal(err)
 		}
 		want(t, "jobs", h.countJobs(), 1)
-		if got := h.box.texts("7"); len(got) != 3 || !strings.Contains(got[2], "look at /jobs") {
+		if got := h.box.texts("7"); len(got) != 3 || !strings.Contains(got[2], "check /jobs") {
 			t.Errorf("anna reads %q", got)
 		}
 		h.close()

@@ -152,16 +152,16 @@ func TestAConversationChoosesAmongTheDirectoriesOfItsAgent(t *testing.T) {
 			want(t, text, got, answer)
 		}
 		say("agent:main:a", "/dir", "The agent works in /srv/app.")
-		say("agent:main:a", "/dir 2", "From the next turn on the agent works in /srv/site.")
+		say("agent:main:a", "/dir 2", "From the next turn on, the agent works in /srv/site.")
 		say("agent:main:a", "hello", "in /srv/site")
 		say("agent:main:a", "/dir", "The agent works in /srv/site.")
 		say("agent:main:b", "hello", "in ")
 		h.close()
 		h = in("/srv/app", "/srv/site")
 		say("agent:main:a", "hello", "in /srv/site")
-		say("agent:main:a", "/dir default", "From the next turn on the agent works in /srv/app.")
+		say("agent:main:a", "/dir default", "From the next turn on, the agent works in /srv/app.")
 		say("agent:main:a", "hello", "in ")
-		say("agent:main:a", "/dir 2", "From the next turn on the agent works in /srv/site.")
+		say("agent:main:a", "/dir 2", "From the next turn on, the agent works in /srv/site.")
 		h.close()
 		h = in("/srv/app")
 		say("agent:main:a", "hello", "in ")
@@ -487,7 +487,7 @@ func TestTocShowsThePersonsOwnAndInAGroupThatGroup(t *testing.T) {
 		if got := toc("agent:main:telegram:group:-1", "/toc week"); !strings.Contains(got, "in a group there are only summaries of its days") {
 			t.Errorf("/toc week in a group is %q", got)
 		}
-		if got := toc("agent:main:telegram:direct:7", "/toc year"); !strings.Contains(got, "say /toc day") {
+		if got := toc("agent:main:telegram:direct:7", "/toc year"); !strings.Contains(got, "write /toc day") {
 			t.Errorf("/toc year is %q", got)
 		}
 		if got := toc("agent:main:telegram:direct:7", "/toc month"); got != "There are no summaries yet." {

@@ -167,7 +167,7 @@ func TestAnAnswerThatCountsAlwaysOutlivesTheProcess(t *testing.T) {
 			asked++
 			want(t, "the turn", h.end(id).Text, options[option].Label)
 		}
-		want(t, "before", h.by7("/approvals", own), "You haven't always allowed anything here.")
+		want(t, "before", h.by7("/approvals", own), "You haven't allowed anything permanently here.")
 		choose(turn(), 1)
 		choose(turn(), 2)
 		id := turn()
@@ -191,7 +191,7 @@ func TestAnAnswerThatCountsAlwaysOutlivesTheProcess(t *testing.T) {
 		if want := questionID + ": main may delete files (Always, "; strings.Count(list, ": main may ") != 1 || !strings.Contains(list, want) {
 			t.Errorf("got %q, want one line with %q", list, want)
 		}
-		want(t, "revoked", h.by7("/approvals revoke "+questionID, own), "Revoked: 1. The agent asks again, unless it remembers the answer itself: /new ends that.")
+		want(t, "revoked", h.by7("/approvals revoke "+questionID, own), "Revoked: 1. The agent will ask again, unless it remembers your answer itself; /new makes it forget.")
 		choose(turn(), 0)
 		want(t, "allowed again", h.end(turn()).Text, "Always")
 		h.by7("/new", own)

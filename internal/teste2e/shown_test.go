@@ -112,7 +112,7 @@ func TestQuietHoursHoldWhatJobsWrite(t *testing.T) {
 		now := time.Now().UTC()
 		c.Telegram.Say(anna, anna, "/timezone UTC")
 		c.Telegram.Say(anna, anna, "/quiet "+now.Add(-time.Hour).Format("15:04")+"-"+now.Add(5*time.Hour).Format("15:04"))
-		c.Await("the quiet hours", func() bool { return c.Count(anna, "From now on jobs do not write here") == 1 })
+		c.Await("the quiet hours", func() bool { return c.Count(anna, "Quiet hours here are now") == 1 })
 		run := func(args ...string) string {
 			t.Helper()
 			out, errs, code := c.CLI(t.Context(), "", args...)
