@@ -99,14 +99,17 @@ func TestNextChoosesFromRows(t *testing.T) {
 		"a typed message of a run has no window":  {rows: []string{"1:ann@0t/m1"}, s: usual, take: []int64{1}},
 		"a busy session that collects waits less": {rows: []string{"1:ann@0tc"}, s: usual, st: scheduler.SessionState{Running: 1}},
 	} {
-		d := scheduler.Next(rowsOf(t, c.rows...), c.s, c.st, after(c.now))
-		until := 0
-		if !d.Until.IsZero() {
-			until = int(d.Until.Sub(start()).Milliseconds())
-		}
-		if !slices.Equal(seqsOf(d.Take), c.take) || until != c.until || !slices.Equal(d.Stopped, c.stopped) {
-			t.Errorf("%s: takes %v, waits until %d, stopped %v, want %v, %d and %v", name, seqsOf(d.Take), until, d.Stopped, c.take, c.until, c.stopped)
-		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := scheduler.Next(rowsOf(t, c.rows...), c.s, c.st, after(c.now))
+			until := 0
+			if !d.Until.IsZero() {
+				until = int(d.Until.Sub(start()).Milliseconds())
+			}
+			if !slices.Equal(seqsOf(d.Take), c.take) || until != c.until || !slices.Equal(d.Stopped, c.stopped) {
+				t.Errorf("takes %v, waits until %d, stopped %v, want %v, %d and %v", seqsOf(d.Take), until, d.Stopped, c.take, c.until, c.stopped)
+			}
+		})
 	}
 }
 
@@ -126,9 +129,12 @@ func TestTurnIsSteeredByTheFirstMessagesOfItsThread(t *testing.T) {
 		"no announcement":                 {rows: []string{"2:task@0gs"}},
 		"one whose mode is another waits": {rows: []string{"2:ann@0c"}, mode: scheduler.ModeSteer},
 	} {
-		if got := seqsOf(scheduler.SteeredInto(rowsOf(t, c.rows...), "", set, c.mode)); !slices.Equal(got, c.want) {
-			t.Errorf("%s: %v, want %v", name, got, c.want)
-		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := seqsOf(scheduler.SteeredInto(rowsOf(t, c.rows...), "", set, c.mode)); !slices.Equal(got, c.want) {
+				t.Errorf("%v, want %v", got, c.want)
+			}
+		})
 	}
 	if got := scheduler.SteeredInto(rowsOf(t, "2:ann@0s"), "another thread", set, ""); len(got) != 0 {
 		t.Errorf("of another thread: %v", got)
@@ -170,9 +176,12 @@ func TestAdmitKeepsTheQueueWithinItsCap(t *testing.T) {
 		"the session interrupts":                {rows: []string{"2:ann@0"}, m: "3:ann@1", s: old, st: scheduler.SessionState{Running: 1, Mode: scheduler.ModeInterrupt}, ended: []int64{2}, superseded: true},
 		"the message asks for another mode":     {rows: []string{"2:ann@0"}, m: "3:ann@1c", s: old, st: scheduler.SessionState{Running: 1, Mode: scheduler.ModeInterrupt}},
 	} {
-		a := scheduler.Admit(rowsOf(t, c.rows...), &rowsOf(t, c.m)[0], c.s, c.st)
-		if !slices.Equal(a.Ended, c.ended) || a.Refused != c.refused || a.Superseded != c.superseded {
-			t.Errorf("%s: %+v, want ended %v, refused %t, superseded %t", name, a, c.ended, c.refused, c.superseded)
-		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := scheduler.Admit(rowsOf(t, c.rows...), &rowsOf(t, c.m)[0], c.s, c.st)
+			if !slices.Equal(a.Ended, c.ended) || a.Refused != c.refused || a.Superseded != c.superseded {
+				t.Errorf("%+v, want ended %v, refused %t, superseded %t", a, c.ended, c.refused, c.superseded)
+			}
+		})
 	}
 }

@@ -13,6 +13,7 @@ func beginTests() []test {
 		{"TurnsBeginInOrder", turnsBeginInOrder},
 		{"WindowIsWaitedFor", windowIsWaitedFor},
 		{"LostBeginIsFoundAgain", lostBeginIsFoundAgain},
+		{"RunHasTheEpochOfItsSession", runHasTheEpoch},
 		{"SlotIsForItsPrincipalAndLane", slotIsForItsFront},
 		{"AnotherNodeBeginsNothing", anotherNodeBeginsNothing},
 		{"CollectReadsBeyondThePage", collectReadsBeyondThePage},
@@ -90,6 +91,21 @@ func lostBeginIsFoundAgain(w *world) {
 	equal(w, "the same run", []any{again.RunID, seqsOf(again.Messages)}, []any{first, []int64{1}})
 	equal(w, "its entries", again.Started.Entries, lost.Started.Entries)
 	equal(w, "waiting", w.session(key).Waiting, 1)
+}
+
+// runHasTheEpoch begins a turn before a takeover and after it: the old claim ends nothing.
+func runHasTheEpoch(w *world) {
+	node, key := w.node(), w.key()
+	run, a := w.acceptText(node, key)
+	old := w.beginTurn(claimOf(key, a), usualSlot).Claim
+	w.clock.advance(lease)
+	next := w.sweepOne(w.node(), key).Claim
+	b := w.beginTurn(next, usualSlot)
+	equal(w, "claim", []any{old.Epoch, b.Claim}, []any{int64(1), next})
+	equal(w, "run", []any{b.RunID, w.run(run).Epoch, w.run(run).Owner}, []any{run, next.Epoch, next.Node})
+	_, err := w.st.Finish(w.ctx, answered(old, run))
+	w.fails(err, chat.ErrFenced)
+	w.finish(answered(b.Claim, run))
 }
 
 func slotIsForItsFront(w *world) {
