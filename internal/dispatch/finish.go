@@ -222,13 +222,12 @@ func (ts *turns) finish(ctx context.Context, t *turn, end ending) {
 // It writes the outcome, and later output is discarded. The turn keeps its slot and its place in
 // the session.
 func (ts *turns) stuck(st *scheduler.Turn) {
-	was, ok := ts.running.get(st)
+	t, ok := ts.running.get(st)
 	cause := st.Cause()
 	if !ok || cause == nil {
 		return
 	}
-	run := was.run
-	t := &turn{run: run, claim: was.claim, rows: was.rows, agent: was.agent, started: was.started, began: was.began, journal: was.journal}
+	run := t.run
 	t.attempt = ts.attemptOf(t.rows[len(t.rows)-1])
 	var end ending
 	ts.judgeCancelled(t, cause, &end)

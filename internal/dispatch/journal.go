@@ -33,7 +33,7 @@ type journal struct {
 
 	mu     sync.Mutex
 	rounds []store.Round
-	texts  []fromWhom // the messages of the turn, including those that joined in this attempt
+	texts  []store.Waiting // the messages of the turn, including those that joined in this attempt
 	mark   outsideMark
 }
 
@@ -44,22 +44,6 @@ type outsideMark struct {
 	set     bool
 	written chan struct{} // closed when the write has ended; nil when the run had the mark before
 	err     error
-}
-
-// fromWhom is a message of a turn with the principal that sent it.
-type fromWhom struct {
-	store.Waiting
-
-	sender string
-}
-
-// sendersOf adds the principals to the messages of a turn.
-func sendersOf(rows []store.Waiting) []fromWhom {
-	texts := make([]fromWhom, 0, len(rows))
-	for _, r := range rows {
-		texts = append(texts, fromWhom{r, r.Principal})
-	}
-	return texts
 }
 
 var _ agent.Journal = (*turnJournal)(nil)
@@ -115,7 +99,7 @@ func (j *journal) last() int {
 }
 
 // add adds messages of the turn, only those in seqs.
-func (j *journal) add(texts []fromWhom, seqs []int64) {
+func (j *journal) add(texts []store.Waiting, seqs []int64) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for _, text := range texts {
@@ -126,7 +110,7 @@ func (j *journal) add(texts []fromWhom, seqs []int64) {
 }
 
 // messages returns the messages of the turn so far.
-func (j *journal) messages() []fromWhom {
+func (j *journal) messages() []store.Waiting {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return slices.Clone(j.texts)

@@ -288,8 +288,8 @@ func pick(q question, a command.QuestionAnswer) (int, error) {
 
 // personOf returns the person that a turn asks, and where: its sender, or the owner of its session
 // if no other reads it. The zero value is no person.
-func (p *parts) personOf(lead fromWhom, owner string) tool.Person {
-	who := p.reach(lead.sender, lead)
+func (p *parts) personOf(lead store.Waiting, owner string) tool.Person {
+	who := p.reach(lead.Principal, lead)
 	if who.Principal == "" && lead.Session.Kind() != chat.KindGroup {
 		who = p.reach(owner, lead)
 	}
@@ -298,7 +298,7 @@ func (p *parts) personOf(lead fromWhom, owner string) tool.Person {
 
 // reach returns how a principal can be asked in a turn: a person in a chat by buttons there, a
 // credential in the transcript, where it writes the answer.
-func (p *parts) reach(principal string, lead fromWhom) tool.Person {
+func (p *parts) reach(principal string, lead store.Waiting) tool.Person {
 	to := lead.Content.Options.ReplyTo
 	if principal == "" || lead.Channel == apiRoute {
 		return tool.Person{}

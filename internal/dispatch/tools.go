@@ -53,7 +53,7 @@ func (ts *turns) toolbox(t *turn) agent.Toolbox {
 	root := t.atRoot(lead, place)
 	person := ts.personOf(root, t.run.Principal)
 	return ts.tools.For(tool.Turn{
-		Owner: lead.sender, Session: root.Session, Sender: lead.Content.Sender, Channel: root.Channel, Target: root.Content.Options.ReplyTo, Asked: person,
+		Owner: lead.Principal, Session: root.Session, Sender: lead.Content.Sender, Channel: root.Channel, Target: root.Content.Options.ReplyTo, Asked: person,
 		Servers: t.agent.Tools.Servers,
 		NoActs:  func() string { return t.noActs(t.asks(), person) },
 		Asks:    t.asks,
@@ -77,7 +77,7 @@ func (c clocks) clock(ctx context.Context, t *turn, tools agent.Toolbox) string 
 		return ""
 	}
 	texts := t.journal.messages()
-	clock, err := c.tools.Clock(ctx, texts[len(texts)-1].sender)
+	clock, err := c.tools.Clock(ctx, texts[len(texts)-1].Principal)
 	if err != nil {
 		c.log.WarnContext(ctx, "the clock of a person cannot be read", "run_id", t.run.RunID, "err", err)
 	}
@@ -87,7 +87,7 @@ func (c clocks) clock(ctx context.Context, t *turn, tools agent.Toolbox) string 
 // zone returns the time zone of the person of a turn.
 func (c clocks) zone(ctx context.Context, t *turn) *time.Location {
 	texts := t.journal.messages()
-	return c.zoneOf(ctx, texts[len(texts)-1].sender)
+	return c.zoneOf(ctx, texts[len(texts)-1].Principal)
 }
 
 // zoneOf returns the time zone of a person, or UTC when it cannot be read.
@@ -102,7 +102,7 @@ func (c clocks) zoneOf(ctx context.Context, person string) *time.Location {
 
 // atRoot returns a message of a turn with the place of the message at the root of its tree, where
 // tools act and people are asked.
-func (t *turn) atRoot(lead fromWhom, place chat.Task) fromWhom {
+func (t *turn) atRoot(lead store.Waiting, place chat.Task) store.Waiting {
 	if session, err := chat.ParseSessionKey(place.Session, lead.Session.Agent); err == nil { // it was made from a key
 		lead.Session = session
 	}
@@ -120,15 +120,15 @@ func (ts *turns) audienceOf(ctx context.Context, t *turn) chat.Audience {
 	}
 	lead := texts[len(texts)-1]
 	root := t.atRoot(lead, place)
-	conversation := chat.ConversationOf(root.Session, root.Content.Options.ReplyTo, lead.sender)
+	conversation := chat.ConversationOf(root.Session, root.Content.Options.ReplyTo, lead.Principal)
 	if conversation == t.run.Session {
-		return chat.AudienceOf(lead.sender, conversation, t.run.Principal)
+		return chat.AudienceOf(lead.Principal, conversation, t.run.Principal)
 	}
 	s, err := ts.store.Session(ctx, conversation, "")
 	if err != nil && !errors.Is(err, chat.ErrSessionNotFound) {
 		return chat.Audience{Conversation: conversation, Readers: "others"}
 	}
-	return chat.AudienceOf(lead.sender, conversation, s.Principal)
+	return chat.AudienceOf(lead.Principal, conversation, s.Principal)
 }
 
 // waitsOf returns the waits of a turn; ctx is the context of its agent.
@@ -149,8 +149,8 @@ func (ts *turns) waitsOf(ctx context.Context, t *turn, st *scheduler.Turn) *wait
 
 // barred returns why no tool runs in a turn; "" = they may. A tool acts on data of one principal,
 // so a turn of several principals has no tools.
-func barred(texts []fromWhom) string {
-	if slices.ContainsFunc(texts, func(m fromWhom) bool { return m.sender != texts[0].sender }) {
+func barred(texts []store.Waiting) string {
+	if slices.ContainsFunc(texts, func(m store.Waiting) bool { return m.Principal != texts[0].Principal }) {
 		return "this is not possible in a turn of several people; each of them has to ask separately"
 	}
 	return ""
@@ -165,7 +165,7 @@ func (t *turn) asks() string {
 		return place.Asks
 	case t.atRoot(texts[0], place).Session.Kind() == chat.KindGroup:
 		return "in a group"
-	case slices.ContainsFunc(texts, func(m fromWhom) bool { return fromOutside(m.Waiting) }):
+	case slices.ContainsFunc(texts, func(m store.Waiting) bool { return fromOutside(m) }):
 		return "in a turn that text from outside has caused"
 	case t.journal.foreign():
 		return "in a turn that has read text from outside"

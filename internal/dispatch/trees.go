@@ -151,7 +151,7 @@ func (tt turnTasks) message(n tool.NewTask) (chat.Message, error) {
 	place.Asks, place.Audience = tt.t.asks(), tt.t.audience
 	place.NoActs = tt.t.noActs(place.Asks, tt.personOf(tt.t.atRoot(lead, place), tt.t.run.Principal))
 	return chat.Message{
-		Session: chat.TaskKey(n.Agent, n.ID), ID: n.ID, Lane: n.Lane, Principal: lead.sender, Channel: chat.ChannelTask,
+		Session: chat.TaskKey(n.Agent, n.ID), ID: n.ID, Lane: n.Lane, Principal: lead.Principal, Channel: chat.ChannelTask,
 		Content: chat.Content{Text: n.Text, Sender: lead.Content.Sender, Options: chat.Options{NoMerge: true, Mode: chat.ModeQueue, Task: &place}},
 	}, nil
 }

@@ -199,7 +199,7 @@ func (ts *turns) start(ctx context.Context, st *scheduler.Turn) (*turn, bool, er
 	lead := t.rows[len(t.rows)-1]
 	t.attempt = ts.attemptOf(lead)
 	t.journal = &journal{parts: ts.parts, claim: t.claim, runID: b.RunID, again: t.started.Attempt > 1, mark: outsideMark{set: t.started.Outside}}
-	t.journal.add(sendersOf(t.rows), t.started.Seqs)
+	t.journal.add(t.rows, t.started.Seqs)
 	t.usage = ts.spending.of(t)
 	t.journal.usage = t.usage
 	t.run = ts.events.Start(events.RunInfo{
@@ -433,27 +433,16 @@ func (t *turn) timeout(lead store.Waiting) time.Duration {
 // one that repeats it.
 type runningTurns struct {
 	mu sync.Mutex
-	by map[*scheduler.Turn]runningTurn
-}
-
-// runningTurn is the immutable part of a turn that other goroutines may read.
-type runningTurn struct {
-	run     *events.Run
-	claim   store.Claim
-	rows    []store.Waiting
-	agent   Agent
-	started store.Started
-	began   time.Time
-	journal *journal
+	by map[*scheduler.Turn]*turn // copies with the parts that do not change
 }
 
 func (r *runningTurns) add(st *scheduler.Turn, t *turn) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.by == nil {
-		r.by = map[*scheduler.Turn]runningTurn{}
+		r.by = map[*scheduler.Turn]*turn{}
 	}
-	r.by[st] = runningTurn{run: t.run, claim: t.claim, rows: t.rows, agent: t.agent, started: t.started, began: t.began, journal: t.journal}
+	r.by[st] = &turn{run: t.run, claim: t.claim, rows: t.rows, agent: t.agent, started: t.started, began: t.began, journal: t.journal}
 }
 
 func (r *runningTurns) remove(st *scheduler.Turn) {
@@ -462,7 +451,7 @@ func (r *runningTurns) remove(st *scheduler.Turn) {
 	delete(r.by, st)
 }
 
-func (r *runningTurns) get(st *scheduler.Turn) (runningTurn, bool) {
+func (r *runningTurns) get(st *scheduler.Turn) (*turn, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	t, ok := r.by[st]
@@ -532,7 +521,6 @@ func (ts *turns) join(ctx context.Context, t *turn, st *scheduler.Turn) (input [
 		return nil, nil
 	}
 	ts.resolve(ctx, rows)
-	texts := sendersOf(rows)
 	p := store.StartParams{Claim: t.claim, RunID: t.run.RunID, Lane: t.run.Lane, Round: t.journal.last()}
 	for _, r := range rows {
 		p.Seqs = append(p.Seqs, r.Seq)
@@ -545,7 +533,7 @@ func (ts *turns) join(ctx context.Context, t *turn, st *scheduler.Turn) (input [
 	if err != nil {
 		return nil, err
 	}
-	t.journal.add(texts, joined)
+	t.journal.add(rows, joined)
 	var ids []string
 	for _, r := range rowsWith(rows, joined) {
 		ids, input = append(ids, r.MessageID), append(input, r.Content)

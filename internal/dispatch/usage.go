@@ -56,7 +56,7 @@ type spending struct {
 func (sp *spending) of(t *turn) *usage.Turn {
 	texts := t.journal.messages()
 	lead := texts[len(texts)-1]
-	return sp.meter.Turn(usage.Who{Principal: lead.sender, Agent: lead.Session.Agent, Job: t.attempt.JobID()})
+	return sp.meter.Turn(usage.Who{Principal: lead.Principal, Agent: lead.Session.Agent, Job: t.attempt.JobID()})
 }
 
 // allow checks the budgets before a round. Its error is for the person.
@@ -150,7 +150,7 @@ func (sp *spending) onceADay(t *turn, rows []store.Outgoing) {
 	texts := t.journal.messages()
 	to := rows[0].Target
 	name := strings.Join([]string{
-		"laneway:budget", sp.meter.Today(), string(t.over.Kind), t.over.Name, texts[len(texts)-1].sender, to.Channel, to.ChatID, to.Thread,
+		"laneway:budget", sp.meter.Today(), string(t.over.Kind), t.over.Name, texts[len(texts)-1].Principal, to.Channel, to.ChatID, to.Thread,
 	}, "\x00")
 	rows[0].ID = uuid.NewSHA1(uuid.NameSpaceURL, []byte(name)).String()
 	rows[0].Text = "This was not answered. " + t.over.Sentence() + " Until then there is no further reply here."

@@ -166,10 +166,7 @@ func (b *starting) beginWith(ctx context.Context, o *startOp, r *sessionRow, bat
 		g.out.Unplanned = batch
 		return true, nil
 	}
-	b.waiting[r.key] = nil
-	for _, m := range batch {
-		b.waiting[r.key] = append(b.waiting[r.key], waitingMessage{m.Seq, millis(m.AcceptedAt)})
-	}
+	b.waiting[r.key] = batch
 	done, err := b.start(ctx, o)
 	if done {
 		g.out.RunID, g.out.Messages = o.p.RunID, batch

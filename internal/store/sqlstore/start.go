@@ -73,16 +73,13 @@ type startOp struct {
 // Name implements operation.
 func (o *startOp) Name() string { return o.p.Session.String() }
 
-// waitingMessage is a message that can start.
-type waitingMessage struct{ seq, acceptedAt int64 }
-
 // starting is one transaction that starts runs.
 type starting struct {
 	tx       Tx
 	alone    bool
 	sessions *sessionRows
 	runs     map[string]runRow
-	waiting  map[string][]waitingMessage // by session, in order
+	waiting  map[string][]store.Waiting // by session: what can start, with number and time
 
 	taken, begun, entries Set
 	changed               []*sessionRow
@@ -136,7 +133,7 @@ func (b *starting) read(ctx context.Context, ops []*startOp) (err error) {
 		return err
 	}
 	if err := b.readBeginnings(ctx, ops, len(ids) == 0); err != nil || len(ids) == 0 {
-		b.waiting, b.runs = map[string][]waitingMessage{}, map[string]runRow{}
+		b.waiting, b.runs = map[string][]store.Waiting{}, map[string]runRow{}
 		return err
 	}
 	if b.waiting, err = readStartable(ctx, b.tx, messages); err != nil {
@@ -162,14 +159,14 @@ func runsByID(ctx context.Context, tx Tx, ids []string) (map[string]runRow, erro
 
 // readStartable reads which messages of the set, each a row (key, seq), can start; the result is
 // available after the next Query.
-func readStartable(ctx context.Context, tx Tx, messages Set) (map[string][]waitingMessage, error) {
-	list := make(map[string][]waitingMessage, len(messages))
+func readStartable(ctx context.Context, tx Tx, messages Set) (map[string][]store.Waiting, error) {
+	list := make(map[string][]store.Waiting, len(messages))
 	return list, tx.Later(ctx, startableSQL, func(r Row) error {
 		var (
 			key string
-			m   waitingMessage
+			m   store.Waiting
 		)
-		err := r.Scan(&key, &m.seq, &m.acceptedAt)
+		err := r.Scan(&key, &m.Seq, instant{&m.AcceptedAt})
 		list[key] = append(list[key], m)
 		return err
 	}, messages)
@@ -178,12 +175,12 @@ func readStartable(ctx context.Context, tx Tx, messages Set) (map[string][]waiti
 // take marks the startable messages of a session as taken by a run, and returns their numbers.
 func (b *starting) take(r *sessionRow, runID string) (seqs []int64) {
 	list := b.waiting[r.key]
-	slices.SortFunc(list, func(a, c waitingMessage) int { return cmp.Compare(a.seq, c.seq) })
+	slices.SortFunc(list, func(a, c store.Waiting) int { return cmp.Compare(a.Seq, c.Seq) })
 	for _, m := range list {
-		seqs = append(seqs, m.seq)
-		b.taken = append(b.taken, []any{r.key, m.seq, runID})
+		seqs = append(seqs, m.Seq)
+		b.taken = append(b.taken, []any{r.key, m.Seq, runID})
 		r.waiting--
-		r.takenSeq = max(r.takenSeq, m.seq)
+		r.takenSeq = max(r.takenSeq, m.Seq)
 	}
 	return seqs
 }
@@ -206,9 +203,9 @@ func (b *starting) start(ctx context.Context, o *startOp) (done bool, err error)
 		return true, nil
 	}
 	before, queued := r.takenSeq, b.waiting[r.key]
-	last := queued[len(queued)-1].seq
+	last := int64(0)
 	for _, m := range queued {
-		last = max(last, m.seq)
+		last = max(last, m.Seq)
 	}
 	at := b.sessions.now
 	switch {
@@ -232,7 +229,7 @@ func (b *starting) start(ctx context.Context, o *startOp) (done bool, err error)
 	}
 	u.StartedAt = fromMillis(at)
 	o.out.Seqs = b.take(r, p.RunID)
-	queuedAt := queued[0].acceptedAt
+	queuedAt := millis(queued[0].AcceptedAt)
 	b.begun = append(b.begun, []any{p.RunID, r.key, u.transcript, o.out.Seqs[0], last, p.Lane, p.Node, p.Epoch, queuedAt, at})
 	if u.Attempt == 1 {
 		to := addition{Session: r.key, Transcript: u.transcript, After: r.transcriptSeq, At: b.sessions.now}
@@ -356,7 +353,7 @@ func (b *starting) firstOnly(ctx context.Context, r *sessionRow, seqs []int64) e
 	}
 	for _, seq := range waiting {
 		if !slices.Contains(seqs, seq) {
-			b.waiting[r.key] = slices.DeleteFunc(b.waiting[r.key], func(m waitingMessage) bool { return m.seq > seq })
+			b.waiting[r.key] = slices.DeleteFunc(b.waiting[r.key], func(m store.Waiting) bool { return m.Seq > seq })
 			break
 		}
 	}
