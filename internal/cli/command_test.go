@@ -148,19 +148,12 @@ func TestASignalStopsTheRun(t *testing.T) {
 
 func TestChatAnswersEachLineOfAPipe(t *testing.T) {
 	t.Parallel()
-	b := newBench("one\n\n  two  \n/quit\nnever sent\n")
-	b.run(t, exitOK, "chat")
-	if got := b.stdout.String(); got != "one\ntwo\n" {
-		t.Errorf("got %q", got)
-	}
-}
-
-func TestChatSendsALastLineWithoutNewline(t *testing.T) {
-	t.Parallel()
-	b := newBench("one\ntwo")
-	b.run(t, exitOK, "chat")
-	if got := b.stdout.String(); got != "one\ntwo\n" {
-		t.Errorf("got %q", got)
+	for _, lines := range []string{"one\n\n  two  \n/quit\nnever sent\n", "one\ntwo"} {
+		b := newBench(lines)
+		b.run(t, exitOK, "chat")
+		if got := b.stdout.String(); got != "one\ntwo\n" {
+			t.Errorf("%q: got %q", lines, got)
+		}
 	}
 }
 

@@ -37,12 +37,15 @@ func (s *socket) accepted(n int) {
 	}
 }
 
-func (t *bubble) wantBlocked(when string, n int) {
+func (t *bubble) wantBlocked(when string, n int) { t.Helper(); t.wantAtOnce(when, &t.core.blocked, n) }
+
+// wantAtOnce compares a number of calls that wait in the core.
+func (t *bubble) wantAtOnce(when string, calls *int, n int) {
 	t.Helper()
 	synctest.Wait()
 	t.core.set(func() {
-		if t.core.blocked != n {
-			t.Errorf("%s: %d calls run at once, want %d", when, t.core.blocked, n)
+		if *calls != n {
+			t.Errorf("%s: %d calls run at once, want %d", when, *calls, n)
 		}
 	})
 }
@@ -297,15 +300,7 @@ func (s *socket) answers(n int) (good, late int) {
 	return good, late
 }
 
-func (t *bubble) wantListing(when string, n int) {
-	t.Helper()
-	synctest.Wait()
-	t.core.set(func() {
-		if t.core.listing != n {
-			t.Errorf("%s: %d lists are read at once, want %d", when, t.core.listing, n)
-		}
-	})
-}
+func (t *bubble) wantListing(when string, n int) { t.Helper(); t.wantAtOnce(when, &t.core.listing, n) }
 
 func TestAPrincipalReadsFewListsAtOnce(t *testing.T) {
 	t.Parallel()

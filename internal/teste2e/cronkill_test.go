@@ -15,7 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"laneway/internal/cron/schedule/zonetest"
 	"laneway/internal/testmodel"
 	"laneway/internal/testpg"
 	"laneway/internal/testrun"
@@ -159,12 +158,8 @@ func TestAKillAtAnyMomentOfARunLosesNoSlotAndDoublesNone(t *testing.T) {
 		k := &killScene{T: t, g: Install(t, database, config).AtOnce(), agent: agent, database: database}
 		k.g.Start()
 		k.o, k.db = OpenOracle(t, k.g, database), writable(t, k.g, database)
-		first := map[string]int64{}
 		c := connect(t, k.g)
-		for i := range 4 {
-			j := addJob(t, c, fmt.Sprintf("tick %d", i), every(time.Second), nil)
-			first[j.ID] = j.State.NextRunAtMs
-		}
+		first := ticking(t, c, 4, 4, "done")
 		c.Close()
 		moments, hits := killMoments(), map[string]int{}
 		atLeast := map[string]int{}
@@ -239,6 +234,22 @@ func (k *killScene) judge(atLeast map[string]int) {
 	}
 }
 
+// ticking makes jobs that fire each second, and returns their first slots; each nth of them works
+// for a while.
+func ticking(t *testing.T, c *Client, jobs, nth int, work string) map[string]int64 {
+	t.Helper()
+	first := map[string]int64{}
+	for i := range jobs {
+		text := "done"
+		if i%nth == 0 {
+			text = work
+		}
+		j := addJob(t, c, fmt.Sprintf("tick %d", i), every(time.Second), saying(text))
+		first[j.ID] = j.State.NextRunAtMs
+	}
+	return first
+}
+
 // Jobs fire each second on two and on three replicas, and one of the replicas is killed repeatedly.
 func TestReplicasShareTheSlotsAndLoseNoneWhenOneIsKilled(t *testing.T) {
 	NeedsProcesses(t)
@@ -254,16 +265,7 @@ func TestReplicasShareTheSlotsAndLoseNoneWhenOneIsKilled(t *testing.T) {
 				g.Start()
 				all = append(all, g)
 			}
-			c := connect(t, all[0])
-			first := map[string]int64{}
-			for i := range jobs {
-				text := "done"
-				if i%3 == 0 {
-					text = "sleep 300ms"
-				}
-				j := addJob(t, c, fmt.Sprintf("tick %d", i), every(time.Second), saying(text))
-				first[j.ID] = j.State.NextRunAtMs
-			}
+			first := ticking(t, connect(t, all[0]), jobs, 3, "sleep 300ms")
 			seed := rand.Uint64()
 			t.Logf("seed %d", seed)
 			dice := rand.New(rand.NewPCG(seed, 1))
@@ -332,15 +334,7 @@ func TestEverySlotFiresOnceWhileReplicasRestartOrSleep(t *testing.T) {
 			for _, g := range all {
 				g.Start()
 			}
-			c0, first := connect(t, all[0]), map[string]int64{}
-			for i := range 10 {
-				text := "done"
-				if i%2 == 0 {
-					text = "sleep 400ms"
-				}
-				j := addJob(t, c0, fmt.Sprintf("tick %d", i), every(time.Second), saying(text))
-				first[j.ID] = j.State.NextRunAtMs
-			}
+			first := ticking(t, connect(t, all[0]), 10, 2, "sleep 400ms")
 			for i := range c.times {
 				pause(time.Second)
 				c.do(t, all[i%2])
@@ -359,51 +353,6 @@ func TestEverySlotFiresOnceWhileReplicasRestartOrSleep(t *testing.T) {
 			}
 			t.Log(found)
 		})
-	}
-}
-
-// Two processes have two releases of the zone rules, as during an update. A job at a local time of
-// today by the newer rules, which is an hour later by the older ones, fires once: its next slot is
-// tomorrow, whichever process has fired it and planned the next one.
-func TestTwoProcessesWithTwoZoneReleasesFireOnce(t *testing.T) {
-	NeedsProcesses(t)
-	t.Parallel()
-	database := testpg.DB(t)
-	var all []*Gateway
-	for _, dir := range []string{
-		zonetest.Write(t, "2026a", map[string]string{"America/Vancouver": "<-08>8"}), zonetest.Write(t, "2026f", map[string]string{"America/Vancouver": "<-07>7"}),
-	} {
-		g := Install(t, database, cronConfig).AtOnce()
-		g.env = append(g.env, "ZONEINFO="+dir)
-		g.Start()
-		all = append(all, g)
-	}
-	c, jobs, due := connect(t, all[1]), map[string]bool{}, time.Now().Add(5*time.Second).Truncate(time.Second)
-	for i := range 12 {
-		local := due.Add(time.Duration(i%3)*time.Second - 7*time.Hour).UTC()
-		j := addJob(t, c, fmt.Sprintf("daily %d", i), map[string]any{"kind": "cron", "expr": local.Format("5 4 15 * * *"), "tz": "America/Vancouver"}, saying("done"))
-		jobs[j.ID] = true
-	}
-	pause(time.Until(due) + 5*time.Second)
-	o := OpenOracle(t, all[0], database)
-	nodes := map[string]int{}
-	for _, row := range o.Rows("SELECT job_id, state, node, scheduled_for FROM cron_run_logs WHERE owner <> 'system'") {
-		f := strings.Split(row, "|")
-		if !jobs[f[0]] {
-			t.Errorf("a job ran twice, or is not known: %s", row)
-		}
-		delete(jobs, f[0])
-		nodes[f[2]]++
-	}
-	if len(jobs) > 0 {
-		t.Errorf("%d jobs did not run", len(jobs))
-	}
-	t.Logf("fired by %v", nodes)
-	if n := o.Count(fmt.Sprintf("SELECT count(*) FROM cron_jobs WHERE owner <> 'system' AND next_slot < %d", due.Add(23*time.Hour).UnixMilli())); n > 0 {
-		t.Errorf("%d jobs fire again today", n)
-	}
-	if n := o.Count("SELECT count(*) FROM cron_jobs WHERE owner <> 'system' AND next_wall IS NULL"); n > 0 {
-		t.Errorf("%d slots have no wall time", n)
 	}
 }
 

@@ -52,12 +52,17 @@ type seen struct {
 
 func look(t *testing.T, runner agent.Runner, req agent.Request) seen {
 	t.Helper()
+	return told[seen](t, runner, req)
+}
+
+// told returns what the agent reports in a turn.
+func told[T any](t *testing.T, runner agent.Runner, req agent.Request) (report T) {
+	t.Helper()
 	result, err := run(t, runner, req)
-	var s seen
-	if err != nil || json.Unmarshal([]byte(result.Text), &s) != nil {
+	if err != nil || json.Unmarshal([]byte(result.Text), &report) != nil {
 		t.Fatalf("got %q and %v", result.Text, err)
 	}
-	return s
+	return report
 }
 
 func entry(seq int64, runID, role, text string) chat.TranscriptEntry {

@@ -253,17 +253,6 @@ func actOf(t *testing.T, call sdk.ToolCallUpdate) string {
 	return asked.Act
 }
 
-// toolsOf returns the tools that the agent reports in a turn.
-func toolsOf(t *testing.T, runner agent.Runner, req agent.Request) offered {
-	t.Helper()
-	result, err := run(t, runner, req)
-	var o offered
-	if err != nil || json.Unmarshal([]byte(result.Text), &o) != nil {
-		t.Fatalf("got %q and %v", result.Text, err)
-	}
-	return o
-}
-
 // opens returns a function that grants access.
 func opens(access agent.ToolAccess) func(context.Context) (agent.ToolAccess, func()) {
 	return func(context.Context) (agent.ToolAccess, func()) { return access, func() {} }
@@ -297,7 +286,7 @@ func TestAnAgentGetsTheToolsOfTheGateway(t *testing.T) {
 			runner := openLogged(t, script{Tools: true, HTTP: tt.http}, acp.Config{Bridge: tt.bridge}, slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})))
 			req := request("a", "run-1", "go")
 			req.OpenTools = opens(tt.access)
-			got := toolsOf(t, runner, req)
+			got := told[offered](t, runner, req)
 			if diff := cmp.Diff(tt.want, got.Servers); diff != "" {
 				t.Errorf("MCP servers (-want +got):\n%s", diff)
 			}
@@ -317,13 +306,13 @@ func TestAnAgentGetsTheToolsOfTheGateway(t *testing.T) {
 func TestToolsComeWithALaterTurn(t *testing.T) {
 	t.Parallel()
 	runner := open(t, script{Tools: true, HTTP: true}, acp.Config{})
-	first := toolsOf(t, runner, request("a", "run-1", "one"))
+	first := told[offered](t, runner, request("a", "run-1", "one"))
 	history := []chat.TranscriptEntry{entry(1, "run-1", chat.RoleUser, "one"), entry(2, "run-1", chat.RoleAssistant, "answer")}
 	var sessions []string
 	for _, runID := range []string{"run-2", "run-3"} {
 		req := request("a", runID, runID, history...)
 		req.OpenTools = opens(agent.ToolAccess{URL: "http://127.0.0.1:1/mcp", Token: "lwturn_x"})
-		got := toolsOf(t, runner, req)
+		got := told[offered](t, runner, req)
 		if len(got.Servers) != 1 || got.Session == first.Session {
 			t.Errorf("%s: got %+v, want another session with the tools", runID, got)
 		}
