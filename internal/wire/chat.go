@@ -38,7 +38,7 @@ type ChatSendResult struct {
 	RunID    string `json:"runId"`                                                 // the run; the idempotencyKey of the call
 	Status   string `json:"status" rule:"enum=started|in_flight|ok|error|timeout"` // started for a new message, even when it waits; otherwise the state of the message with this key
 	Queued   *bool  `json:"queued,omitempty"`                                      // Extended: whether the message waits
-	Position *int   `json:"position,omitempty"`                                    // Extended: its place in the queue of the session, from 1
+	Position *int   `json:"position,omitempty"`                                    // Extended: how many messages wait before it in the session
 }
 
 // ChatAbortParams are the parameters of chat.abort.
