@@ -254,7 +254,8 @@ func CheckWithoutCredential(tb testing.TB, proxy string, methods []string) {
 			"GET /debug/pprof/": 404, "GET /debug/vars": 404, "POST /telegram/webhook/default": 404, "GET /v1/admin": 404, "POST /v1/models": 405, "GET /": 302, "GET /ws": 426,
 		} {
 			status, body := askWithoutCredential(tb, proxy, route, forwarded)
-			if status != want {
+			stalled := want == http.StatusOK && status == http.StatusServiceUnavailable // health is told to all, also that of a machine without time
+			if status != want && !stalled {
 				tb.Errorf("%s with X-Forwarded-For %q: %d %s, want %d", route, forwarded, status, body, want)
 			}
 			if strings.HasPrefix(route, "GET /h") && strings.Contains(strings.ToLower(body), "version") {

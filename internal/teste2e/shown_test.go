@@ -122,11 +122,12 @@ func TestQuietHoursHoldWhatJobsWrite(t *testing.T) {
 			return out
 		}
 		add := func(name string, more ...string) {
-			run(append([]string{"cron", "add", "--name", name, "--every", "1s", "--message", "work of " + name, "--deliver", "telegram:7", "--max-runs", "3"}, more...)...)
+			run(append([]string{"cron", "add", "--name", name, "--message", "work of " + name, "--deliver", "telegram:7"}, more...)...)
 		}
-		add("digest")
-		add("alarm", "--urgent")
-		c.Await("the urgent answers", func() bool { return c.Count(anna, "done: work of alarm") == 3 })
+		add("digest", "--every", "1s", "--max-runs", "3")
+		add("alarm", "--every", "24h", "--urgent") // a slot each second could be missed on a busy machine
+		run("cron", "run", "alarm")
+		c.Await("the urgent answer", func() bool { return c.Count(anna, "done: work of alarm") == 1 })
 		c.Await("the end of the job", func() bool {
 			out := run("cron", "runs", "digest")
 			return strings.Contains(run("cron", "get", "digest"), "it does not fire") && !strings.Contains(out, "running") && !strings.Contains(out, "queued")
@@ -135,7 +136,7 @@ func TestQuietHoursHoldWhatJobsWrite(t *testing.T) {
 		c.Telegram.Say(anna, anna, "/remind in 1s the oven")
 		c.Telegram.Say(anna, anna, "hello")
 		c.Await("what does not wait", func() bool {
-			return c.Count(anna, "done: work of alarm") == 4 && c.Count(anna, "Reminder: the oven") == 1 && c.Count(anna, "good morning") == 1
+			return c.Count(anna, "done: work of alarm") == 2 && c.Count(anna, "Reminder: the oven") == 1 && c.Count(anna, "good morning") == 1
 		})
 		// The schedule has had further slots by now; the last run is what is asked for. On a busy machine
 		// its slot is one that was skipped.
