@@ -168,7 +168,7 @@ func sections() []section {
 
 // pagesOf returns the pages by name, the index and those in the directory dir.
 func pagesOf(keys []config.Key, dir string) (map[string]string, error) {
-	const note = "`make generate` writes this page from the type `config.Config`; `laneway config keys` prints the same.\n"
+	const note = "`make generate` writes this page from the type `config.Config`; `laneway config keys` prints every key.\n"
 	top := func(k config.Key) string {
 		group, _, nested := strings.Cut(k.Path, ".")
 		if !nested {
@@ -229,15 +229,29 @@ func groupOf(group string, keys []config.Key) string {
 	}
 	fmt.Fprintf(&b, "\n## %s\n\n", title)
 	for i, k := range keys {
+		if owner, _, below := strings.Cut(k.Path, queueBelow); below { // the keys of queue, once more
+			if i == 0 || !strings.HasPrefix(keys[i-1].Path, owner+queueBelow) {
+				fmt.Fprintf(&b, "- **`%s%s…`** (the keys of [`queue`](queues.md#queue)):\n  %s\n", owner, queueBelow, sentences(k.Meaning))
+			}
+			continue
+		}
 		b.WriteString(map[bool]string{true: "- ", false: "  "}[i == 0 || keys[i-1].Meaning != k.Meaning])
 		b.WriteString(headOf(k))
 		if i+1 == len(keys) || keys[i+1].Meaning != k.Meaning { // keys with one comment share it
-			fmt.Fprintf(&b, ":\n  %s\n", strings.ReplaceAll(endOfSentence.ReplaceAllString(k.Meaning, "$1\n  $2"), "<", "&lt;"))
+			b.WriteString(":\n  " + sentences(k.Meaning) + "\n")
 		} else {
 			b.WriteString(",\n")
 		}
 	}
 	return b.String()
+}
+
+// queueBelow stands before the keys of the queue of an agent or a channel.
+const queueBelow = ".queue."
+
+// sentences puts each sentence of a meaning on its own line.
+func sentences(meaning string) string {
+	return strings.ReplaceAll(endOfSentence.ReplaceAllString(meaning, "$1\n  $2"), "<", "&lt;")
 }
 
 var endOfSentence = regexp.MustCompile("([a-z0-9)`/]\\.) ([A-Z`0-9])")
