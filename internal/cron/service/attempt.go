@@ -32,7 +32,7 @@ func (t *Turn) storeNow() time.Time { return t.StartedAt.Add(time.Since(t.Began)
 
 // attempts recognises the messages of attempts. All attempts share it.
 type attempts struct {
-	*parts
+	*shared
 
 	delivery    *Delivery
 	maintenance *maintenance
@@ -212,8 +212,8 @@ type Ending struct {
 	Requeued bool
 }
 
-// end is how an attempt ended, with the alert that is sent after its commit.
-type end struct {
+// conclusion is how an attempt ended, with the alert that is sent after its commit.
+type conclusion struct {
 	job   cron.Job
 	alert cron.AlertKind
 	run   *cron.Run // as the store passed it to the job; nil when it must be read
@@ -224,7 +224,7 @@ type end struct {
 // the commit with the time that the store gave the end: it publishes the end and sends alerts.
 func (a *Attempt) End(ctx context.Context, t Turn, how Ending, p *store.FinishParams) (publish func(endedAt time.Time)) {
 	job := a.readJob(ctx)
-	out := &end{}
+	out := &conclusion{}
 	e := &cron.AttemptEnd{
 		RunID: a.runID, Error: chat.Cut(how.Message, 2000), ErrorClass: how.Reason, Summary: how.Text, Usage: how.Usage,
 		Delivery: cron.DeliveryNotRequested,
@@ -249,7 +249,7 @@ func (a *Attempt) End(ctx context.Context, t Turn, how Ending, p *store.FinishPa
 	p.Cron = e
 	return func(endedAt time.Time) {
 		if r := out.run; r != nil && r.State.Final() && !r.FinishedAt.Equal(endedAt) {
-			*out = end{} // left from a try that was not committed: in the committed one the job was removed, and received no run
+			*out = conclusion{} // left from a try that was not committed: in the committed one the job was removed, and received no run
 		}
 		a.publishEnd(ctx, how, out)
 	}
@@ -323,7 +323,7 @@ func cancelReason(word string) cron.Reason {
 }
 
 // publishEnd publishes an attempt whose end is committed, and sends the alert about its job.
-func (a *Attempt) publishEnd(ctx context.Context, how Ending, out *end) {
+func (a *Attempt) publishEnd(ctx context.Context, how Ending, out *conclusion) {
 	if how.Requeued {
 		return
 	}
@@ -353,7 +353,7 @@ func (a *Attempt) publishEnd(ctx context.Context, how Ending, out *end) {
 
 // endedRun is the ended run: as the store passed it to the job, or, when the job was removed, as
 // stored. A removal with its runs has cancelled the context of the turn by then.
-func (a *Attempt) endedRun(ctx context.Context, out *end) (cron.Run, error) {
+func (a *Attempt) endedRun(ctx context.Context, out *conclusion) (cron.Run, error) {
 	if out.run != nil {
 		return *out.run, nil
 	}

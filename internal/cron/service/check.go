@@ -32,7 +32,7 @@ func wireFault(err error) error {
 }
 
 // limits is the border for the input of a caller.
-func (p *parts) limits(by chat.Caller, now time.Time) cron.Border {
+func (p *shared) limits(by chat.Caller, now time.Time) cron.Border {
 	rules := p.cfg.Rules
 	if by.Bounded() {
 		least := max(rules.MinInterval, p.cfg.UserMinInterval)
@@ -50,13 +50,13 @@ func (p *parts) limits(by chat.Caller, now time.Time) cron.Border {
 
 // hasChannel reports whether a job may name a channel. Telegram may be named before it is
 // configured.
-func (p *parts) hasChannel(name string) bool {
+func (p *shared) hasChannel(name string) bool {
 	kind := chat.ChannelKind(name)
 	return name != channel.Webhook && (kind == "telegram" || slices.ContainsFunc(p.channels, func(have string) bool { return chat.ChannelKind(have) == kind }))
 }
 
 // knownChannels are the names that hasChannel accepts, without duplicates.
-func (p *parts) knownChannels() []string {
+func (p *shared) knownChannels() []string {
 	names := []string{"telegram"}
 	for _, have := range p.channels {
 		if kind := chat.ChannelKind(have); p.hasChannel(have) && kind != channel.Web {
@@ -136,7 +136,7 @@ func anyTarget(context.Context, cron.Job, cron.Job, chat.Caller) error { return 
 // not use the target: a session of another principal, and a chat other than the private one of a
 // chat user. The targets of old were checked when the job got them, by rules that a command in a
 // chat does not share.
-func (p *parts) mayTarget(ctx context.Context, old, j cron.Job, by chat.Caller) error {
+func (p *shared) mayTarget(ctx context.Context, old, j cron.Job, by chat.Caller) error {
 	if !by.Own {
 		return nil
 	}
@@ -261,12 +261,12 @@ func (a *accounts) of(kind string) []string {
 }
 
 // named reports whether an address names its account, or needs none.
-func (p *parts) named(to chat.Target) bool {
+func (p *shared) named(to chat.Target) bool {
 	return to.IsZero() || strings.Contains(to.Channel, ":") || slices.Contains(p.channels, to.Channel)
 }
 
 // unnamed is why nothing can be sent to an address without a known account; "" when it can be.
-func (p *parts) unnamed(to chat.Target) string {
+func (p *shared) unnamed(to chat.Target) string {
 	switch {
 	case p.named(to):
 		return ""
@@ -298,7 +298,7 @@ func (s *Service) Address(ctx context.Context, to chat.Target) (chat.Target, err
 
 // several refuses an address that matches several accounts. A channel without known accounts is
 // accepted.
-func (p *parts) several(to chat.Target) error {
+func (p *shared) several(to chat.Target) error {
 	if p.named(to) || len(p.accounts.of(to.Channel)) < 2 {
 		return nil
 	}

@@ -26,7 +26,7 @@ const (
 
 // Delivery decides where the answers of runs and the alerts about jobs are sent.
 type Delivery struct {
-	*parts
+	*shared
 
 	takenAlerts, expiredAlerts dailyAlerts // by job
 }

@@ -17,7 +17,7 @@ import (
 // Editor reads, adds, changes and removes jobs. Errors are *chat.Error values. A job that is not
 // visible to the caller is treated as missing.
 type Editor struct {
-	*parts
+	*shared
 
 	delivery *Delivery
 	nudge    func() // makes the loop claim immediately
@@ -212,7 +212,7 @@ func (ed *Editor) replan(old, next cron.Job, now time.Time) (*cron.Job, error) {
 
 // planned fills in the fields of a job whose schedule takes effect: revision, times and the first
 // fire.
-func (p *parts) planned(j cron.Job, now time.Time) (*cron.Job, error) {
+func (p *shared) planned(j cron.Job, now time.Time) (*cron.Job, error) {
 	t, err := p.planner.Timetable(j)
 	if err != nil {
 		return nil, err

@@ -21,7 +21,7 @@ const (
 
 // Events publishes events about jobs and runs, after their commit.
 type Events struct {
-	*parts
+	*shared
 
 	hub events.Hub[cron.Event]
 }

@@ -42,7 +42,7 @@ const (
 
 // maintenance implements the built-in jobs.
 type maintenance struct {
-	*parts
+	*shared
 
 	release string // of the zone rules of this process
 	nudge   func()

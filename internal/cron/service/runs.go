@@ -18,7 +18,7 @@ import (
 
 // Runs starts runs by hand, backfills past slots, cancels runs and lists the ledger.
 type Runs struct {
-	*parts
+	*shared
 
 	nudge func() // makes the loop claim immediately
 }
@@ -262,7 +262,7 @@ func (rs *Runs) backfillPlan(ctx context.Context, p cron.BackfillParams, fires [
 
 // launcher receives the claims of the loop; it implements [cron.Launcher].
 type launcher struct {
-	*parts
+	*shared
 
 	delivery *Delivery
 	budgets  dailyAlerts

@@ -137,8 +137,8 @@ type Deps struct {
 	Channels []string
 }
 
-// parts is the state that every part of the service needs. It does not change after New.
-type parts struct {
+// shared is the state that every part of the service needs. It does not change after New.
+type shared struct {
 	cfg    Config
 	store  store.Store
 	node   Node
@@ -162,7 +162,7 @@ type parts struct {
 
 // Service is the job service. Create it with [New].
 type Service struct {
-	*parts
+	*shared
 
 	// Its parts, see the package comment. Callers of jobs need three of them at once.
 	*Editor
@@ -181,25 +181,25 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	if cfg.Observer == nil {
 		cfg.Observer = newCounters(cfg.Metrics)
 	}
-	p := &parts{
+	p := &shared{
 		cfg: cfg, store: deps.Store, node: deps.Node, turns: deps.Turns, admit: deps.Admit, mayUse: deps.MayUse, send: deps.Send, wake: deps.Wake,
 		sweep: deps.SweepFiles, log: deps.Log, background: deps.Go, agents: deps.Agents, channels: deps.Channels,
 	}
-	s := &Service{parts: p, Events: &Events{parts: p}}
+	s := &Service{shared: p, Events: &Events{shared: p}}
 	p.events = s.Events
 	p.accounts = &accounts{store: deps.Store}
-	s.Delivery = &Delivery{parts: p}
+	s.Delivery = &Delivery{shared: p}
 	p.jobs = publishingStore{p.store, p.events, p.accounts, s.Delivery.taken}
 	compiler := schedule.NewCompiler(0)
 	p.planner = cron.NewPlanner(compiler, cron.PlannerConfig{
 		Target: s.Delivery.replyTarget, PerDay: cfg.MaxRunsPerDay, Bounded: boundedOwner, OverBudget: cfg.OverBudget,
 	})
-	s.Editor = &Editor{parts: p, delivery: s.Delivery}
-	s.Runs = &Runs{parts: p}
-	s.maintenance = &maintenance{parts: p, release: compiler.Release()}
-	s.attempts = &attempts{parts: p, delivery: s.Delivery, maintenance: s.maintenance}
+	s.Editor = &Editor{shared: p, delivery: s.Delivery}
+	s.Runs = &Runs{shared: p}
+	s.maintenance = &maintenance{shared: p, release: compiler.Release()}
+	s.attempts = &attempts{shared: p, delivery: s.Delivery, maintenance: s.maintenance}
 	var err error
-	s.loop, err = cron.NewRunner(cron.RunnerConfig{Node: p.claimant, Agents: deps.Agents, Given: deps.Given}, p.jobs, p.planner, &launcher{parts: p, delivery: s.Delivery}, cfg.Observer, p.log)
+	s.loop, err = cron.NewRunner(cron.RunnerConfig{Node: p.claimant, Agents: deps.Agents, Given: deps.Given}, p.jobs, p.planner, &launcher{shared: p, delivery: s.Delivery}, cfg.Observer, p.log)
 	if err != nil {
 		return nil, fmt.Errorf("making the cron runner: %w", err)
 	}
@@ -212,7 +212,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 func boundedOwner(owner string) bool { return chat.Caller{Principal: owner}.InChat() }
 
 // claimant is the id under which runs are claimed, "" while this process must not claim.
-func (p *parts) claimant() string {
+func (p *shared) claimant() string {
 	id, err := p.node.Alive()
 	if err != nil || p.node.Draining() {
 		return ""
@@ -286,7 +286,7 @@ func visible(by chat.Caller) string {
 }
 
 // hasWebhooks reports whether this process sends webhooks about runs.
-func (p *parts) hasWebhooks() bool {
+func (p *shared) hasWebhooks() bool {
 	return p.cfg.WebhookBody != nil && slices.Contains(p.channels, webhookChannel)
 }
 

@@ -206,7 +206,7 @@ func (h *Handler) receive(ctx context.Context, c *call, share *inflight.Share) (
 			h.discard(ctx, c)
 		}
 	}()
-	if c.place.claims && errors.Is(err, chat.ErrKeyReused) { // another request has just continued the same response
+	if c.to.claims && errors.Is(err, chat.ErrKeyReused) { // another request has just continued the same response
 		if m, err = h.branch(ctx, c); err == nil {
 			out, err = h.offer(ctx, c, m)
 		}
@@ -299,7 +299,7 @@ type call struct {
 	body   []byte
 	form   form
 	prompt prompt
-	place  place
+	to     destination
 	// attachments are the files of the message; saved are those that this request has stored.
 	attachments, saved []chat.Attachment
 }
@@ -317,8 +317,8 @@ func (c *call) caller() chat.Caller {
 	return chat.Caller{Principal: c.cred.Name, Scopes: c.cred.Scopes, Own: c.cred.Own()}
 }
 
-// place is the session and position of a request's message.
-type place struct {
+// destination is the session and position of a request's message.
+type destination struct {
 	key   chat.SessionKey
 	fresh bool // the session is new
 	// id of the message; "" = a new one. claims: only one message can have it, the first that
@@ -329,55 +329,55 @@ type place struct {
 	branch *chat.Branch
 }
 
-// placeOf returns the place of a request.
-func (h *Handler) placeOf(ctx context.Context, c *call) (place, error) {
+// destinationOf returns the destination of a request.
+func (h *Handler) destinationOf(ctx context.Context, c *call) (destination, error) {
 	id := agentOf(c.prompt.model, h.runs)
 	if id == "" {
-		return place{}, noModel(c.prompt.model)
+		return destination{}, noModel(c.prompt.model)
 	}
 	if err := errors.Join(h.checkFormat(c, id), h.checkRange(c, id)); err != nil {
-		return place{}, err
+		return destination{}, err
 	}
 	if err := h.checkTools(c, id); err != nil {
-		return place{}, err
+		return destination{}, err
 	}
 	if c.prompt.passing && (c.header.Get(headerSession) != "" || c.prompt.conversation != nil || c.prompt.previous != "") {
-		return place{}, invalid("store", "store is false, and the request belongs to a conversation, which is kept; leave store out, or send all messages without %s, conversation and previous_response_id", headerSession)
+		return destination{}, invalid("store", "store is false, and the request belongs to a conversation, which is kept; leave store out, or send all messages without %s, conversation and previous_response_id", headerSession)
 	}
 	if name := c.header.Get(headerSession); name != "" {
 		if c.prompt.previous != "" || c.prompt.conversation != nil {
-			return place{}, fault.Invalid(headerSession + " cannot be used together with previous_response_id or conversation")
+			return destination{}, fault.Invalid(headerSession + " cannot be used together with previous_response_id or conversation")
 		}
 		key, err := chat.ParseSessionKey(name, id)
 		switch {
 		case err != nil:
-			return place{}, fault.Invalid(headerSession + ": " + err.Error())
+			return destination{}, fault.Invalid(headerSession + ": " + err.Error())
 		case key.Agent != id:
-			return place{}, fault.Invalid(headerSession + " names another agent than the model")
+			return destination{}, fault.Invalid(headerSession + " names another agent than the model")
 		}
-		return place{key: key}, h.server.MayUse(ctx, c.cred, key)
+		return destination{key: key}, h.server.MayUse(ctx, c.cred, key)
 	}
 	if name := c.prompt.conversation; name != nil {
 		key := chat.SessionKey{Agent: id, Rest: channel + ":" + c.cred.Name + ":" + *name}
-		return place{key: key}, h.server.MayUse(ctx, c.cred, key)
+		return destination{key: key}, h.server.MayUse(ctx, c.cred, key)
 	}
 	if c.prompt.previous != "" {
 		return h.following(ctx, c, id)
 	}
-	return c.newPlace(id), nil
+	return c.newDestination(id), nil
 }
 
 // newPlace returns a new session. With an idempotency key its name is derived from the key, so that
 // a repetition finds the same session.
-func (c *call) newPlace(agentID string) place {
+func (c *call) newDestination(agentID string) destination {
 	name := uuid.NewString()
 	if dedupe := c.dedupe(); dedupe != "" {
 		name = uuid.NewSHA1(uuid.Nil, []byte(dedupe)).String()
 	}
 	if c.prompt.passing {
-		return place{key: chat.SessionKey{Agent: agentID, Rest: chat.PassingName(name)}, fresh: true}
+		return destination{key: chat.SessionKey{Agent: agentID, Rest: chat.PassingName(name)}, fresh: true}
 	}
-	return place{key: chat.SessionKey{Agent: agentID, Rest: channel + ":" + name}, fresh: true}
+	return destination{key: chat.SessionKey{Agent: agentID, Rest: channel + ":" + name}, fresh: true}
 }
 
 // message returns the message of a request.
@@ -394,7 +394,7 @@ func (h *Handler) message(ctx context.Context, c *call) (chat.Message, error) {
 	if err := c.prompt.arrange(); err != nil {
 		return chat.Message{}, err
 	}
-	if c.place, err = h.placeOf(ctx, c); err != nil {
+	if c.to, err = h.destinationOf(ctx, c); err != nil {
 		return chat.Message{}, err
 	}
 	if err := h.attach(ctx, c); err != nil {
@@ -410,19 +410,19 @@ func (c *call) message() chat.Message {
 		p.params[paramFormat] = p.format
 	}
 	m := chat.Message{
-		Session: c.place.key, ID: cmp.Or(c.place.id, uuid.Must(uuid.NewV7()).String()), Principal: c.cred.Name, Channel: channel, Branch: c.place.branch,
+		Session: c.to.key, ID: cmp.Or(c.to.id, uuid.Must(uuid.NewV7()).String()), Principal: c.cred.Name, Channel: channel, Branch: c.to.branch,
 		Content: chat.Content{
 			Text: p.input, Sender: chat.Sender{ID: c.cred.Name}, Attachments: c.attachments, Client: p.client,
 			Options: chat.Options{NoMerge: true, SystemPrompt: p.system, Thinking: p.thinking, Params: p.params, KeepContext: p.keep},
 		},
 	}
-	if c.place.fresh || p.keep {
+	if c.to.fresh || p.keep {
 		m.Content.Context = p.earlier
 	}
 	switch dedupe := c.dedupe(); {
 	case dedupe != "":
 		m.Dedupe, m.ParamsHash = dedupe, c.paramsHash()
-	case c.place.claims:
+	case c.to.claims:
 		m.ParamsHash = uuid.NewString() // equal to no other message
 	}
 	return m
@@ -433,7 +433,7 @@ func (c *call) message() chat.Message {
 func (c *call) paramsHash() string {
 	named := ""
 	if c.header.Get(headerSession) != "" || c.prompt.conversation != nil {
-		named = c.place.key.String()
+		named = c.to.key.String()
 	}
 	return paramsHash(c.body, named)
 }

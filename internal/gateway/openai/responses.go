@@ -642,15 +642,15 @@ func (h *Handler) DeleteResponse() http.HandlerFunc {
 //
 // Two concurrent requests may continue the same response. The id of a message that continues one is
 // derived from the response, so the store accepts only the first; the other one branches.
-func (h *Handler) following(ctx context.Context, c *call, agentID string) (place, error) {
+func (h *Handler) following(ctx context.Context, c *call, agentID string) (destination, error) {
 	at, err := h.previous(ctx, c)
 	if err != nil {
-		return place{}, err
+		return destination{}, err
 	}
 	if !at.Newest || at.Session.Agent != agentID {
 		return h.branchAt(ctx, c, at, agentID)
 	}
-	return place{key: at.Session, id: uuid.NewSHA1(uuid.Nil, []byte("behind "+at.RunID)).String(), claims: true}, nil
+	return destination{key: at.Session, id: uuid.NewSHA1(uuid.Nil, []byte("behind "+at.RunID)).String(), claims: true}, nil
 }
 
 // branch returns the message of a request in a new session, after another request has continued its
@@ -658,7 +658,7 @@ func (h *Handler) following(ctx context.Context, c *call, agentID string) (place
 func (h *Handler) branch(ctx context.Context, c *call) (chat.Message, error) {
 	at, err := h.previous(ctx, c)
 	if err == nil {
-		c.place, err = h.branchAt(ctx, c, at, agentOf(c.prompt.model, h.runs))
+		c.to, err = h.branchAt(ctx, c, at, agentOf(c.prompt.model, h.runs))
 	}
 	if err != nil {
 		return chat.Message{}, err
@@ -666,15 +666,15 @@ func (h *Handler) branch(ctx context.Context, c *call) (chat.Message, error) {
 	return c.message(), nil
 }
 
-func (h *Handler) branchAt(ctx context.Context, c *call, at chat.Place, agentID string) (place, error) {
+func (h *Handler) branchAt(ctx context.Context, c *call, at chat.Place, agentID string) (destination, error) {
 	if !at.Ended {
-		return place{}, chat.Errorf(chat.CodeConflict, "the response %s is not complete yet; wait for its end", c.prompt.previous)
+		return destination{}, chat.Errorf(chat.CodeConflict, "the response %s is not complete yet; wait for its end", c.prompt.previous)
 	}
 	point, err := h.runs.BranchAt(ctx, at.Session, at.RunID)
 	if errors.Is(err, chat.ErrNotFound) {
 		err = c.unknownResponse()
 	}
-	out := c.newPlace(agentID)
+	out := c.newDestination(agentID)
 	out.branch = &point
 	return out, err
 }

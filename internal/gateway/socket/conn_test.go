@@ -208,7 +208,7 @@ func TestAHubCountsPlacesAndFollowers(t *testing.T) {
 	t.Parallel()
 	a, b := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")
 	h := NewHub[string](HubLimits{Sockets: 3, Unauthenticated: 2, PerPrincipal: 1})
-	reserve := func(from netip.Addr) *Place[string] { p, _ := h.Reserve(from, 1); return p }
+	reserve := func(from netip.Addr) *Reservation[string] { p, _ := h.Reserve(from, 1); return p }
 	one, two := reserve(a), reserve(b)
 	if one == nil || reserve(a) != nil || two == nil || reserve(netip.Addr{}) != nil {
 		t.Error("one per address and two in total are not authenticated")

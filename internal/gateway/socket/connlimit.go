@@ -87,7 +87,7 @@ func (l *ConnLimiter) acquire(c *acceptedConn) (oldest *acceptedConn, ok bool) {
 }
 
 // authenticated stops counting one connection for its network.
-func (l *ConnLimiter) authenticated(p *Place[*acceptedConn]) {
+func (l *ConnLimiter) authenticated(p *Reservation[*acceptedConn]) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.unproven.leave(p)
@@ -155,7 +155,7 @@ type acceptedConn struct {
 	net.Conn
 
 	limiter *ConnLimiter
-	place   *Place[*acceptedConn] // nil = it is not counted by network
+	place   *Reservation[*acceptedConn] // nil = it is not counted by network
 	closed  sync.Once
 	socket  atomic.Bool
 }
@@ -239,8 +239,8 @@ type unproven[C any] struct {
 	from  map[netip.Addr]int // number for each network
 }
 
-// Place is the place of one unauthenticated connection. Only its [Hub] changes it.
-type Place[C any] struct {
+// Reservation is what one unauthenticated connection counts as. Only its [Hub] changes it.
+type Reservation[C any] struct {
 	from netip.Addr
 	conn C
 	used bool          // conn is set; a place that is reserved for a future connection is not taken away
@@ -248,11 +248,11 @@ type Place[C any] struct {
 }
 
 // Conn returns the connection of a used place.
-func (p *Place[C]) Conn() C { return p.conn }
+func (p *Reservation[C]) Conn() C { return p.conn }
 
 // enter takes a place for a connection of a network with this limit. p is nil when no place is
 // free. gone is the connection that must be closed for it and is no longer counted, or nil.
-func (u *unproven[C]) enter(from netip.Addr, limit int) (p, gone *Place[C]) {
+func (u *unproven[C]) enter(from netip.Addr, limit int) (p, gone *Reservation[C]) {
 	crowded := u.from[from] >= limit
 	if crowded || (u.limit > 0 && u.all.Len() >= u.limit) {
 		if gone = u.oldest(from, crowded); gone == nil {
@@ -264,16 +264,16 @@ func (u *unproven[C]) enter(from netip.Addr, limit int) (p, gone *Place[C]) {
 		u.from = map[netip.Addr]int{}
 	}
 	u.from[from]++
-	p = &Place[C]{from: from}
+	p = &Reservation[C]{from: from}
 	p.at = u.all.PushBack(p)
 	return p, gone
 }
 
 // oldest returns the oldest connection, of that network or of any; nil = no connection can be
 // closed.
-func (u *unproven[C]) oldest(from netip.Addr, ofNetwork bool) *Place[C] {
+func (u *unproven[C]) oldest(from netip.Addr, ofNetwork bool) *Reservation[C] {
 	for e := u.all.Front(); e != nil; e = e.Next() {
-		if p, ok := e.Value.(*Place[C]); ok && p.used && (!ofNetwork || p.from == from) {
+		if p, ok := e.Value.(*Reservation[C]); ok && p.used && (!ofNetwork || p.from == from) {
 			return p
 		}
 	}
@@ -281,10 +281,10 @@ func (u *unproven[C]) oldest(from netip.Addr, ofNetwork bool) *Place[C] {
 }
 
 // use puts a connection into its place.
-func (p *Place[C]) use(c C) { p.conn, p.used = c, true }
+func (p *Reservation[C]) use(c C) { p.conn, p.used = c, true }
 
 // leave stops counting a connection. A second call does nothing.
-func (u *unproven[C]) leave(p *Place[C]) {
+func (u *unproven[C]) leave(p *Reservation[C]) {
 	if p.at == nil {
 		return
 	}

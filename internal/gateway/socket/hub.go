@@ -42,7 +42,7 @@ type Hub[C comparable] struct {
 
 // member is the state of a connection in the hub.
 type member[C any] struct {
-	place     *Place[C]
+	place     *Reservation[C]
 	principal string // it counts for this principal once admitted
 	admitted  bool
 	runs      []string // the runs that it follows
@@ -69,7 +69,7 @@ func NewHub[C comparable](limits HubLimits) *Hub[C] {
 // Reserve takes a place for a socket that is about to be upgraded, from a network that may have
 // limit unauthenticated ones; p is nil when no place is free. The caller closes the connection of
 // oldest, which may be nil, to make room. Either Release or Add must follow.
-func (h *Hub[C]) Reserve(from netip.Addr, limit int) (p, oldest *Place[C]) {
+func (h *Hub[C]) Reserve(from netip.Addr, limit int) (p, oldest *Reservation[C]) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closed || h.sockets >= h.limits.Sockets {
@@ -82,7 +82,7 @@ func (h *Hub[C]) Reserve(from netip.Addr, limit int) (p, oldest *Place[C]) {
 }
 
 // Release releases a place that no connection uses.
-func (h *Hub[C]) Release(p *Place[C]) {
+func (h *Hub[C]) Release(p *Reservation[C]) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.sockets--
@@ -91,7 +91,7 @@ func (h *Hub[C]) Release(p *Place[C]) {
 
 // Add adds a connection with a reserved place; false = the gateway has stopped meanwhile. Remove
 // and then Leave must follow.
-func (h *Hub[C]) Add(c C, p *Place[C]) bool {
+func (h *Hub[C]) Add(c C, p *Reservation[C]) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closed {
