@@ -64,7 +64,7 @@ type Event struct {
 // Conn is one connection. It is safe for concurrent use.
 type Conn struct {
 	ws     *websocket.Conn
-	hello  Hello
+	hello  wire.HelloOK
 	silent time.Duration
 	events chan Event
 	done   chan struct{} // closed when nothing more is received
@@ -81,7 +81,7 @@ type Conn struct {
 	err     error // why the connection ended
 }
 
-func newConn(ws *websocket.Conn, hello Hello, opts Options) *Conn {
+func newConn(ws *websocket.Conn, hello wire.HelloOK, opts Options) *Conn {
 	tick := hello.Policy.TickIntervalMs
 	if tick <= 0 {
 		tick = defaultTicks
@@ -95,7 +95,7 @@ func newConn(ws *websocket.Conn, hello Hello, opts Options) *Conn {
 }
 
 // Hello returns the gateway's response to connect.
-func (c *Conn) Hello() Hello { return c.hello }
+func (c *Conn) Hello() wire.HelloOK { return c.hello }
 
 // Events returns the events of the gateway, in order. The channel is closed when the connection
 // ends.

@@ -59,7 +59,7 @@ func (o Options) withDefaults() Options {
 	if o.Scopes == nil {
 		o.Scopes = []string{"operator.read", "operator.write", "operator.admin"}
 	}
-	o.Name, o.Version, o.Mode = orWord(o.Name, "cli"), orWord(o.Version, "dev"), orWord(o.Mode, "cli")
+	o.Name, o.Version, o.Mode = cmp.Or(o.Name, "cli"), cmp.Or(o.Version, "dev"), cmp.Or(o.Mode, "cli")
 	if o.Timeout <= 0 {
 		o.Timeout = 10 * time.Second
 	}
@@ -68,13 +68,6 @@ func (o Options) withDefaults() Options {
 	}
 	return o
 }
-
-func orWord(s, word string) string {
-	return cmp.Or(s, word)
-}
-
-// Hello is the answer of the gateway to an accepted connect.
-type Hello = wire.HelloOK
 
 // Dial opens a connection and authenticates. ctx limits only the dialling.
 func Dial(ctx context.Context, opts Options) (*Conn, error) {
@@ -145,8 +138,8 @@ func loopback(host string) bool {
 
 // handshake reads the challenge before it sends anything: a program that sends no challenge is not
 // a gateway and must not receive the token.
-func handshake(ws *websocket.Conn, opts Options) (Hello, error) {
-	var hello Hello
+func handshake(ws *websocket.Conn, opts Options) (wire.HelloOK, error) {
+	var hello wire.HelloOK
 	var first wire.Frame
 	if err := ws.ReadJSON(&first); gaveWay(err) {
 		return hello, fmt.Errorf("%w: try again in a moment: %w", ErrUnavailable, err)

@@ -513,7 +513,7 @@ func shownZone(ctx context.Context, a Actions, c Call) (string, error) {
 	if chosen == "" {
 		text += ", the gateway's; change it with /timezone Europe/Berlin"
 	}
-	return text + ". It's " + ShownTime(now, zone) + " there.", nil
+	return text + ". It's " + schedule.Shown(now, zone) + " there.", nil
 }
 
 // TocLine is the summary of a period. Session is empty when it covers all sessions.

@@ -318,9 +318,6 @@ func DurationWords(d time.Duration) string {
 	return s
 }
 
-// ShownTime formats a time for a person.
-func ShownTime(t time.Time, zone string) string { return schedule.Shown(t, zone) }
-
 const (
 	// maxOffered is how many jobs are offered at once. Other jobs can be named by their number.
 	maxOffered = 20

@@ -25,6 +25,7 @@ import (
 	"unicode"
 
 	"laneway/internal/chat"
+	"laneway/internal/cron/schedule"
 )
 
 // Call is one use of a command.
@@ -311,7 +312,7 @@ func shownApprovals(ctx context.Context, a Actions, c Call) (string, error) {
 	var b strings.Builder
 	b.WriteString("Allowed in this conversation until /new:")
 	for _, one := range list {
-		fmt.Fprintf(&b, "\n%s: %s may %s (%s, %s)", one.ID, one.Agent, one.Act, one.Label, ShownTime(one.At, zone))
+		fmt.Fprintf(&b, "\n%s: %s may %s (%s, %s)", one.ID, one.Agent, one.Act, one.Label, schedule.Shown(one.At, zone))
 	}
 	fmt.Fprintf(&b, "\n/%s revoke %s revokes one, /%s revoke all revokes all.", Approvals, list[0].ID, Approvals)
 	return b.String(), nil

@@ -30,7 +30,7 @@ func (t *Table) Clock(ctx context.Context, person string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return command.ShownTime(now.Truncate(time.Minute), zone) + " (" + zone + ")", nil
+	return schedule.Shown(now.Truncate(time.Minute), zone) + " (" + zone + ")", nil
 }
 
 // Zone returns the time zone of a person.

@@ -53,8 +53,8 @@ type Limiter interface {
 	Allow(ctx context.Context, principal string, class LimitClass, n int) (ok bool, retryAfter time.Duration, perMinute int)
 }
 
-// localLimiter counts in this process.
-type localLimiter struct {
+// LocalLimiter counts in this process.
+type LocalLimiter struct {
 	perMinute map[LimitClass]int
 	mu        sync.Mutex
 	buckets   map[bucketKey]*rate.Limiter // limited: principals are credentials
@@ -66,11 +66,9 @@ type bucketKey struct {
 }
 
 // NewLimiter returns a limiter that counts in this process.
-func NewLimiter(limits Limits) Limiter { return newLimiter(limits) }
-
-func newLimiter(c Limits) *localLimiter {
+func NewLimiter(c Limits) *LocalLimiter {
 	c = c.WithDefaults()
-	return &localLimiter{
+	return &LocalLimiter{
 		perMinute: map[LimitClass]int{
 			LimitCronWrites: c.CronWritesPerMinute, LimitChats: c.ChatsPerMinute, LimitHooks: c.HooksPerMinute, LimitBytes: c.BytesPerMinute,
 		},
@@ -79,7 +77,7 @@ func newLimiter(c Limits) *localLimiter {
 }
 
 // Allow implements [Limiter].
-func (l *localLimiter) Allow(_ context.Context, principal string, class LimitClass, n int) (bool, time.Duration, int) {
+func (l *LocalLimiter) Allow(_ context.Context, principal string, class LimitClass, n int) (bool, time.Duration, int) {
 	most := l.perMinute[class]
 	if most <= 0 {
 		return true, 0, 0
@@ -88,7 +86,7 @@ func (l *localLimiter) Allow(_ context.Context, principal string, class LimitCla
 	return ok, after, most
 }
 
-func (l *localLimiter) bucket(key bucketKey, perMinute int) *rate.Limiter {
+func (l *LocalLimiter) bucket(key bucketKey, perMinute int) *rate.Limiter {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	b := l.buckets[key]
@@ -126,7 +124,7 @@ const (
 // replica allows as much as a single gateway: a limit that protects from a flood must not refuse
 // calls because of an outage.
 type sharedLimiter struct {
-	own      *localLimiter
+	own      *LocalLimiter
 	shared   store.Allowances
 	log      *slog.Logger
 	warnings rate.Sometimes
@@ -146,7 +144,7 @@ type part struct {
 // store.
 func NewSharedLimiter(limits Limits, shared store.Allowances, log *slog.Logger) Limiter {
 	return &sharedLimiter{
-		own:    newLimiter(limits),
+		own:    NewLimiter(limits),
 		shared: shared, log: log, warnings: rate.Sometimes{Interval: time.Minute}, now: time.Now, parts: map[bucketKey]*part{},
 	}
 }

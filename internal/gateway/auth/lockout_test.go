@@ -262,7 +262,7 @@ func TestReplicasShareTheirBytes(t *testing.T) {
 		for range 3 {
 			replicas = append(replicas, NewSharedLimiter(Limits{BytesPerMinute: perMinute}, p, slog.New(slog.DiscardHandler)))
 		}
-		local := newLimiter(Limits{BytesPerMinute: perMinute})
+		local := NewLimiter(Limits{BytesPerMinute: perMinute})
 		for what, limiters := range map[string][]Limiter{"shared": replicas, "local": {local}} {
 			taken, wait := 0, time.Duration(0)
 			for i := range 30 {

@@ -48,10 +48,6 @@ func rowOf(st chat.SessionStatus, by chat.Caller) wire.SessionRow {
 }
 
 func (h handlers) sessionsList(ctx context.Context, c *rpc.Call, p wire.SessionsListParams) (*wire.SessionsListResult, error) {
-	return h.listSessions(ctx, c, p)
-}
-
-func (h handlers) listSessions(ctx context.Context, c *rpc.Call, p wire.SessionsListParams) (*wire.SessionsListResult, error) {
 	now := time.Now()
 	f := store.SessionFilter{
 		Visible: c.Visible(), Agent: p.AgentID, Search: p.Search, ByLastMessage: p.SortBy == "lastInteractionAt",
@@ -130,7 +126,7 @@ func (h handlers) sessionsSubscribe(ctx context.Context, c *rpc.Call, p wire.Ses
 	if !listed(c.Raw) {
 		return out, nil
 	}
-	list, err := h.listSessions(ctx, c, p.SessionsListParams)
+	list, err := h.sessionsList(ctx, c, p.SessionsListParams)
 	out.List = list
 	return out, err
 }

@@ -202,7 +202,7 @@ func (c *Client) attempt(ctx context.Context, call Call, reader Reader) error {
 	defer watch.stop()
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, c.cfg.URL, bytes.NewReader(call.Body))
 	if err != nil {
-		return fail(chat.FailBadRequest, errors.New("the endpoint is not usable"))
+		return Fail(chat.FailBadRequest, errors.New("the endpoint is not usable"))
 	}
 	request.Header = c.cfg.Header.Clone()
 	if call.Header != nil {
@@ -235,7 +235,7 @@ func (c *Client) answer(ctx context.Context, response *http.Response, watch *wat
 		body.anyByte = true
 		return c.whole(ctx, body, reader)
 	case err == nil && kind == "text/html":
-		return fail(chat.FailBadResponse, errors.New("the server answered with a web page"))
+		return Fail(chat.FailBadResponse, errors.New("the server answered with a web page"))
 	}
 	if pieces, ok := reader.(PieceReader); ok && kind != "text/event-stream" {
 		body.anyByte = kind == "text/plain"
@@ -291,7 +291,7 @@ func (c *Client) whole(ctx context.Context, body io.Reader, reader Reader) error
 		return c.broken(ctx, err)
 	}
 	if len(raw) > maxEvent {
-		return fail(chat.FailBadResponse, fmt.Errorf("the server answered with more than %d bytes in one piece", maxEvent))
+		return Fail(chat.FailBadResponse, fmt.Errorf("the server answered with more than %d bytes in one piece", maxEvent))
 	}
 	return reader.Whole(raw)
 }

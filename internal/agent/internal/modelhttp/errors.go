@@ -76,15 +76,13 @@ func sentence(reason chat.FailReason) string {
 }
 
 // Fail returns an *agent.Error with the sentence for reason.
-func Fail(reason chat.FailReason, cause error) *agent.Error { return fail(reason, cause) }
-
-func fail(reason chat.FailReason, cause error) *agent.Error {
+func Fail(reason chat.FailReason, cause error) *agent.Error {
 	return agent.NewError(reason, sentence(reason), cause)
 }
 
 // BrokeOff returns the error of a stream that ended before its answer was complete.
 func BrokeOff() *agent.Error {
-	return fail(chat.FailConnection, io.ErrUnexpectedEOF)
+	return Fail(chat.FailConnection, io.ErrUnexpectedEOF)
 }
 
 // Garbled classifies an event whose data are not the expected JSON: cut off by the end of the
@@ -93,7 +91,7 @@ func Garbled(event sse.Event, err error) *agent.Error {
 	if event.Partial {
 		return BrokeOff()
 	}
-	return fail(chat.FailBadResponse, fmt.Errorf("an event of %d bytes is not understood: %w", len(event.Data), withoutText(err)))
+	return Fail(chat.FailBadResponse, fmt.Errorf("an event of %d bytes is not understood: %w", len(event.Data), withoutText(err)))
 }
 
 // withoutText keeps the position of a JSON error and drops what it quotes.
@@ -115,17 +113,17 @@ func (c *Client) broken(ctx context.Context, err error) error {
 	cause := context.Cause(ctx)
 	switch {
 	case errors.Is(cause, errFirstByte):
-		return fail(chat.FailFirstByte, fmt.Errorf("%w (%s)", errFirstByte, c.cfg.FirstByte))
+		return Fail(chat.FailFirstByte, fmt.Errorf("%w (%s)", errFirstByte, c.cfg.FirstByte))
 	case errors.Is(cause, errSilence):
-		return fail(chat.FailSilence, fmt.Errorf("%w (%s)", errSilence, c.cfg.Silence))
+		return Fail(chat.FailSilence, fmt.Errorf("%w (%s)", errSilence, c.cfg.Silence))
 	case cause != nil:
 		return agent.Ended(ctx)
 	case errors.Is(err, errTooMuch):
-		return fail(chat.FailOutputLimit, err)
+		return Fail(chat.FailOutputLimit, err)
 	case errors.Is(err, sse.ErrTooLong):
-		return fail(chat.FailBadResponse, err)
+		return Fail(chat.FailBadResponse, err)
 	}
-	failed := fail(chat.FailConnection, secret.WithoutURL(err))
+	failed := Fail(chat.FailConnection, secret.WithoutURL(err))
 	failed.Detail = chat.Cut(c.redact(secret.WithoutURL(err).Error()), 500)
 	failed.Retryable = !untrusted(err)
 	return failed
@@ -182,7 +180,7 @@ func (c *Client) Refusal(refusal StatusError) *agent.Error {
 	refusal.Kind = chat.Cut(c.redact(refusal.Kind), 100)
 	refusal.Code = chat.Cut(c.redact(refusal.Code), 100)
 	refusal.Param = chat.Cut(c.redact(refusal.Param), 100)
-	failed := fail(reasonFor(refusal), &refusal)
+	failed := Fail(reasonFor(refusal), &refusal)
 	failed.Detail = refusal.Message
 	if outOfCredit(refusal) {
 		failed.Retryable = false

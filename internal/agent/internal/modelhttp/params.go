@@ -73,7 +73,7 @@ func (p Params) Validate() error {
 }
 
 func paramError(err error) error {
-	failed := fail(chat.FailBadRequest, err)
+	failed := Fail(chat.FailBadRequest, err)
 	failed.Message = "A parameter of the request is not usable: " + err.Error() + "."
 	return failed
 }
