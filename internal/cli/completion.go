@@ -429,7 +429,7 @@ func writeReference(dir string, program *kong.Node) error {
 			pages[page] += "\n## " + name + "\n\n" + commandSection(command, name, uses, seen[page])
 		}
 	}
-	index.WriteString("\n## Flags of most commands\n\nCommands that call a gateway use the second `--config` and `--data`, the others the first.\n\n")
+	index.WriteString("\n## Flags of most commands\n\n`--config` and `--data` stand twice: for `laneway serve` and other commands that work with the files of a gateway, and for commands that call a running one.\n\n")
 	for _, command := range leaves(program) {
 		for _, flag := range command.Flags {
 			if row := flagRow(flag); uses[row] >= sharedBy && !strings.Contains(index.String(), row) {

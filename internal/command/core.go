@@ -163,7 +163,7 @@ func core() []Command {
 		},
 		{
 			Name: "id", Category: "status", Method: "sessions.describe",
-			Description: "Show the key of this conversation.", Run: textOnly(runID),
+			Description: "Show the key and the address of this conversation.", Run: textOnly(runID),
 		},
 	}
 }

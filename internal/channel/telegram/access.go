@@ -114,17 +114,36 @@ func (a *access) addressed(ctx context.Context, parts []update) (bool, error) {
 // group a message is if it answers the bot, is a command, mentions the bot, or the bot answers
 // every message there.
 func (a *access) partAddressed(ctx context.Context, m *tgbotapi.Message) (bool, error) {
-	if m.Chat.IsPrivate() {
-		return true, nil
-	}
-	if r := m.ReplyToMessage; r != nil && r.From != nil && r.From.ID == a.identity.bot {
-		return true, nil
-	}
-	if a.words.isCommand(textOf(m)) || a.words.mentioned(m) {
+	if m.Chat.IsPrivate() || a.named(m) {
 		return true, nil
 	}
 	when, err := a.activation(ctx, m.Chat.ID)
 	return when == ActivationAlways, err
+}
+
+// named reports whether a message answers the bot, is a command, or mentions the bot.
+func (a *access) named(m *tgbotapi.Message) bool {
+	r := m.ReplyToMessage
+	return r != nil && r.From != nil && r.From.ID == a.identity.bot || a.words.isCommand(textOf(m)) || a.words.mentioned(m)
+}
+
+// asksFromOutside reports whether a person who may talk to the bot in private addresses it in a group
+// that is not in the list. They learn the id of the group; to everybody else there the bot is silent.
+func (a *access) asksFromOutside(ctx context.Context, m *tgbotapi.Message) (bool, error) {
+	if a.rules.policy == AccessDisabled || m.From == nil || m.From.IsBot || m.Chat.IsPrivate() || !a.named(m) {
+		return false, nil
+	}
+	if listed, err := a.listed(ctx, m.Chat.ID); listed || err != nil {
+		return false, err
+	}
+	if slices.Contains(a.rules.allow, m.From.ID) {
+		return true, nil
+	}
+	paired, err := a.records.Paired(ctx, a.identity.peer(m.From.ID, m.From.ID))
+	if err != nil {
+		return false, fmt.Errorf("reading the pairing of a person: %w", err)
+	}
+	return paired && a.rules.policy == AccessPairing, nil
 }
 
 // activation returns when the bot answers in a group: as its administrators chose, otherwise as

@@ -188,6 +188,53 @@ func TestOtherSendersAreIgnored(t *testing.T) {
 	})
 }
 
+// The operator adds the bot to a group before the group is in the configuration, where its number is
+// needed: whoever may talk to the bot in private learns it there, once.
+func TestUnlistedGroupTellsItsNumberToKnownPeople(t *testing.T) {
+	t.Parallel()
+	for policy, paired := range map[string]bool{"pairing": true, "allowlist": false, "open": false, "disabled": false} {
+		t.Run(policy, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				b := newBot(t, func(s *setup) { s.cfg.Access = policy })
+				const other, later, quiet = -999, -998, -997
+				for _, id := range []int64{other, later, quiet} {
+					b.srv.AddGroup(id, "not listed")
+				}
+				b.start()
+				say := func(where, who int64, text string, more ...func(map[string]any)) {
+					b.srv.Say(where, who, text, more...)
+					after(time.Second)
+				}
+				say(quiet, anna, "nothing for the bot")
+				say(quiet, bob, "/help")
+				say(other, anna, "@lane_bot hello", testtelegram.Mentioning(9))
+				say(other, anna, "/help")
+				want := []string{"I don't answer in this group yet. Its number is -999: add it to the list groups of the bot, and restart laneway."}
+				if policy == "disabled" {
+					want = nil
+				}
+				wantTexts(t, "the group reads", b.srv.Texts(other), want...)
+				if paired {
+					b.srv.Say(bob, bob, "hello?")
+					after(time.Second)
+					made := code.FindStringSubmatch(b.srv.Texts(bob)[0])[1]
+					if _, err := b.records.ApprovePairing(t.Context(), channel.PairingRef{Code: made}, chat.ChangedBy{Who: "operator"}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				say(later, bob, "/help")
+				if got := len(b.srv.Texts(later)); got != map[bool]int{true: 1}[paired] {
+					t.Errorf("bob's group reads %d notes", got)
+				}
+				wantTexts(t, "other groups read", b.srv.Texts(quiet))
+				wantTexts(t, "received", b.texts())
+				b.stop()
+			})
+		})
+	}
+}
+
 func TestGroupActivation(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -88,7 +88,11 @@ func (in *inbound) message(ctx context.Context, parts []update) error {
 		return in.greeter.greet(ctx, m.From, to)
 	case who == ignore:
 		in.metrics.update("ignored")
-		return nil
+		asks, err := in.access.asksFromOutside(ctx, m)
+		if asks {
+			in.notes.sendOnce(ctx, to, noteGroup, fmt.Sprintf("I don't answer in this group yet. Its number is %d: add it to the list groups of the bot, and restart laneway.", u.chat))
+		}
+		return err
 	}
 	if addressed, err := in.access.addressed(ctx, parts); err != nil || !addressed {
 		in.metrics.update("ignored")

@@ -456,6 +456,7 @@ const (
 	noteFiles      = "files"
 	noteUnreadable = "unreadable"
 	noteWaits      = "waits"
+	noteGroup      = "group"
 )
 
 // sendOnce sends one note of a kind a minute to one place: a burst of messages has one answer, even
