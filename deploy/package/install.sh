@@ -3,11 +3,15 @@
 #
 #   curl -fsSL @ADDRESS@/install.sh | sh
 #
-# LANEWAY_FROM=DIR takes the files of a release from a directory (or another address), LANEWAY_BIN=DIR installs there.
+# Run from a directory with the files of a release, it takes them from there. LANEWAY_FROM names another directory or address, LANEWAY_BIN=DIR installs there.
 set -eu
 
 main() {
-  from=${LANEWAY_FROM:-@ADDRESS@}
+  from=@ADDRESS@
+  case $0 in
+    install.sh | */install.sh) [ ! -f "$(dirname "$0")/SHA256SUMS" ] || from=$(dirname "$0") ;;
+  esac
+  from=${LANEWAY_FROM:-$from}
   version=@VERSION@
   system=$(uname -s | tr '[:upper:]' '[:lower:]')
   case $(uname -m) in

@@ -251,17 +251,18 @@ func release(t *testing.T) string {
 	return dir
 }
 
-// An archive that is not the one of the release is not installed, and what was installed before
-// stays.
+// The installer takes the files beside it. An archive that is not the one of the release is not
+// installed, and what was installed before stays.
 func TestTheInstallerRefusesAWrongSum(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("starts processes")
 	}
 	bin := filepath.Join(t.TempDir(), "bin")
-	install := func(from string) (string, error) {
+	install := func(from string, env ...string) (string, error) {
 		cmd := exec.CommandContext(t.Context(), "sh", filepath.Join(from, "install.sh"))
-		cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "LANEWAY_FROM=" + from, "LANEWAY_BIN=" + bin}
+		cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "LANEWAY_BIN=" + bin}
+		cmd.Env = append(cmd.Env, env...)
 		out, err := cmd.CombinedOutput()
 		return string(out), err
 	}
@@ -288,7 +289,7 @@ func TestTheInstallerRefusesAWrongSum(t *testing.T) {
 		if err := change(dir); err != nil {
 			t.Fatal(err)
 		}
-		if out, err := install(dir); err == nil || !strings.Contains(out, want) || prints() != "laneway 1.2.3<nil>" {
+		if out, err := install(dir, "LANEWAY_FROM="+dir); err == nil || !strings.Contains(out, want) || prints() != "laneway 1.2.3<nil>" {
 			t.Errorf("want a refusal with %q: %v, %s; installed: %s", want, err, out, prints())
 		}
 	}

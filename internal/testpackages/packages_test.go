@@ -64,7 +64,7 @@ func TestAPackageInAnEmptyRootMakesABotThatAnswers(t *testing.T) {
 		},
 		"install.sh": {
 			install: `mkdir -p tmp/release home/anna && chown 1000:1000 home/anna && cp "$PACKAGE"/install.sh "$PACKAGE"/SHA256SUMS "$PACKAGE"/*.tar.gz tmp/release &&
-				chroot --userspec=1000:1000 . env -i HOME=/home/anna PATH=/usr/bin LANEWAY_FROM=/tmp/release sh /tmp/release/install.sh`,
+				chroot --userspec=1000:1000 . env -i HOME=/home/anna PATH=/usr/bin sh /tmp/release/install.sh`,
 			program: own, files: []string{own},
 		},
 	} {
