@@ -75,10 +75,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 // were submitted.
 func (d *Dispatcher) Reconfigure(lanes []scheduler.Lane, queue func(agent, channel, kind string) scheduler.Settings) error {
 	for _, lane := range lanes {
-		if _, err := d.sched.GetOrCreate(lane); err != nil {
-			return fmt.Errorf("lane %s: %w", lane.Name, err)
-		}
-		if err := d.sched.Resize(lane); err != nil {
+		if err := d.sched.SetLane(lane); err != nil {
 			return fmt.Errorf("lane %s: %w", lane.Name, err)
 		}
 	}

@@ -185,7 +185,7 @@ func (ts *turns) start(ctx context.Context, st *scheduler.Turn) (*turn, bool, er
 	}
 	left := ts.queue.left(b.Next)
 	if b.RunID == "" || len(b.Started.Seqs) == 0 {
-		st.BeganNothing(scheduler.Nothing{Wait: b.Wait, Window: b.Wait > 0, Left: left, Seen: b.Last})
+		st.BeganNothing(scheduler.Nothing{Wait: b.Wait, Left: left, Seen: b.Last})
 		return nil, false, nil
 	}
 	t := &turn{claim: b.Claim, rows: rowsWith(b.Messages, b.Started.Seqs), started: b.Started, began: time.Now(), agent: ts.agents[key.Agent]}

@@ -135,11 +135,13 @@ func TestUnknownLaneFallsBackToMain(t *testing.T) {
 			t.Errorf("ran in %q", got)
 		}
 	}
-	if l, err := s.GetOrCreate(scheduler.Lane{Name: "unknown", Limit: 4}); l.Limit != 4 || err != nil {
-		t.Errorf("GetOrCreate = %v, %v", l, err)
-	}
-	if l, err := s.GetOrCreate(scheduler.Lane{Name: "unknown", Limit: 9}); l.Limit != 4 || err != nil {
-		t.Errorf("GetOrCreate again = %v, %v", l, err)
+	for _, limit := range []int{4, 9} {
+		if err := s.SetLane(scheduler.Lane{Name: "unknown", Limit: limit}); err != nil {
+			t.Error(err)
+		}
+		if l, ok := s.Stats().Lane("unknown"); !ok || l.Capacity != limit {
+			t.Errorf("the lane is %+v, want %d slots", l, limit)
+		}
 	}
 	wantOutcome(t, submit(t, s, item{ID: "x", Lane: "unknown"}).Ticket, answered)
 	if got := <-lanes; got != "unknown" {

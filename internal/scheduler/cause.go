@@ -8,8 +8,6 @@ import (
 var (
 	// ErrInvalid marks an unusable Config or Settings. The error message names each fault.
 	ErrInvalid = errors.New("invalid")
-	// ErrUnknownLane is the error of Resize for an unknown lane.
-	ErrUnknownLane = errors.New("no lane has this name")
 	// ErrPanic is matched by the error of a turn that panicked.
 	ErrPanic = errors.New("the turn panicked")
 	// ErrGoexit is the error of a turn whose goroutine was ended by runtime.Goexit.

@@ -235,7 +235,7 @@ func (s *sched) begin(st *scheduler.Turn) *turn {
 	if len(take) == 0 {
 		none := scheduler.Nothing{Left: left, Seen: x.last}
 		if !d.Until.IsZero() {
-			none.Wait, none.Window = time.Until(d.Until), true
+			none.Wait = max(time.Until(d.Until), 1)
 		}
 		st.BeganNothing(none)
 		return nil

@@ -149,7 +149,7 @@ func TestProgressGrowsWhileReadyWorkDoesNotStart(t *testing.T) {
 		if p := s.Progress(); p != 40*time.Second {
 			t.Errorf("40s after the last start it shows %s", p)
 		}
-		if err := s.Resize(Lane{Name: LaneMain, Limit: 2}); err != nil { // this starts it
+		if err := s.SetLane(Lane{Name: LaneMain, Limit: 2}); err != nil { // this starts it
 			t.Fatal(err)
 		}
 		if p := s.Progress(); p != 0 {

@@ -96,10 +96,6 @@ type lane struct {
 	started, answered, failed, cancelled int
 }
 
-// set changes the options of the lane. It writes them one by one, because reporters read Name
-// without the mutex.
-func (l *lane) set(to Lane) { l.Limit = to.Limit }
-
 // The two links of a session. It is in the ready list of a lane and in a subqueue of that lane's
 // ring, or among the sessions that wait for a place of their principal.
 const (
@@ -292,16 +288,6 @@ func (ls *lanes) find(name string, fx *effects) *lane {
 	return ls.byName[LaneMain]
 }
 
-// getOrCreate returns the lane with this name, created if needed.
-func (ls *lanes) getOrCreate(wanted Lane) *lane {
-	l, ok := ls.byName[wanted.Name]
-	if !ok {
-		l = &lane{Lane: wanted}
-		ls.byName[wanted.Name] = l
-	}
-	return l
-}
-
 // stalled is how long some lane has had a free slot and a ready session without a start.
 func (ls *lanes) stalled(now time.Duration) time.Duration {
 	var stalled time.Duration
@@ -313,34 +299,22 @@ func (ls *lanes) stalled(now time.Duration) time.Duration {
 	return stalled
 }
 
-// Resize sets the limit of the lane with this name. Growing takes effect immediately; shrinking as
-// turns end. The error matches ErrUnknownLane, or ErrInvalid when the limit is out of its bounds.
-func (s *Scheduler) Resize(to Lane) error {
+// SetLane adds the lane, or changes the limit of the lane with its name. Growing takes effect
+// immediately; shrinking as turns end. The error matches ErrInvalid.
+func (s *Scheduler) SetLane(to Lane) error {
 	if err := to.check(); err != nil {
-		return fmt.Errorf("resize lane: %w: %w", ErrInvalid, err)
+		return fmt.Errorf("set lane: %w: %w", ErrInvalid, err)
 	}
 	fx := s.begin()
 	s.mu.Lock()
-	l, ok := s.core.lanes.byName[to.Name]
-	if ok {
-		l.set(to)
-		s.core.pump(l, &fx)
+	l := s.core.lanes.byName[to.Name]
+	if l == nil {
+		l = &lane{Lane: to}
+		s.core.lanes.byName[to.Name] = l
 	}
+	l.Limit = to.Limit // its name is read without the mutex
+	s.core.pump(l, &fx)
 	s.mu.Unlock()
 	s.perform(&fx)
-	if !ok {
-		return fmt.Errorf("resize lane %.40q: %w", to.Name, ErrUnknownLane)
-	}
 	return nil
-}
-
-// GetOrCreate adds the lane, unless one with its name exists, and returns the existing lane. The
-// error matches ErrInvalid.
-func (s *Scheduler) GetOrCreate(wanted Lane) (Lane, error) {
-	if err := wanted.check(); err != nil {
-		return Lane{}, fmt.Errorf("make lane: %w: %w", ErrInvalid, err)
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.core.lanes.getOrCreate(wanted).Lane, nil
 }

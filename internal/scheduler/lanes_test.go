@@ -332,7 +332,7 @@ func TestResizeUnderLoadLosesNoSlot(t *testing.T) {
 		}
 		active(2)
 		for _, step := range []struct{ n, now, later int }{{10, 10, 10}, {3, 10, 3}, {1, 3, 1}, {20, 20, 17}} {
-			if err := s.Resize(scheduler.Lane{Name: "main", Limit: step.n}); err != nil {
+			if err := s.SetLane(scheduler.Lane{Name: "main", Limit: step.n}); err != nil {
 				t.Error(err)
 			}
 			active(step.now)
@@ -341,14 +341,10 @@ func TestResizeUnderLoadLosesNoSlot(t *testing.T) {
 		}
 		pass(time.Minute)
 		active(0)
-		if err := s.Resize(scheduler.Lane{Name: "main"}); !errors.Is(err, scheduler.ErrInvalid) {
-			t.Errorf("resize to 0: %v", err)
-		}
-		if err := s.Resize(scheduler.Lane{Name: "nowhere", Limit: 1}); !errors.Is(err, scheduler.ErrUnknownLane) {
-			t.Errorf("resize of no lane: %v", err)
-		}
-		if _, err := s.GetOrCreate(scheduler.Lane{Limit: 1}); !errors.Is(err, scheduler.ErrInvalid) {
-			t.Errorf("a lane without a name: %v", err)
+		for _, bad := range []scheduler.Lane{{Name: "main"}, {Limit: 1}} {
+			if err := s.SetLane(bad); !errors.Is(err, scheduler.ErrInvalid) {
+				t.Errorf("%+v: %v", bad, err)
+			}
 		}
 		drain(t, s)
 	})

@@ -68,7 +68,7 @@ func Next(rows []Row, s Settings, st SessionState, now time.Time) (d Decision) {
 	switch mode := s.modeOf(first, st.Mode); {
 	case len(list) == 1 && u.Open.After(now):
 		d.Until = u.Open
-	case mode == ModeSteer && first.merges() && slices.Contains(st.Inputs, first.Thread):
+	case steered(first, s, st):
 	case st.Running > 0 && (mode == ModeInterrupt || st.Running >= max(s.MaxConcurrent, 1) || st.Large):
 	default:
 		d.Take = u.Rows
@@ -77,6 +77,11 @@ func Next(rows []Row, s Settings, st SessionState, now time.Time) (d Decision) {
 		}
 	}
 	return d
+}
+
+// steered reports whether a running turn takes the message as input.
+func steered(r *Row, s Settings, st SessionState) bool {
+	return s.modeOf(r, st.Mode) == ModeSteer && r.merges() && slices.Contains(st.Inputs, r.Thread)
 }
 
 // collected are the messages of the first unit and of those after it that may share its turn. Only

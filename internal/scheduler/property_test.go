@@ -428,7 +428,7 @@ func (w *world) steps() map[string]func(*rapid.T) {
 		"release": step(w.release),
 		"resize": step(func() {
 			lane := rapid.SampledFrom([]string{"main", "side"}).Draw(w.rt, "lane")
-			if err := w.s.Resize(scheduler.Lane{Name: lane, Limit: rapid.IntRange(1, 4).Draw(w.rt, "n")}); err != nil {
+			if err := w.s.SetLane(scheduler.Lane{Name: lane, Limit: rapid.IntRange(1, 4).Draw(w.rt, "n")}); err != nil {
 				w.rt.Fatalf("resize: %v", err)
 			}
 		}),

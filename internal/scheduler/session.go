@@ -58,23 +58,20 @@ func (x *session) leave(t *Turn) {
 	x.running = slices.DeleteFunc(x.running, func(o *Turn) bool { return o == t })
 }
 
+// state is what a decision about its messages depends on, as far as the scheduler knows.
+func (x *session) state() SessionState {
+	st := SessionState{Running: len(x.running)}
+	for _, t := range x.running {
+		if t.takesInput() {
+			st.Inputs = append(st.Inputs, t.thread)
+		}
+	}
+	return st
+}
+
 // holds reports whether a turn that begins with the message waits for further ones. The store
 // decides; to ask it earlier would be in vain.
-func (x *session) holds(r *Row) bool {
-	if !r.Typed || !r.merges() || x.set.Debounce <= 0 || x.set.BatchMessages == 1 {
-		return false
-	}
-	switch x.set.Mode {
-	case ModeInterrupt:
-		return len(x.running) == 0
-	case ModeCollect:
-		return len(x.running) < x.set.MaxConcurrent
-	case ModeSteer:
-		return !slices.ContainsFunc(x.running, (*Turn).takesInput)
-	default:
-		return true
-	}
-}
+func (x *session) holds(r *Row) bool { return windowed(r, x.set, x.state()) }
 
 // breaks adds a message to the burst in the window, and reports whether it ends the window: it
 // belongs to another turn than the one before it, or completes the batch.
@@ -86,8 +83,4 @@ func (x *session) breaks(r *Row) bool {
 }
 
 // steered reports whether a running turn will take the message that waits first as input.
-func (x *session) steered() bool {
-	r := &x.front.Row
-	return x.front.Settings.Mode == ModeSteer && r.merges() &&
-		slices.ContainsFunc(x.running, func(t *Turn) bool { return t.takesInput() && t.thread == r.Thread })
-}
+func (x *session) steered() bool { return steered(&x.front.Row, x.front.Settings, x.state()) }

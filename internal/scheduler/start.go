@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -136,11 +137,7 @@ func (c *core) beganNothing(t *Turn, x *session, fx *effects) {
 	if t.again || f == nil || f.Row.Lane != t.front.Row.Lane || f.Principal != t.front.Principal {
 		return
 	}
-	wait := why.Wait
-	if wait <= 0 {
-		wait = askAgain
-	}
-	c.queues.wait(x, fx.now, wait, why.Window)
+	c.queues.wait(x, fx.now, cmp.Or(why.Wait, askAgain), why.Wait > 0)
 	x.burst = burst{last: f.Row, count: x.waiting, bytes: f.Row.Size}
 }
 

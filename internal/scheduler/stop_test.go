@@ -368,7 +368,7 @@ func TestSlotForAnotherFrontMovesTheSession(t *testing.T) {
 				t.BeganNothing(scheduler.Nothing{Left: &scheduler.Wake{Session: "s", Row: scheduler.Row{Seq: 1, Lane: "side"}, Settings: set, Waiting: 2}})
 				return nil
 			case at == 0:
-				t.BeganNothing(scheduler.Nothing{Wait: time.Minute, Window: true, Left: &scheduler.Wake{Session: "s", Row: scheduler.Row{Seq: 1, Lane: "side"}, Settings: set, Waiting: 2}})
+				t.BeganNothing(scheduler.Nothing{Wait: time.Minute, Left: &scheduler.Wake{Session: "s", Row: scheduler.Row{Seq: 1, Lane: "side"}, Settings: set, Waiting: 2}})
 				return nil
 			}
 			t.Began(scheduler.Batch{RunID: "r"})

@@ -112,10 +112,9 @@ func (t *Turn) Began(b Batch) {
 
 // Nothing is why a slot began no turn.
 type Nothing struct {
-	// Wait is how long the session starts no turn, unless something happens to it; 0 = a second.
+	// Wait is how long the window of the first messages stays open: a person may still be typing.
+	// Without one, the session starts no turn for a second, unless something happens to it.
 	Wait time.Duration
-	// Window: it waits because a person may still be typing.
-	Window bool
 	// Unknown: the store did not answer.
 	Unknown bool
 	// Left and Seen are those of a Batch.
@@ -153,11 +152,8 @@ func (t *Turn) RunsOfSession() (ids, inputs []string) {
 		if r.begun {
 			ids = append(ids, r.runID)
 		}
-		if r.takesInput() {
-			inputs = append(inputs, r.thread)
-		}
 	}
-	return ids, inputs
+	return ids, t.sess.state().Inputs
 }
 
 // mark is a stop of a turn whose messages were not known yet.
