@@ -197,16 +197,6 @@ func (m shown) button(t *testing.T, label string) testtelegram.Button {
 	return testtelegram.Button{}
 }
 
-// Press lets a person press a button of a message in their chat, and waits for the answer.
-func (c *Chatroom) Press(person int64, m shown, label, answer string) {
-	c.t.Helper()
-	c.Telegram.Press(person, person, m.ID, m.button(c.t, label).Data)
-	c.Await(fmt.Sprintf("%q below %q", answer, m.Text), func() bool {
-		last := c.last(person)
-		return last.ID > m.ID && strings.Contains(last.Text, answer)
-	})
-}
-
 // pressAnswers returns how often a press was answered with a text.
 func (c *Chatroom) pressAnswers(text string) int {
 	n := 0

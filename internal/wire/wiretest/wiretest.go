@@ -65,12 +65,6 @@ func Load(path string) (*Protocol, error) {
 	return p, nil
 }
 
-// Methods lists the methods, connect included.
-func (p *Protocol) Methods() []string { return slices.Sorted(maps.Keys(p.results)) }
-
-// Events lists the events that follow hello-ok.
-func (p *Protocol) Events() []string { return slices.Sorted(maps.Keys(p.events)) }
-
 // Answer checks the payload of a response that is ok.
 func (p *Protocol) Answer(method string, payload json.RawMessage) error {
 	s, known := p.results[method]
