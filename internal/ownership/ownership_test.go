@@ -3,6 +3,7 @@ package ownership_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
 	"sync"
@@ -168,6 +169,33 @@ func TestASweepTakesOverWhatADeadProcessOwned(t *testing.T) {
 		defer p.h.mu.Unlock()
 		if len(p.h.taken) == 0 || p.h.taken[0].ID != "m1" { // again at each sweep, because it does not start
 			t.Errorf("taken over: %+v", p.h.taken)
+		}
+	})
+}
+
+// A sweep wakes as many sessions as a page has, and the next one goes on from there.
+func TestSweepsGoFromSessionToSession(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st := sqlitetest.Open(t, sqlite.Config{})
+		p := start(t, ownership.Config{}, st)
+		defer p.end()
+		const sessions = 450
+		for i := range sessions {
+			m := chat.Message{ID: fmt.Sprint("m", i), Session: chat.SessionKey{Agent: "main", Rest: fmt.Sprint("s", i)}, Principal: "p", Channel: "web", Lane: "main"}
+			if _, err := st.Accept(t.Context(), store.AcceptParams{Node: p.ID(), Take: true, Message: m}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(5 * time.Second)
+		p.h.mu.Lock()
+		defer p.h.mu.Unlock()
+		woken := map[chat.SessionKey]bool{}
+		for _, f := range p.h.taken {
+			woken[f.Session] = true
+		}
+		if len(woken) != sessions {
+			t.Errorf("%d of %d sessions were woken", len(woken), sessions)
 		}
 	})
 }
