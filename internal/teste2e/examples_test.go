@@ -226,6 +226,20 @@ func TestTheExamplesOfClientsOutliveAKill(t *testing.T) {
 			if history := historyOf(t, mustDial(t, g, nil), "agent:main:example"); strings.Count(history, "user: "+text) != 1 || strings.Count(history, "assistant: "+text) != 1 {
 				t.Errorf("the conversation:\n%s", history)
 			}
+			cmd, out = client(g.Token(), text)
+			testrun.Eventually(t, "the answer has begun", func() bool { return strings.Contains(out.String(), "on") })
+			g.Kill()
+			settings, err := os.ReadFile(g.config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(g.config, bytes.Replace(settings, []byte("chunk: 1"), []byte("fail_with: refusal"), 1), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			g.Start()
+			if err := cmd.Wait(); cmd.ProcessState.ExitCode() != 1 {
+				t.Errorf("a turn that failed while the client was away: %v, %q", err, out.String())
+			}
 			cmd, out = client("wrong", text)
 			if err := cmd.Wait(); err == nil || out.String() == "" {
 				t.Errorf("a wrong token: %v, %q", err, out.String())

@@ -73,10 +73,14 @@ func talk(url, text, key string, shown *string) error {
 	call("chat.send", map[string]any{"sessionKey": "example", "message": text, "idempotencyKey": key})
 	if s := f.Payload.Status; err == nil && s != "started" && s != "in_flight" {
 		call("chat.history", map[string]any{"sessionKey": "example"}) // it ended while we were away
+		whole := ""
 		for _, m := range f.Payload.Messages {
 			if m.RunID == key && m.Role == "assistant" {
-				show("final", m.Content[0].Text, shown)
+				whole = m.Content[0].Text
 			}
+		}
+		if err == nil {
+			show(map[bool]string{true: "final", false: s}[s == "ok"], whole, shown)
 		}
 	}
 	for err == nil {

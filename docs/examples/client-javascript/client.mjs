@@ -42,7 +42,7 @@ async function talk(call) {
   const { status } = await call("chat.send", { sessionKey: "example", message: text, idempotencyKey: key });
   if (status === "started" || status === "in_flight") return;
   const { messages } = await call("chat.history", { sessionKey: "example" }); // it ended while we were away
-  show({ state: "final", message: messages.findLast((m) => m.runId === key && m.role === "assistant") });
+  show({ state: status === "ok" ? "final" : status, message: messages.findLast((m) => m.runId === key && m.role === "assistant") });
 }
 
 function show({ state, message, errorMessage }) {

@@ -53,10 +53,11 @@ def talk(sock):
     call("connect", {"minProtocol": 4, "maxProtocol": 4, "auth": {"token": os.environ["LANEWAY_TOKEN"]}, "scopes": ["operator.read", "operator.write"],
                      "client": {"id": "example", "version": "1.0", "platform": "python", "mode": "cli"}})
     call("sessions.subscribe", {})  # events of a run that an earlier connection began
-    if call("chat.send", {"sessionKey": "example", "message": text, "idempotencyKey": key})["status"] not in ("started", "in_flight"):
-        for m in call("chat.history", {"sessionKey": "example"})["messages"]:  # it ended while we were away
-            if m.get("runId") == key and m["role"] == "assistant":
-                show("final", m["content"][0]["text"])
+    status = call("chat.send", {"sessionKey": "example", "message": text, "idempotencyKey": key})["status"]
+    if status not in ("started", "in_flight"):
+        messages = call("chat.history", {"sessionKey": "example"})["messages"]  # it ended while we were away
+        texts = [m["content"][0]["text"] for m in messages if m.get("runId") == key and m["role"] == "assistant"]
+        show("final" if status == "ok" else status, texts[-1] if texts else "")
     for chat in (f["payload"] for f in incoming if f.get("event") == "chat" and f["payload"]["runId"] == key):
         show(chat["state"], chat["message"]["content"][0]["text"] if "message" in chat else chat.get("errorMessage", shown))
 
