@@ -119,8 +119,8 @@ func TestTenThousandJobsMadeAndRemovedCostNeighboursNoSlot(t *testing.T) {
 }
 
 // One principal lists and searches without pause over 48 connections, in long messages. The goal
-// for the 99th percentile of the time from a slot to its claim is 100 ms on an idle machine; beside other
-// tests the median is judged.
+// for the 99th percentile of the time from a slot to its claim is 100 ms on an idle machine; beside
+// other tests the median is judged.
 func TestFloodOfReadsDelaysNoClaim(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		g := Install(t, database, cronConfig)
