@@ -198,7 +198,9 @@ func (a *acpAgent) Prompt(ctx context.Context, req acp.PromptRequest) (acp.Promp
 	return acp.PromptResponse{StopReason: acp.StopReasonEndTurn}, nil
 }
 
-// step reports a tool call of the agent.
+// step reports a tool call of the agent. It returns when the gateway has read the report, as an agent
+// whose model reads the result before it calls another tool: a request follows the report on the
+// same connection, and is refused.
 func (a *acpAgent) step(ctx context.Context, session acp.SessionId, kind acp.ToolKind, title string) error {
 	id := acp.ToolCallId("call " + title)
 	for _, u := range []acp.SessionUpdate{
@@ -207,6 +209,9 @@ func (a *acpAgent) step(ctx context.Context, session acp.SessionId, kind acp.Too
 		if err := a.conn.SessionUpdate(ctx, acp.SessionNotification{SessionId: session, Update: u}); err != nil {
 			return err
 		}
+	}
+	if _, err := a.conn.ReadTextFile(ctx, acp.ReadTextFileRequest{SessionId: session, Path: "/nothing"}); err == nil {
+		return errors.New("the gateway has read a file")
 	}
 	return nil
 }
