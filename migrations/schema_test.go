@@ -2,7 +2,9 @@ package migrations_test
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"database/sql"
+	"fmt"
 	"io/fs"
 	"log/slog"
 	"maps"
@@ -41,6 +43,20 @@ func TestBothEnginesHaveTheSameSteps(t *testing.T) {
 	}
 	if postgres[0] != "00100_init.sql" || migrations.First != 100 {
 		t.Errorf("the first step is %s, its number %d", postgres[0], migrations.First)
+	}
+}
+
+// Databases of a release have run its steps, so the files do not change: a later version adds one.
+func TestReleasedStepsDoNotChange(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]string{ // since 0.1.0
+		"postgres/00100_init.sql": "0b3e98296c62c90b4e0926b2cc3b5ee6b2680a775372ec34262162601d272f4f",
+		"sqlite/00100_init.sql":   "2d2b72d1341300add6623b4f082ec4a64d937eee4f7ae7c6007eb4385fadb3d0",
+	} {
+		content, err := os.ReadFile(name)
+		if got := fmt.Sprintf("%x", sha256.Sum256(content)); err != nil || got != want {
+			t.Errorf("%s has the sum %s, want that of the release; add a step instead (%v)", name, got, err)
+		}
 	}
 }
 
