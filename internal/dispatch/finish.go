@@ -310,13 +310,10 @@ func (ts *turns) answer(t *turn, end ending) []chat.TranscriptEntry {
 	return entries
 }
 
-// callsText returns calls as the text of their entry.
+// callsText returns calls as the text of their entry. A program that repeats its request gets them
+// from there, with what it has to bring back.
 func callsText(calls []chat.ToolCall) string {
-	shown := slices.Clone(calls)
-	for i := range shown {
-		shown[i].Extra = "" // it is not for readers, and the program has it
-	}
-	raw, err := json.Marshal(shown)
+	raw, err := json.Marshal(calls)
 	if err != nil { // strings cannot fail
 		return "[]"
 	}

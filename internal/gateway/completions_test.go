@@ -442,6 +442,12 @@ func TestClientsBringBackWhatCameWithCalls(t *testing.T) {
 		if got := b.post(path, streamed); !strings.Contains(string(got.body), signature) {
 			t.Errorf("the stream of %s lacks the signature: %s", path, got.body)
 		}
+		delete(streamed, "stream")
+		for range 2 { // a repetition reads what is stored
+			if got := b.post(path, streamed, header("Idempotency-Key", path+"-again")); !strings.Contains(string(got.body), signature) {
+				t.Errorf("repeated, %s lacks the signature: %s", path, got.body)
+			}
+		}
 		got := b.post(path, form.back)
 		if m := b.message(got.header.Get("X-Laneway-Run-Id")); m.Content.Client == nil || m.Content.Client.Rounds[0].Calls[0].Extra != `{"google":{"thought_signature":"c2ln"}}` {
 			t.Errorf("%s: %d, the agent got %+v", path, got.status, m.Content.Client)
