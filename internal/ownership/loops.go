@@ -77,7 +77,9 @@ func (n *Node) heartbeat(ctx context.Context) time.Duration {
 		n.current.Store(&incarnation{id: me.id, lease: n.until(asked), leases: me.leases})
 		n.peers.CompareAndSwap(known, new(beat.OtherNodes > 0)) // a sign of a peer that arrived meanwhile is newer than the count of the store
 		n.setHold(ctx, beat.Hold)
-		n.stopAll(beat.Stops)
+		for _, r := range beat.Stops {
+			n.handler.Stop(r)
+		}
 		return every
 	case errors.Is(err, chat.ErrFenced) || me.over(time.Now()):
 		n.loseLease(ctx, err)
@@ -145,7 +147,7 @@ func (n *Node) sweep(ctx context.Context) {
 	if len(taken) > 0 {
 		n.counters.takenOver.Add(float64(len(taken)))
 		n.log.InfoContext(ctx, "took over sessions", "sessions", len(taken))
-		n.SweepNow() // more may exist, because a sweep is bounded in sessions and in bytes
+		n.SweepNow() // more may exist, because a sweep has a limit
 	}
 	n.handler.Wake(taken)
 	n.wakeHinted(ctx, me.id)
@@ -192,12 +194,6 @@ func (n *Node) wake(ctx context.Context, p store.FrontsParams) []store.Front {
 	}
 	n.handler.Wake(fronts)
 	return fronts
-}
-
-func (n *Node) stopAll(requests []store.StopRequest) {
-	for _, r := range requests {
-		n.handler.Stop(r)
-	}
 }
 
 // pauses are the waits between two tries of a write. They have no jitter, because a process has few

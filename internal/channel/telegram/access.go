@@ -127,9 +127,10 @@ func (a *access) named(m *tgbotapi.Message) bool {
 	return r != nil && r.From != nil && r.From.ID == a.identity.bot || a.words.isCommand(textOf(m)) || a.words.mentioned(m)
 }
 
-// asksFromOutside reports whether a person who may talk to the bot in private addresses it in a group
-// that is not in the list. They learn the id of the group; to everybody else there the bot is silent.
-func (a *access) asksFromOutside(ctx context.Context, m *tgbotapi.Message) (bool, error) {
+// knownElsewhere reports whether a person who may talk to the bot in private addresses it in a
+// group that is not in the list. They learn the id of the group; to everybody else there the bot is
+// silent.
+func (a *access) knownElsewhere(ctx context.Context, m *tgbotapi.Message) (bool, error) {
 	if a.rules.policy == AccessDisabled || m.From == nil || m.From.IsBot || m.Chat.IsPrivate() || !a.named(m) {
 		return false, nil
 	}

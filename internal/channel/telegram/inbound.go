@@ -88,8 +88,8 @@ func (in *inbound) message(ctx context.Context, parts []update) error {
 		return in.greeter.greet(ctx, m.From, to)
 	case who == ignore:
 		in.metrics.update("ignored")
-		asks, err := in.access.asksFromOutside(ctx, m)
-		if asks {
+		known, err := in.access.knownElsewhere(ctx, m)
+		if known {
 			in.notes.sendOnce(ctx, to, noteGroup, fmt.Sprintf("I don't answer in this group yet. Its number is %d: add it to the list groups of the bot, and restart laneway.", u.chat))
 		}
 		return err

@@ -17,8 +17,8 @@ const (
 
 // Surprises are sentences about fires at other distances than the expression suggests, each with
 // the real ones: a step that does not divide its unit, a day that some months do not have, days that
-// other schedulers number differently, both day fields, and a repeated hour without runs. They are for the user who creates a job; the schedule
-// is valid.
+// other schedulers number differently, both day fields, and a repeated hour without runs. They are
+// for the user who creates a job; the schedule is valid.
 func (s Schedule) Surprises(now time.Time) []string {
 	if s.wall == nil {
 		return nil
